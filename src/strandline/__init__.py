@@ -1,0 +1,3 @@
+"""Strandline: a replicated commit log in Python that speaks the Kafka wire protocol."""
+
+__version__ = "0.1.0"
