@@ -1,0 +1,349 @@
+"""Starting, watching and stopping the brokers under test: Strandline, Apache Kafka, the mock.
+
+Each broker is a process of its own, on 127.0.0.1, with a directory of its own that goes when the
+run is over. All get the same settings where a setting exists for both, so that none of them works
+under another's rules. Only processes that this file started are ever signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from bench import processes
+from bench.readiness import free_port, wait_until_ready
+from bench.topics import Topics
+
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 20.0
+
+COMMON_SETTINGS: Mapping[str, str] = {
+    # Bounds what a run may leave on the disk: each workload also deletes its topic.
+    "log.segment.bytes": str(256 << 20),
+    "log.retention.bytes": str(2 << 30),
+    "log.retention.check.interval.ms": "5000",
+    "log.segment.delete.delay.ms": "1000",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+
+# What Kafka's own start script passes to the JVM for a broker.
+KAFKA_JVM_FLAGS = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+
+LOG4J_WARN = """\
+status = warn
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+class BrokerError(Exception):
+    """A broker did not start, or ended; the sentence holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What starting cost, up to the first answered request."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+class Broker(ABC):
+    """One broker process. `label` names it in the report, `kind` says what it is."""
+
+    kind: str
+
+    def __init__(self, label: str, directory: Path) -> None:
+        self.label = label
+        self.directory = directory
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._admin: Topics | None = None
+
+    @property
+    def address(self) -> str:
+        """Bootstrap server."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started; its children belong to the broker too."""
+        return self._running().pid
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """What comes before the start and is not timed: directories, formatting, files."""
+
+    @abstractmethod
+    def start(self) -> Start:
+        """Start and wait until it answers. Raises BrokerError."""
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create, and wait until every partition can be written."""
+        self._topics().create(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete, so that the next run finds the disk free."""
+        self._topics().delete(name)
+
+    def cpu_seconds(self) -> float:
+        """CPU time used so far."""
+        return processes.cpu_seconds(self.pid)
+
+    def resident_bytes(self) -> int:
+        """Resident memory now."""
+        return processes.resident_bytes(self.pid)
+
+    def stop(self) -> None:
+        """End the process and its children, and remove its directory."""
+        self._admin = None
+        process, self._process = self._process, None
+        if process is not None:
+            _end(process)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _topics(self) -> Topics:
+        if self._admin is None:
+            self._admin = Topics(self.address)
+        return self._admin
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise BrokerError(f"{self.label} was not started")
+        if self._process.poll() is not None:
+            raise BrokerError(f"{self.label} ended by itself:\n{self._log_end()}")
+        return self._process
+
+    def _log_end(self) -> str:
+        log = self.directory / "broker.log"
+        return log.read_text(errors="replace")[-4000:] if log.exists() else "(no log)"
+
+
+class SocketBroker(Broker):
+    """A broker that is started by a command and found by its port."""
+
+    def __init__(self, label: str, directory: Path) -> None:
+        super().__init__(label, directory)
+        self._command: Sequence[str] = ()
+
+    def start(self) -> Start:
+        before = time.monotonic()
+        with (self.directory / "broker.log").open("wb") as log:
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    text=True,
+                )
+            except OSError as error:
+                raise BrokerError(f"{self.label} cannot be started: {error}") from error
+        deadline = before + START_TIMEOUT_S
+        # Short waits, so that a broker that ends at once is reported at once.
+        while not wait_until_ready(self.port, deadline=min(deadline, time.monotonic() + 1)):
+            self._running()
+            if time.monotonic() > deadline:
+                end = self._log_end()
+                raise BrokerError(f"{self.label} did not answer in {START_TIMEOUT_S} s:\n{end}")
+        return Start(time.monotonic() - before, self.cpu_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the brokers of this session are started."""
+
+    strandline_command: Sequence[str]
+    kafka_jars: Path | None
+    rdperf: Path
+    settings: Mapping[str, str] = field(default_factory=lambda: COMMON_SETTINGS)
+
+
+class StrandlineBroker(SocketBroker):
+    """Strandline, from the command that serves it."""
+
+    kind = "strandline"
+
+    def __init__(self, label: str, directory: Path, launch: Launch) -> None:
+        super().__init__(label, directory)
+        self._launch = launch
+
+    def prepare(self) -> None:
+        """A free port and an empty data directory."""
+        self.directory.mkdir(parents=True)
+        self.port = free_port()
+        settings = {
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.directory / "data"),
+            **self._launch.settings,
+        }
+        (self.directory / "data").mkdir()
+        pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        self._command = [*self._launch.strandline_command, *pairs]
+
+
+class KafkaBroker(SocketBroker):
+    """Apache Kafka: one process that is broker and controller, formatted beforehand."""
+
+    kind = "kafka"
+
+    def __init__(self, label: str, directory: Path, launch: Launch) -> None:
+        super().__init__(label, directory)
+        self._launch = launch
+
+    def prepare(self) -> None:
+        """Two free ports, a configuration, and a formatted data directory."""
+        if self._launch.kafka_jars is None:
+            raise BrokerError("Kafka's jars are needed to start Kafka")
+        self.directory.mkdir(parents=True)
+        self.port = free_port()
+        properties = self.directory / "server.properties"
+        text = kafka_properties(
+            self.port, free_port(), self.directory / "data", self._launch.settings
+        )
+        properties.write_text(text)
+        logging = self.directory / "log4j2.properties"
+        logging.write_text(LOG4J_WARN)
+        flags = [*KAFKA_JVM_FLAGS, f"-Dlog4j2.configurationFile={logging}"]
+        java = [java_command(), *flags, "-cp", f"{self._launch.kafka_jars}/*"]
+        self._command = [*java, "kafka.Kafka", str(properties)]
+        tool = [*java, "kafka.tools.StorageTool", "format", "-t", _kafka_uuid(), "-c"]
+        try:
+            done = subprocess.run(
+                [*tool, str(properties)], capture_output=True, text=True, check=False
+            )
+        except OSError as error:
+            raise BrokerError(f"Java is needed to start Kafka: {error}") from error
+        if done.returncode:
+            raise BrokerError(f"Kafka's data directory was not formatted:\n{done.stderr}")
+
+
+class MockBroker(Broker):
+    """librdkafka's mock cluster in a process of its own. Its topics stay: it bounds them itself."""
+
+    kind = "mock"
+
+    def __init__(self, label: str, directory: Path, launch: Launch) -> None:
+        super().__init__(label, directory)
+        self._rdperf = launch.rdperf
+        self._created: set[str] = set()
+
+    def prepare(self) -> None:
+        """Nothing but the directory for its log."""
+        self.directory.mkdir(parents=True)
+
+    def start(self) -> Start:
+        before = time.monotonic()
+        with (self.directory / "broker.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(self._rdperf), "mock"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+            )
+        word, _, address = self._read_line().partition(" ")
+        if word != "ready":
+            raise BrokerError(f"{self.label} did not start:\n{self._log_end()}")
+        self.port = int(address.rpartition(":")[2])
+        return Start(time.monotonic() - before, self.cpu_seconds())
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        process = self._running()
+        if name in self._created:
+            return
+        if process.stdin is None:
+            raise BrokerError(f"{self.label} takes no commands")
+        process.stdin.write(f"topic {name} {partitions}\n")
+        process.stdin.flush()
+        answer = self._read_line()
+        if answer != "ok":
+            raise BrokerError(f"{self.label} did not create {name}: {answer}")
+        self._created.add(name)
+
+    def delete_topic(self, name: str) -> None:
+        """The mock cannot delete a topic; it keeps about 5 MB of each partition."""
+
+    def _read_line(self) -> str:
+        stdout = self._running().stdout
+        return stdout.readline().strip() if stdout else ""
+
+
+BROKERS: Mapping[str, type[StrandlineBroker] | type[KafkaBroker] | type[MockBroker]] = {
+    kind.kind: kind for kind in (StrandlineBroker, KafkaBroker, MockBroker)
+}
+
+
+def kafka_properties(
+    port: int, controller_port: int, data: Path, settings: Mapping[str, str]
+) -> str:
+    """Kafka's configuration: one node, KRaft, defaults but for the harness's own settings."""
+    node = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        # Internal topics of a single node; their defaults ask for three.
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    return "".join(f"{name}={value}\n" for name, value in {**node, **settings}.items())
+
+
+def java_command() -> str:
+    """`java` of JAVA_HOME, else of the path."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
+
+
+def _kafka_uuid() -> str:
+    """Kafka writes UUIDs as 22 characters of URL-safe base64; one must not start with a dash."""
+    while (text := urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        continue
+    return text
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """First politely. The session was started for it, so its group holds only its own children."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+    for ask in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, ask)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            continue

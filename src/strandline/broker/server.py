@@ -1,0 +1,287 @@
+"""The asyncio driver: sockets and threads around one synchronous node.
+
+The loop calls `on_readable` for every ready socket, the node answers into its outbox, and one
+callback at the end of the round (`_finish_turn`) carries the effects out: the answers of a round
+leave with one system call per connection. The driver decides nothing about the log; it only keeps
+sockets, time and threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
+from strandline.cluster.store import Changes, SessionId, Store, StoreError
+from strandline.errors import StorageError
+from strandline.node.connection import Connection
+from strandline.node.effects import Close, ConnectionId, Effect, Send, SyncLog, WriteMetadata
+from strandline.node.node import Node
+from strandline.storage.files import Files
+from strandline.types import Instant
+
+log = logging.getLogger(__name__)
+
+_ACCEPTS_PER_ROUND: Final = 64
+_ACCEPT_RETRY_S: Final = 0.1
+_POOLED_BUFFERS: Final = 8
+_IDLE_SWEEPS: Final = 10
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def read_clock() -> Instant:
+    """The present, from the machine's clocks."""
+    return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataAccess:
+    """The metadata store and the session under which this broker writes to it."""
+
+    store: Store
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many connections the server takes and for how long it keeps idle ones."""
+
+    frame_bytes_max: int
+    connections_max: int
+    per_address_max: int
+    idle_ms_max: int
+
+
+class Server:
+    """Carries out one node's effects and feeds it what the sockets bring."""
+
+    def __init__(
+        self,
+        node: Node,
+        metadata: MetadataAccess,
+        files: Files,
+        limits: Limits,
+        listeners: Sequence[socket.socket],
+    ) -> None:
+        self.frame_bytes_max = limits.frame_bytes_max
+        self._node = node
+        self._metadata = metadata
+        self._files = files
+        self._limits = limits
+        self._listeners = listeners
+        self._loop = asyncio.get_running_loop()
+        self._transports: dict[ConnectionId, Transport] = {}
+        self._addresses: Counter[str] = Counter()
+        self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._pool = BufferPool(_POOLED_BUFFERS)
+        self._turn_scheduled = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
+        self._stopping = False
+        self._now = read_clock()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="strandline-sync")
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        for listener in self._listeners:
+            listener.setblocking(False)
+            self._loop.add_reader(listener, self._accept, listener)
+        self._schedule_turn()
+        if self._limits.idle_ms_max > 0:
+            self._loop.call_later(self._idle_sweep_s, self._close_idle)
+
+    async def stop(self) -> None:
+        """Stop accepting, let metadata writes and syncs end, and close every connection."""
+        self._stopping = True
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._finish_turn()
+        if self._writes:
+            await asyncio.wait(self._writes)
+        self._finish_turn()
+        for transport in list(self._transports.values()):
+            transport.close(None)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        await self._loop.run_in_executor(None, self._disk.shutdown)
+
+    def metadata_changed(self, changes: Changes) -> None:
+        """Tell the node what changed in the metadata store (the store's listener)."""
+        self._node.metadata_changed(changes, self._tick())
+        self._schedule_turn()
+
+    # -- connections -------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_ROUND):
+            try:
+                accepted, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    log.warning("Accepting a connection failed: %s", error)
+                    return
+                # The waiting client stays in the kernel's queue; trying again at once would spin.
+                log.warning("No connection can be accepted now: %s", error.strerror)
+                self._loop.remove_reader(listener)
+                self._loop.call_later(_ACCEPT_RETRY_S, self._accept_again, listener)
+                return
+            self._admit(accepted, str(address[0]))
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _admit(self, accepted: socket.socket, host: str) -> None:
+        limits = self._limits
+        if len(self._transports) >= limits.connections_max:
+            log.warning("Connection from %s refused: max.connections is reached", host)
+            accepted.close()
+            return
+        if self._addresses[host] >= limits.per_address_max:
+            log.warning("Connection from %s refused: max.connections.per.ip is reached", host)
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = self._node.open_connection(host)
+        transport = Transport(self, connection, accepted, shared=self._shared, pool=self._pool)
+        transport.last_active_ms = self._now.monotonic_ms
+        self._transports[connection.id] = transport
+        self._addresses[host] += 1
+        transport.update_watch()
+
+    def watch(self, transport: Transport, *, read: bool, write: bool) -> None:
+        """Ask the loop for what the transport waits for (called only when it changes)."""
+        descriptor = transport.socket
+        if read:
+            self._loop.add_reader(descriptor, transport.on_readable)
+        else:
+            self._loop.remove_reader(descriptor)
+        if write:
+            self._loop.add_writer(descriptor, transport.on_writable)
+        else:
+            self._loop.remove_writer(descriptor)
+
+    def disconnected(self, transport: Transport, reason: str | None) -> None:
+        """Forget a transport that is about to close its socket."""
+        connection = transport.connection
+        self._loop.remove_reader(transport.socket)
+        self._loop.remove_writer(transport.socket)
+        del self._transports[connection.id]
+        self._addresses[connection.client_host] -= 1
+        if not self._addresses[connection.client_host]:
+            del self._addresses[connection.client_host]
+        self._node.close_connection(connection)
+        if reason is not None:
+            log.info("Connection %d from %s closed: %s", connection.id, connection.client_host, reason)
+
+    @property
+    def _idle_sweep_s(self) -> float:
+        return max(1.0, self._limits.idle_ms_max / 1000 / _IDLE_SWEEPS)
+
+    def _close_idle(self) -> None:
+        oldest_ms = self._tick().monotonic_ms - self._limits.idle_ms_max
+        for transport in list(self._transports.values()):
+            if transport.last_active_ms < oldest_ms and not transport.connection.slots:
+                transport.close("connections.max.idle.ms has passed")
+        if not self._stopping:
+            self._loop.call_later(self._idle_sweep_s, self._close_idle)
+
+    # -- turns -------------------------------------------------------------------------------
+
+    def receive(self, connection: Connection, frame: memoryview) -> None:
+        """Give one frame to the node; its answers leave at the end of the round."""
+        if not self._turn_scheduled:
+            self._tick()
+            self._schedule_turn()
+        self._transports[connection.id].last_active_ms = self._now.monotonic_ms
+        self._node.receive(connection, frame, self._now)
+
+    def _tick(self) -> Instant:
+        self._now = read_clock()
+        return self._now
+
+    def _schedule_turn(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._finish_turn)
+
+    def _finish_turn(self) -> None:
+        self._turn_scheduled = False
+        for effect in self._node.finish_turn(self._tick()):
+            self._carry_out(effect)
+        self._set_alarm()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                transport = self._transports.get(effect.connection)
+                if transport is not None:
+                    transport.send(effect.chunks)
+            case Close():
+                transport = self._transports.get(effect.connection)
+                if transport is not None:
+                    transport.close(effect.reason)
+            case WriteMetadata():
+                task = self._loop.create_task(self._write_metadata(effect))
+                self._writes.add(task)
+                task.add_done_callback(self._writes.discard)
+            case SyncLog():
+                task = self._loop.create_task(self._sync_log(effect))
+                self._writes.add(task)
+                task.add_done_callback(self._writes.discard)
+            case _:
+                assert_never(effect)
+
+    def _set_alarm(self) -> None:
+        deadline_ms = self._node.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._alarm is not None:
+            # An alarm that rings early is cheaper than setting a new one in every turn.
+            if self._alarm_ms <= deadline_ms:
+                return
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._now.monotonic_ms)
+        self._alarm = self._loop.call_later(delay_ms / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._schedule_turn()
+
+    # -- slow things -------------------------------------------------------------------------
+
+    async def _write_metadata(self, effect: WriteMetadata) -> None:
+        error: StoreError | None = None
+        try:
+            await self._metadata.store.multi(effect.operations, self._metadata.session)
+        except StoreError as refused:
+            error = refused
+        self._node.metadata_written(effect.token, error, self._tick())
+        self._schedule_turn()
+
+    async def _sync_log(self, effect: SyncLog) -> None:
+        result: bool | StorageError
+        try:
+            result = await self._loop.run_in_executor(
+                self._disk, effect.plan.carry_out, self._files
+            )
+        except StorageError as failed:
+            result = failed
+        self._node.log_synced(effect.token, result, self._tick())
+        self._schedule_turn()

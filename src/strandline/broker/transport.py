@@ -1,0 +1,347 @@
+"""One client socket: bytes in, whole frames to the node, answers out.
+
+This file knows sockets and frame sizes. It does not know what a frame means, except that the
+first four bytes say how long it is. It reads with raw non-blocking sockets instead of asyncio
+transports, because a broker's small requests are dominated by what a transport adds to each.
+
+Reading. All connections share one receive buffer, so that a thousand idle clients cost nothing.
+Frames that arrive whole are handed on as slices of it; the node is done with a frame when
+`receive` returns. What is left over is kept by the connection. A frame larger than
+`_LARGE_FRAME_BYTES` gets a buffer of its own, which grows as the bytes really arrive: a client
+that announces a hundred megabytes has to send them before they are allocated.
+
+Writing. Answers are sent at once if the socket takes them; the rest waits and the node's limit of
+requests in flight keeps that rest bounded. Log ranges go out with `sendfile`, small ones are read
+and joined with their neighbours to save system calls.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, Protocol
+
+from strandline.errors import StorageError
+from strandline.node.connection import Connection
+from strandline.node.effects import Chunk
+from strandline.storage.log_read import LogSlice
+
+_SIZE: Final = Struct(">i")
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+_LARGE_FRAME_BYTES: Final = 64 * 1024
+_FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
+_COPIED_SLICE_BYTES: Final = 64 * 1024
+_SEND_AT_ONCE_BYTES: Final = 1024 * 1024
+
+
+class Host(Protocol):
+    """What a transport needs of the server that owns it."""
+
+    frame_bytes_max: int
+
+    def receive(self, connection: Connection, frame: memoryview) -> None:
+        """Handle one whole frame (without its size)."""
+
+    def disconnected(self, transport: Transport, reason: str | None) -> None:
+        """The socket is closed; `reason` says why if it was not the client's wish."""
+
+    def watch(self, transport: Transport, *, read: bool, write: bool) -> None:
+        """Call `on_readable` / `on_writable` from now on when the socket is ready."""
+
+
+class BufferPool:
+    """Large receive buffers for reuse: allocating and zeroing a megabyte per request is slow."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._free: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of at least `min(size, first allocation)` bytes."""
+        if self._free and len(self._free[-1]) >= min(size, _FIRST_ALLOCATION_BYTES):
+            return self._free.pop()
+        return bytearray(min(size, _FIRST_ALLOCATION_BYTES))
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Offer a buffer for reuse; the caller must not keep views of it."""
+        if len(buffer) == _FIRST_ALLOCATION_BYTES and len(self._free) < self._keep:
+            self._free.append(buffer)
+
+
+@dataclass(slots=True)
+class _LargeFrame:
+    """A frame that is still arriving; `size` counts its payload, `filled` what is there of it."""
+
+    buffer: bytearray
+    size: int
+    filled: int
+
+
+@dataclass(slots=True)
+class _FileRange:
+    """The unsent part of a log range, with a descriptor of its own."""
+
+    descriptor: int
+    position: int
+    length: int
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Transport:
+    """One accepted socket and its unfinished input and output."""
+
+    __slots__ = (
+        "_host",
+        "_large",
+        "_leftover",
+        "_pending",
+        "_pool",
+        "_shared",
+        "_watching_read",
+        "_watching_write",
+        "closed",
+        "connection",
+        "last_active_ms",
+        "socket",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        connection: Connection,
+        sock: socket.socket,
+        *,
+        shared: memoryview,
+        pool: BufferPool,
+    ) -> None:
+        self._host = host
+        self.connection = connection
+        self.socket = sock
+        self.closed = False
+        self.last_active_ms = 0
+        self._shared = shared
+        self._pool = pool
+        self._large: _LargeFrame | None = None
+        self._leftover = b""
+        self._pending: deque[bytes | memoryview | _FileRange] = deque()
+        self._watching_read = False
+        self._watching_write = False
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        """Take what the socket has and hand every whole frame to the node."""
+        try:
+            if self._large is not None:
+                self._read_large(self._large)
+            else:
+                self._read_shared()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"reading failed: {error.strerror or error}")
+
+    def _read_shared(self) -> None:
+        shared = self._shared
+        kept = len(self._leftover)
+        if kept:
+            shared[:kept] = self._leftover
+        count = self.socket.recv_into(shared[kept:])
+        if count == 0:
+            self.close(None)
+            return
+        self._leftover = b""
+        self._deliver(shared, kept + count)
+
+    def _deliver(self, view: memoryview, end: int) -> None:
+        """Hand on the whole frames in `view[:end]` and keep the rest."""
+        position = 0
+        connection = self.connection
+        receive = self._host.receive
+        frame_bytes_max = self._host.frame_bytes_max
+        while end - position >= 4 and connection.wants_input:
+            (size,) = _SIZE.unpack_from(view, position)
+            if size < 0 or size > frame_bytes_max:
+                self.close(f"a frame of {size} bytes was announced; {frame_bytes_max} are allowed")
+                return
+            start = position + 4
+            if end - start < size:
+                if size > _LARGE_FRAME_BYTES:
+                    self._begin_large(view[start:end], size)
+                    return
+                break
+            receive(connection, view[start : start + size])
+            position = start + size
+            if self.closed:
+                return
+        self._leftover = bytes(view[position:end])
+        self.update_watch()
+
+    def _begin_large(self, part: memoryview, size: int) -> None:
+        buffer = self._pool.take(size)
+        buffer[: len(part)] = part
+        self._large = _LargeFrame(buffer, size, len(part))
+
+    def _read_large(self, large: _LargeFrame) -> None:
+        if large.filled == len(large.buffer):
+            # The announced bytes are really coming: double the room.
+            room = bytearray(min(large.size, 2 * len(large.buffer)))
+            room[: large.filled] = large.buffer
+            large.buffer = room
+        end = min(large.size, len(large.buffer))
+        view = memoryview(large.buffer)
+        count = self.socket.recv_into(view[large.filled : end])
+        if count == 0:
+            self.close(None)
+            return
+        large.filled += count
+        if large.filled < large.size:
+            return
+        self._large = None
+        self._host.receive(self.connection, view[: large.size])
+        self._pool.give_back(large.buffer)
+        self.update_watch()
+
+    def resume(self) -> None:
+        """Go on with frames that waited because too many requests were in flight."""
+        if self._leftover and not self._pending and self.connection.wants_input:
+            leftover, self._leftover = self._leftover, b""
+            # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
+            self._deliver(memoryview(bytearray(leftover)), len(leftover))
+        self.update_watch()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        """Send the chunks now or as soon as the socket takes them."""
+        if self.closed:
+            return
+        small: list[bytes | bytearray | memoryview] = []
+        try:
+            for chunk in chunks:
+                if not isinstance(chunk, LogSlice):
+                    small.append(chunk)
+                elif chunk.length <= _COPIED_SLICE_BYTES:
+                    small.append(_read_slice(chunk))
+                else:
+                    self._send_bytes(small)
+                    small = []
+                    self._send_range(chunk)
+            self._send_bytes(small)
+        except StorageError as error:
+            self.close(f"reading a log failed: {error}")
+        except OSError as error:
+            self.close(f"writing failed: {error.strerror or error}")
+        self.resume()
+
+    def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        if not parts:
+            return
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if self._pending:
+            self._pending.append(bytes(data))
+            return
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self._pending.append(memoryview(data)[sent:])
+
+    def _send_range(self, chunk: LogSlice) -> None:
+        position, length = chunk.position, chunk.length
+        if not self._pending:
+            try:
+                sent = os.sendfile(self.socket.fileno(), chunk.file.fileno(), position, length)
+            except BlockingIOError:
+                sent = 0
+            position += sent
+            length -= sent
+        if length:
+            # The log may give its descriptor up before the socket has taken everything.
+            self._pending.append(_FileRange(os.dup(chunk.file.fileno()), position, length))
+
+    def on_writable(self) -> None:
+        """Go on with what the socket did not take before."""
+        budget = _SEND_AT_ONCE_BYTES
+        try:
+            while self._pending and budget > 0:
+                head = self._pending[0]
+                if isinstance(head, _FileRange):
+                    sent = self._continue_range(head)
+                    finished = head.length == 0
+                else:
+                    sent = self.socket.send(head)
+                    finished = sent == len(head)
+                    if not finished:
+                        self._pending[0] = memoryview(head)[sent:]
+                budget -= sent
+                if finished:
+                    self._pending.popleft()
+                    if isinstance(head, _FileRange):
+                        head.close()
+                if self.closed:
+                    return
+        except BlockingIOError:
+            pass  # The socket is full again; the loop tells us when it is not.
+        except OSError as error:
+            self.close(f"writing failed: {error.strerror or error}")
+            return
+        self.resume()
+
+    def _continue_range(self, head: _FileRange) -> int:
+        sent = os.sendfile(self.socket.fileno(), head.descriptor, head.position, head.length)
+        if sent == 0:
+            # The range was promised in a length field; without its bytes the stream is broken.
+            self.close("a log range was truncated while it was being sent")
+            return 0
+        head.position += sent
+        head.length -= sent
+        return sent
+
+    # -- both --------------------------------------------------------------------------------
+
+    @property
+    def has_unsent_output(self) -> bool:
+        """Whether bytes wait for the socket."""
+        return bool(self._pending)
+
+    def update_watch(self) -> None:
+        """Tell the loop what this socket waits for, if that changed.
+
+        A client that does not take its answers is not read either: that bounds what waits here.
+        """
+        if self.closed:
+            return
+        write = bool(self._pending)
+        read = not write and self.connection.wants_input
+        if read != self._watching_read or write != self._watching_write:
+            self._watching_read, self._watching_write = read, write
+            self._host.watch(self, read=read, write=write)
+
+    def close(self, reason: str | None) -> None:
+        """Close the socket and drop unfinished input and output. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        for item in self._pending:
+            if isinstance(item, _FileRange):
+                item.close()
+        self._pending.clear()
+        self._large = None
+        self._leftover = b""
+        self._host.disconnected(self, reason)
+        self.socket.close()
+
+
+def _read_slice(chunk: LogSlice) -> bytes:
+    data = chunk.file.read_at(chunk.position, chunk.length)
+    if len(data) != chunk.length:
+        raise StorageError(f"{chunk.file.path} ends before the range that was to be sent.")
+    return data

@@ -1,0 +1,66 @@
+"""What the controller decides: pure functions of the metadata image and a request.
+
+Each decision gives results, one per item of the request, and the operations that make them true,
+to be written as one multi. Nothing has happened until that multi is done: if the store refuses it
+(`store.MultiRefused`), somebody else was faster, and the request is decided again from an image
+that has caught up. Every multi checks the controller epoch, so that a controller which lost its
+office cannot write. Randomness and time are arguments.
+"""
+
+from __future__ import annotations
+
+from strandline.cluster.controller.adoption import Adoption, FoundPartition, adopt_partitions
+from strandline.cluster.controller.alter_configs import (
+    ConfigAlteration,
+    ConfigReplacement,
+    ConfigsAltered,
+    alter_configs,
+    incremental_alter_configs,
+)
+from strandline.cluster.controller.create_partitions import (
+    PartitionsAdded,
+    PartitionsSpec,
+    create_partitions,
+)
+from strandline.cluster.controller.create_topics import TopicCreated, TopicSpec, create_topics
+from strandline.cluster.controller.decision import Decision, Refusal
+from strandline.cluster.controller.delete_topics import TopicDeleted, TopicReference, delete_topics
+from strandline.cluster.controller.elections import elect_on_start
+from strandline.cluster.controller.internal_topics import internal_topic_spec
+from strandline.cluster.controller.offices import (
+    become_controller,
+    bootstrap,
+    register_broker,
+    step_down,
+)
+from strandline.cluster.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+
+__all__ = [
+    "Adoption",
+    "ConfigAlteration",
+    "ConfigReplacement",
+    "ConfigsAltered",
+    "Decision",
+    "FoundPartition",
+    "PartitionsAdded",
+    "PartitionsSpec",
+    "ProducerIdBlock",
+    "Refusal",
+    "TopicCreated",
+    "TopicDeleted",
+    "TopicReference",
+    "TopicSpec",
+    "adopt_partitions",
+    "allocate_producer_ids",
+    "alter_configs",
+    "become_controller",
+    "bootstrap",
+    "create_partitions",
+    "create_topics",
+    "delete_topics",
+    "elect_on_start",
+    "incremental_alter_configs",
+    "internal_topic_spec",
+    "register_broker",
+    "step_down",
+]

@@ -1,0 +1,119 @@
+"""The decision to add partitions to topics. Existing partitions stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from strandline.cluster.assignment import Replicas, assign_more_replicas
+from strandline.cluster.controller.decision import (
+    Decision,
+    Refusal,
+    check_partitions_per_request,
+    controller_epoch,
+    duplicates,
+    fenced,
+    refuse_duplicate,
+)
+from strandline.cluster.controller.manual_assignment import check_manual_replicas
+from strandline.cluster.controller.topic_writes import first_state, partition_creation
+from strandline.cluster.image import ClusterImage, TopicImage
+from strandline.cluster.store import Operation, SetData
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.types import BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsSpec:
+    """How many partitions a topic shall have in all, and perhaps where the new ones go."""
+
+    name: str
+    partition_count: int
+    assignments: Sequence[Sequence[BrokerId]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """What became of one topic."""
+
+    name: str
+    partition_count: int = -1
+    refusal: Refusal | None = None
+
+
+def create_partitions(
+    image: ClusterImage, specs: Sequence[PartitionsSpec], *, validate_only: bool = False
+) -> Decision[PartitionsAdded]:
+    """Results by first mention of each topic.
+
+    Refusals: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR, INVALID_REQUEST (duplicates), POLICY_VIOLATION.
+    """
+    repeated = duplicates(spec.name for spec in specs)
+    results: dict[str, PartitionsAdded] = {}
+    operations: list[Operation] = []
+    total = 0
+    for spec in specs:
+        if spec.name in results:
+            continue
+        try:
+            refuse_duplicate(spec.name, repeated)
+            topic = _existing(image, spec)
+            added = spec.partition_count - len(topic.partitions)
+            check_partitions_per_request(total + added)
+            operations += _addition(image, topic, _assignment(image, topic, spec))
+            total += added
+            results[spec.name] = PartitionsAdded(spec.name, spec.partition_count)
+        except ProtocolError as error:
+            results[spec.name] = PartitionsAdded(spec.name, refusal=Refusal.of(error))
+    return Decision(tuple(results.values()), () if validate_only else fenced(image, operations))
+
+
+def _existing(image: ClusterImage, spec: PartitionsSpec) -> TopicImage:
+    """The topic, if the wanted number is more than it has."""
+    topic = image.topics.get(spec.name)
+    if topic is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no topic of this name.")
+    count = len(topic.partitions)
+    if spec.partition_count <= count:
+        raise ProtocolError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic has {count} partitions; {spec.partition_count} would not be more.",
+        )
+    return topic
+
+
+def _assignment(image: ClusterImage, topic: TopicImage, spec: PartitionsSpec) -> list[Replicas]:
+    existing = [topic.partitions[number].replicas for number in sorted(topic.partitions)]
+    added = spec.partition_count - len(existing)
+    if spec.assignments is None:
+        return assign_more_replicas(
+            image.brokers,
+            existing=existing,
+            partition_count=added,
+            replication_factor=topic.replication_factor,
+        )
+    if len(spec.assignments) != added:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{added} partitions are to be added, but {len(spec.assignments)} are assigned.",
+        )
+    return [
+        check_manual_replicas(image, brokers, topic.replication_factor)
+        for brokers in spec.assignments
+    ]
+
+
+def _addition(
+    image: ClusterImage, topic: TopicImage, assignment: Sequence[Replicas]
+) -> list[Operation]:
+    first = len(topic.partitions)
+    new = dict(enumerate(assignment, start=first))
+    node = replace(topic.node, partitions={**topic.node.partitions, **new})
+    operations: list[Operation] = [SetData(node.path, node.encode(), topic.version)]
+    for number, replicas in new.items():
+        state = first_state(image, replicas, controller_epoch=controller_epoch(image))
+        if state is None:
+            raise InvariantViolated(f"Replicas {replicas} were chosen, but none is alive.")
+        operations += partition_creation(TopicPartition(topic.name, number), state)
+    return operations

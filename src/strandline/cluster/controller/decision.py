@@ -1,0 +1,79 @@
+"""The form of every decision, and the check that fences a controller out of office."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Check, Operation
+from strandline.cluster.znodes import ControllerEpochNode
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+
+Result = TypeVar("Result", covariant=True)
+Item = TypeVar("Item", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why one item of a request is not done: Kafka's code and a sentence for people."""
+
+    code: ErrorCode
+    message: str
+
+    @classmethod
+    def of(cls, error: ProtocolError) -> Refusal:
+        return cls(error.code, error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[Result]):
+    """Results in the order of the request, and one multi (empty: there is nothing to write)."""
+
+    results: tuple[Result, ...]
+    operations: tuple[Operation, ...] = ()
+
+
+def fenced(image: ClusterImage, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """The operations behind a check that the controller of this image is still in office."""
+    if not operations:
+        return ()
+    epoch = _epoch(image)
+    return (Check(ControllerEpochNode.path, epoch[1]), *operations)
+
+
+def controller_epoch(image: ClusterImage) -> int:
+    """The epoch that elections of this controller carry."""
+    return _epoch(image)[0]
+
+
+def duplicates(items: Iterable[Item]) -> set[Item]:
+    """What occurs more than once."""
+    return {item for item, count in Counter(items).items() if count > 1}
+
+
+def refuse_duplicate(item: object, repeated: Container[object]) -> None:
+    """Raise INVALID_REQUEST for what the request names more than once (Kafka does, for all)."""
+    if item in repeated:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, "The request names this resource more than once."
+        )
+
+
+def check_partitions_per_request(count: int) -> None:
+    """Raise POLICY_VIOLATION, as Kafka does, for what would be too much to write at once."""
+    if count > MAX_PARTITIONS_PER_REQUEST:
+        raise ProtocolError(
+            ErrorCode.POLICY_VIOLATION,
+            f"One request may create at most {MAX_PARTITIONS_PER_REQUEST} partitions.",
+        )
+
+
+def _epoch(image: ClusterImage) -> tuple[int, int]:
+    if image.controller_epoch is None:
+        raise InvariantViolated("A controller decides although there never was an election.")
+    return image.controller_epoch.value, image.controller_epoch.version

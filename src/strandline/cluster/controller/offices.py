@@ -1,0 +1,109 @@
+"""The first steps of a cluster and of a broker: the skeleton of the tree, registration, election.
+
+These operations are not fenced by the controller epoch: they are what makes a controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from random import Random
+from typing import Final
+
+from strandline.cluster.identifiers import random_uuid, uuid_text
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Check, Create, Delete, Operation, SessionId, SetData
+from strandline.cluster.znodes import (
+    BrokerNode,
+    ClusterIdNode,
+    ControllerEpochNode,
+    ControllerNode,
+    ProducerIdBlockNode,
+)
+from strandline.cluster.znodes.singles import ADOPTIONS
+from strandline.types import BrokerId
+
+SKELETON: Final = (
+    "/admin",
+    "/admin/delete_topics",
+    "/brokers",
+    "/brokers/ids",
+    "/brokers/seqid",
+    "/brokers/topics",
+    "/cluster",
+    "/config",
+    "/config/brokers",
+    "/config/changes",
+    "/config/clients",
+    "/config/ips",
+    "/config/topics",
+    "/config/users",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+    ProducerIdBlockNode.path,
+    "/strandline",
+    ADOPTIONS,
+)
+"""Empty nodes that other operations take for granted, parents first."""
+
+NO_CONTROLLER_YET: Final = 0
+
+
+def bootstrap(
+    existing: Container[str], *, random: Random, cluster_id: str | None = None
+) -> tuple[Operation, ...]:
+    """Make whatever is missing of the nodes that every cluster has; nothing if all are there.
+
+    `existing` tells which paths the store has. A new cluster gets the given id (that of an opened
+    log directory) or a random one; an existing cluster keeps its own.
+    """
+    contents = dict.fromkeys(SKELETON, b"")
+    contents[ControllerEpochNode.path] = ControllerEpochNode(NO_CONTROLLER_YET).encode()
+    if ClusterIdNode.path not in existing:
+        name = cluster_id or uuid_text(random_uuid(random))
+        contents[ClusterIdNode.path] = ClusterIdNode(name).encode()
+    return tuple(Create(path, data) for path, data in contents.items() if path not in existing)
+
+
+def register_broker(
+    image: ClusterImage, node: BrokerNode, *, previous_session: SessionId | None = None
+) -> tuple[Operation, ...]:
+    """Register a broker under the session that carries this multi out.
+
+    A registration that this same process left behind under `previous_session` is replaced
+    (KAFKA-7165); one of anybody else refuses the multi with `NodeExists`. The last result is a
+    `DataSet` whose `created_zxid` is the broker epoch.
+    """
+    operations: list[Operation] = []
+    registered = image.brokers.get(node.broker_id)
+    if registered is not None and registered.session == previous_session:
+        operations.append(Delete(node.path))
+    operations += [Create(node.path, ephemeral=True), SetData(node.path, node.encode(), 0)]
+    return tuple(operations)
+
+
+def become_controller(
+    image: ClusterImage, broker_id: BrokerId, *, now_ms: int
+) -> tuple[Operation, ...]:
+    """Take the controller's office and count the reign, under the session of the broker.
+
+    `NodeExists` and `BadVersion` mean that somebody else has it or was faster.
+    """
+    lock = Create(ControllerNode.path, ControllerNode(broker_id, now_ms).encode(), ephemeral=True)
+    if image.controller_epoch is None:
+        first = ControllerEpochNode(NO_CONTROLLER_YET + 1)
+        return (lock, Create(ControllerEpochNode.path, first.encode()))
+    epoch = ControllerEpochNode(image.controller_epoch.value + 1)
+    return (
+        lock,
+        SetData(ControllerEpochNode.path, epoch.encode(), image.controller_epoch.version),
+    )
+
+
+def step_down(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, ...]:
+    """Give the office up, if this broker has it; the reign that ends is the image's."""
+    if image.controller != broker_id or image.controller_epoch is None:
+        return ()
+    return (
+        Check(ControllerEpochNode.path, image.controller_epoch.version),
+        Delete(ControllerNode.path),
+    )

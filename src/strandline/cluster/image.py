@@ -1,0 +1,266 @@
+"""The whole cluster metadata as one immutable value.
+
+An image is what a broker knows of the cluster: it is built from all nodes of the store once and
+then advanced by each `Changes`; both ways give equal images. Advancing copies the maps on the way
+to what changed (the map of topics, one topic's map of partitions) and shares everything else with
+the former image, so that whoever holds an image keeps a consistent one. It knows no driver and
+decides nothing. Nodes of unknown kinds are not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar, assert_never
+
+from strandline.cluster.image_parts import (
+    BrokerImage,
+    ImageDelta,
+    PartitionImage,
+    TopicImage,
+    Versioned,
+)
+from strandline.cluster.image_topics import TopicChanges, TopicStep
+from strandline.cluster.store import (
+    NO_ZXID,
+    Changes,
+    NodeCreated,
+    NodeDataSet,
+    NodeDeleted,
+    NodeStat,
+    StoreView,
+    Zxid,
+)
+from strandline.cluster.znodes import (
+    BrokerNode,
+    ClusterIdNode,
+    ConfigNode,
+    ConfigResource,
+    ControllerEpochNode,
+    ControllerNode,
+    ProducerIdBlockNode,
+)
+from strandline.types import BrokerId, TopicId, TopicPartition
+
+__all__ = [
+    "BrokerImage",
+    "ClusterImage",
+    "ImageDelta",
+    "PartitionImage",
+    "TopicImage",
+    "Versioned",
+]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """All metadata as of transaction `zxid`. The default value is the image of an empty store."""
+
+    zxid: Zxid = NO_ZXID
+    cluster_id: str | None = None
+    controller: BrokerId | None = None
+    controller_epoch: Versioned[int] | None = None
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Versioned[ConfigNode]] = field(default_factory=dict)
+    producer_id_block: Versioned[ProducerIdBlockNode | None] | None = None
+    requested_deletions: frozenset[str] = frozenset()
+    adopted_by: frozenset[BrokerId] = frozenset()
+    """Brokers that took in the logs they found in their directories, which they do once."""
+
+    @classmethod
+    def from_view(cls, view: StoreView) -> ClusterImage:
+        """The image of a whole store. Raises `MalformedNode`."""
+        step = _Step(cls())
+        for node in view.nodes:
+            step.put(node.path, node.data, node.stat)
+        return step.finish(view.zxid)[0]
+
+    def apply(self, changes: Changes) -> tuple[ClusterImage, ImageDelta]:
+        """The image after these changes, and what differs. Raises `MalformedNode`."""
+        step = _Step(self)
+        for change in changes.changes:
+            match change:
+                case NodeCreated(path, data, stat) | NodeDataSet(path, data, stat):
+                    step.put(path, data, stat)
+                case NodeDeleted(path):
+                    step.remove(path)
+                case _:
+                    assert_never(change)
+        return step.finish(changes.zxid)
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        """The topic with that id."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, partition: TopicPartition) -> PartitionImage | None:
+        """The partition, if it exists."""
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partitions.get(partition.partition)
+
+    def overrides(self, resource: ConfigResource) -> Mapping[str, str]:
+        """Settings of the resource that were changed at run time."""
+        config = self.configs.get(resource)
+        return {} if config is None else config.value.overrides
+
+    def is_alive(self, broker: BrokerId) -> bool:
+        """Whether the broker is registered."""
+        return broker in self.brokers
+
+
+class _Step:
+    """One advance of an image: single nodes in, the next image and the difference out."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._before = image
+        self._topics: dict[str, TopicStep] = {}
+        self._brokers = _Draft(image.brokers)
+        self._configs = _Draft(image.configs)
+        self._requested_deletions = image.requested_deletions
+        self._adopted_by = image.adopted_by
+        self._cluster_id = image.cluster_id
+        self._controller = image.controller
+        self._controller_epoch = image.controller_epoch
+        self._producer_id_block = image.producer_id_block
+
+    def put(self, path: str, data: bytes, stat: NodeStat) -> None:
+        """The node has this content now."""
+        match path.split("/")[1:]:
+            case ["brokers", "topics", topic]:
+                self._topic(topic).put_node(data, stat.version)
+            case ["brokers", "topics", topic, "partitions", number, "state"] if _is_id(number):
+                self._topic(topic).put_state(int(number), data, stat.version)
+            case ["brokers", "ids", number] if _is_id(number):
+                # A registration creates the node empty and fills it in the same multi.
+                if data:
+                    node = BrokerNode.decode(BrokerId(int(number)), data)
+                    broker = BrokerImage(node, stat.created_zxid, stat.owner)
+                    self._brokers.put(node.broker_id, broker)
+            case ["config", folder, name]:
+                if resource := ConfigResource.of_path(folder, name):
+                    config = ConfigNode.decode(resource, data)
+                    self._configs.put(resource, Versioned(config, stat.version))
+            case ["admin", "delete_topics", topic]:
+                self._requested_deletions |= {topic}
+            case ["strandline", "adopted_logs", number] if _is_id(number):
+                self._adopted_by |= {BrokerId(int(number))}
+            case _:
+                self._put_single(path, data, stat)
+
+    def remove(self, path: str) -> None:
+        """The node is gone."""
+        match path.split("/")[1:]:
+            case ["brokers", "topics", topic]:
+                self._topic(topic).remove_node()
+            case ["brokers", "topics", topic, "partitions", number, "state"] if _is_id(number):
+                self._topic(topic).remove_state(int(number))
+            case ["brokers", "ids", number] if _is_id(number):
+                self._brokers.remove(BrokerId(int(number)))
+            case ["config", folder, name]:
+                if resource := ConfigResource.of_path(folder, name):
+                    self._configs.remove(resource)
+            case ["admin", "delete_topics", topic]:
+                self._requested_deletions -= {topic}
+            case ["strandline", "adopted_logs", number] if _is_id(number):
+                self._adopted_by -= {BrokerId(int(number))}
+            case _:
+                self._remove_single(path)
+
+    def finish(self, zxid: Zxid) -> tuple[ClusterImage, ImageDelta]:
+        """The next image and how it differs from the one before."""
+        before = self._before
+        topics, names = before.topics, before.topic_names
+        topic_changes = TopicChanges()
+        if self._topics:
+            topics, names = dict(topics), dict(names)
+            for _, step in sorted(self._topics.items()):
+                topic_changes.include(step, topics, names)
+        image = ClusterImage(
+            zxid=zxid,
+            cluster_id=self._cluster_id,
+            controller=self._controller,
+            controller_epoch=self._controller_epoch,
+            brokers=self._brokers.current,
+            topics=topics,
+            topic_names=names,
+            configs=self._configs.current,
+            producer_id_block=self._producer_id_block,
+            requested_deletions=self._requested_deletions,
+            adopted_by=self._adopted_by,
+        )
+        delta = ImageDelta(
+            topics_created=tuple(topic_changes.created),
+            topics_deleted=tuple(topic_changes.deleted),
+            partitions_changed=tuple(sorted(topic_changes.partitions)),
+            brokers_changed=tuple(sorted(self._brokers.differing())),
+            configs_changed=tuple(sorted(self._configs.differing())),
+            controller_changed=(before.controller, before.controller_epoch)
+            != (image.controller, image.controller_epoch),
+        )
+        return image, delta
+
+    def _topic(self, name: str) -> TopicStep:
+        step = self._topics.get(name)
+        if step is None:
+            step = self._topics[name] = TopicStep(name, self._before.topics.get(name))
+        return step
+
+    def _put_single(self, path: str, data: bytes, stat: NodeStat) -> None:
+        if path == ClusterIdNode.path:
+            self._cluster_id = ClusterIdNode.decode(data).cluster_id
+        elif path == ControllerNode.path:
+            self._controller = ControllerNode.decode(data).broker_id
+        elif path == ControllerEpochNode.path:
+            epoch = ControllerEpochNode.decode(data).epoch
+            self._controller_epoch = Versioned(epoch, stat.version)
+        elif path == ProducerIdBlockNode.path:
+            self._producer_id_block = Versioned(ProducerIdBlockNode.decode(data), stat.version)
+
+    def _remove_single(self, path: str) -> None:
+        if path == ClusterIdNode.path:
+            self._cluster_id = None
+        elif path == ControllerNode.path:
+            self._controller = None
+        elif path == ControllerEpochNode.path:
+            self._controller_epoch = None
+        elif path == ProducerIdBlockNode.path:
+            self._producer_id_block = None
+
+
+class _Draft(Generic[_Key, _Value]):
+    """A mapping on its way to the next image: copied when it is first changed."""
+
+    def __init__(self, before: Mapping[_Key, _Value]) -> None:
+        self._before = before
+        self._draft: dict[_Key, _Value] | None = None
+        self._touched: set[_Key] = set()
+
+    @property
+    def current(self) -> Mapping[_Key, _Value]:
+        return self._before if self._draft is None else self._draft
+
+    def put(self, key: _Key, value: _Value) -> None:
+        self._own(key)[key] = value
+
+    def remove(self, key: _Key) -> None:
+        self._own(key).pop(key, None)
+
+    def differing(self) -> set[_Key]:
+        """Keys whose value is new, gone or another one."""
+        return {key for key in self._touched if self._before.get(key) != self.current.get(key)}
+
+    def _own(self, key: _Key) -> dict[_Key, _Value]:
+        self._touched.add(key)
+        if self._draft is None:
+            self._draft = dict(self._before)
+        return self._draft
+
+
+def _is_id(text: str) -> bool:
+    """Whether a path component is the number of a broker or partition as we would write it."""
+    return text.isascii() and text.isdecimal() and str(int(text)) == text

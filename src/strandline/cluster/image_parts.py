@@ -1,0 +1,119 @@
+"""The values that a cluster image is made of: brokers, topics, partitions, and what differs.
+
+Plain immutable data; `image` builds them. Maps are plain dictionaries that nobody changes. The
+versions kept beside the values are those that a compare-and-set of the node must name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from strandline.cluster.store import SessionId, Zxid
+from strandline.cluster.znodes import (
+    NO_LEADER,
+    BrokerNode,
+    ConfigResource,
+    Endpoint,
+    PartitionStateNode,
+    TopicNode,
+)
+from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[Value]):
+    """A node's value and the version under which it was read."""
+
+    value: Value
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A live broker. `epoch` names this one registration; a restart gets a larger one."""
+
+    node: BrokerNode
+    epoch: Zxid
+    session: SessionId
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.node.broker_id
+
+    @property
+    def rack(self) -> str | None:
+        return self.node.rack
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return self.node.endpoints
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where that listener of the broker is reached."""
+        return next((end for end in self.node.endpoints if end.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. Until its first leader is elected the epochs are -1 and nobody leads."""
+
+    replicas: tuple[BrokerId, ...]
+    in_sync_replicas: tuple[BrokerId, ...] = ()
+    leader: BrokerId = NO_LEADER
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    partition_epoch: int = -1
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+    is_recovering: bool = False
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic. `node` and `states` are the nodes behind it, for whoever rewrites them."""
+
+    node: TopicNode
+    version: int
+    partitions: Mapping[int, PartitionImage]
+    states: Mapping[int, Versioned[PartitionStateNode]]
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def topic_id(self) -> TopicId:
+        return self.node.topic_id
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of the lowest partition; new partitions get as many."""
+        return len(self.partitions[min(self.partitions)].replicas) if self.partitions else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDelta:
+    """What one step changed. A topic deleted and made again in one step is in both lists."""
+
+    topics_created: tuple[TopicImage, ...] = ()
+    topics_deleted: tuple[TopicImage, ...] = ()
+    """As they were last."""
+    partitions_changed: tuple[TopicPartition, ...] = ()
+    """Sorted: every partition that is new or differs, those of created topics included."""
+    brokers_changed: tuple[BrokerId, ...] = ()
+    """Sorted: brokers that came, went, came back under a new epoch, or describe themselves anew."""
+    configs_changed: tuple[ConfigResource, ...] = ()
+    controller_changed: bool = False
+
+    def __bool__(self) -> bool:
+        return self != _NOTHING
+
+
+_NOTHING = ImageDelta()

@@ -1,0 +1,269 @@
+"""The store of cluster metadata: what can be asked of it, what it answers, what can go wrong.
+
+The store is a tree of nodes in the manner of ZooKeeper: each node has data, a version that counts
+its data changes, and the id (zxid) of the transaction that created it. A write is a *multi*, a
+sequence of operations of which all happen or none; later operations see what earlier ones did.
+Every multi that changed something yields one `Changes`, and whoever applies all of them in order
+has the same tree. This file knows no driver: `tree.NodeTree` keeps the semantics in memory, and
+drivers (embedded, ZooKeeper, simulated) implement `Store`.
+
+    StoreError
+    ├── MultiRefused          a definite no: nothing happened; `index` says which operation
+    │   ├── NodeExists        create of a path that exists
+    │   ├── NoNode            the node, or the parent of a create, does not exist
+    │   ├── BadVersion        the expected version is not the node's version
+    │   ├── NotEmpty          delete of a node that has children
+    │   ├── NoChildrenForEphemerals
+    │   └── InvalidPath
+    ├── StoreUnavailable      nothing happened, the store cannot write now; a retry may help
+    ├── OutcomeUnknown        the write may or may not have happened (connection or disk lost)
+    └── MalformedNode         the content of a node is not what its path promises
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NewType, Protocol, TypeAlias
+
+from strandline.errors import StrandlineError
+
+Zxid = NewType("Zxid", int)
+"""Number of a transaction; grows with every multi that changes something, never reused."""
+
+SessionId = NewType("SessionId", int)
+"""Owner of ephemeral nodes. `NO_SESSION` owns none."""
+
+NO_ZXID: Final = Zxid(0)
+"""The state of a store before its first transaction."""
+
+NO_SESSION: Final = SessionId(0)
+ANY_VERSION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a node. `sequential` appends ten digits that grow within the parent to the path."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """Replace the data of a node whose version is `version` (or any)."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a node without children whose version is `version` (or any)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Change nothing, but refuse the multi unless the node exists with that version (or any)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Create | SetData | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStat:
+    """What the store knows about a node beside its data."""
+
+    created_zxid: Zxid
+    modified_zxid: Zxid
+    version: int
+    owner: SessionId = NO_SESSION
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether the node goes away with its owner's session."""
+        return self.owner != NO_SESSION
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A node was made at `path` (which a sequential create has completed)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """A node's data was replaced. `created_zxid` of a broker's node is its broker epoch."""
+
+    stat: NodeStat
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A node was removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A node has the expected version."""
+
+
+OperationResult: TypeAlias = Created | DataSet | Deleted | Checked
+MultiResult: TypeAlias = tuple[OperationResult, ...]
+"""One result per operation, in the order of the operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCreated:
+    """Change: the node is new."""
+
+    path: str
+    data: bytes
+    stat: NodeStat
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDataSet:
+    """Change: the node has new data and a new version."""
+
+    path: str
+    data: bytes
+    stat: NodeStat
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeleted:
+    """Change: the node is gone."""
+
+    path: str
+
+
+NodeChange: TypeAlias = NodeCreated | NodeDataSet | NodeDeleted
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Everything that one transaction changed, in the order in which it happened."""
+
+    zxid: Zxid
+    changes: tuple[NodeChange, ...]
+
+
+class StoreError(StrandlineError):
+    """The root of the store's errors. `definite` tells whether nothing certainly happened."""
+
+    definite = True
+
+
+class MultiRefused(StoreError):
+    """Operation number `index` of a multi could not be done, so none was."""
+
+    reason = "was refused"
+
+    def __init__(self, path: str, index: int = 0) -> None:
+        super().__init__(f"Operation {index} on {path!r} {self.reason}.")
+        self.path = path
+        self.index = index
+
+
+class NodeExists(MultiRefused):
+    """A create names a path that exists."""
+
+    reason = "would create a node that exists"
+
+
+class NoNode(MultiRefused):
+    """The node, or the parent of a node to be created, does not exist."""
+
+    reason = "needs a node that does not exist"
+
+
+class BadVersion(MultiRefused):
+    """Somebody else changed the node: read again, decide again."""
+
+    reason = "expects another version of the node"
+
+
+class NotEmpty(MultiRefused):
+    """A node with children cannot be deleted."""
+
+    reason = "would delete a node that has children"
+
+
+class NoChildrenForEphemerals(MultiRefused):
+    """An ephemeral node cannot have children."""
+
+    reason = "would create a child of an ephemeral node"
+
+
+class InvalidPath(MultiRefused):
+    """The path is not one of ZooKeeper's, or an ephemeral create has no session."""
+
+    reason = "has no usable path or session"
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot write at the moment and has not written."""
+
+
+class OutcomeUnknown(StoreError):
+    """Whether the multi happened is not known. Read again before deciding anything."""
+
+    definite = False
+
+
+class MalformedNode(StoreError):
+    """The data of a node does not follow the format of its path."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"The content of the metadata node {path!r} is unusable: {what}.")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    """One node of a store as it is at some moment."""
+
+    path: str
+    data: bytes
+    stat: NodeStat
+
+
+@dataclass(frozen=True, slots=True)
+class StoreView:
+    """All nodes as of transaction `zxid`, parents before children."""
+
+    zxid: Zxid
+    nodes: tuple[StoredNode, ...]
+
+
+class Store(Protocol):
+    """What a driver offers to the broker that it drives.
+
+    Listeners hear each `Changes` once, in the order of their zxids, and before the multi that
+    caused it returns to its caller.
+    """
+
+    def open_session(self) -> SessionId:
+        """Start owning ephemeral nodes."""
+
+    async def close_session(self, session: SessionId) -> None:
+        """Delete the session's ephemeral nodes. The id is never used again."""
+
+    async def load(self, listener: Callable[[Changes], None]) -> StoreView:
+        """The present nodes; from then on the listener hears every change after them."""
+
+    async def multi(
+        self, operations: Sequence[Operation], session: SessionId = NO_SESSION
+    ) -> MultiResult:
+        """Do all operations or none. Raises a `StoreError`."""

@@ -1,0 +1,57 @@
+"""The nodes of the metadata store: where each lies and what its content means.
+
+One module per kind. Each kind gives its path, a frozen value, and `encode` and `decode` between
+the value and Kafka's JSON (`kafka.zk.ZkData`), so that Kafka's own tools can read the tree. Keys
+that this version does not know are carried in `extra` and written back, because a newer or other
+broker may have put them there. Decoding raises `MalformedNode`. Nothing here knows the store.
+"""
+
+from __future__ import annotations
+
+from strandline.cluster.znodes.brokers import BrokerNode, Endpoint, FeatureRange
+from strandline.cluster.znodes.configs import (
+    CLUSTER_DEFAULT,
+    ConfigNode,
+    ConfigResource,
+    ResourceKind,
+)
+from strandline.cluster.znodes.singles import (
+    ClusterIdNode,
+    ControllerEpochNode,
+    ControllerNode,
+    ProducerIdBlockNode,
+    adoption_path,
+)
+from strandline.cluster.znodes.topics import (
+    NO_LEADER,
+    PartitionStateNode,
+    TopicNode,
+    deletion_path,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_path,
+)
+
+__all__ = [
+    "CLUSTER_DEFAULT",
+    "NO_LEADER",
+    "BrokerNode",
+    "ClusterIdNode",
+    "ConfigNode",
+    "ConfigResource",
+    "ControllerEpochNode",
+    "ControllerNode",
+    "Endpoint",
+    "FeatureRange",
+    "PartitionStateNode",
+    "ProducerIdBlockNode",
+    "ResourceKind",
+    "TopicNode",
+    "adoption_path",
+    "deletion_path",
+    "partition_path",
+    "partitions_path",
+    "state_path",
+    "topic_path",
+]

@@ -1,0 +1,132 @@
+"""`/brokers/ids/<id>`: a live broker. Ephemeral; its creating zxid is the broker's epoch.
+
+    {"version": 5, "host": "h", "port": 9092, "jmx_port": -1, "timestamp": "1700000000000",
+     "endpoints": ["PLAINTEXT://h:9092"],
+     "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+     "rack": "r1",                                              only when there is one
+     "features": {"name": {"min_version": 1, "max_version": 3}}}
+
+`host` and `port` are those of the first plaintext listener, or null and -1: very old clients of
+the tree read only them. Versions 2 to 4 lack the later keys and are read; 5 is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from strandline.cluster.store import MalformedNode
+from strandline.cluster.znodes.content import Content, Extra, Json, encoded
+from strandline.types import BrokerId
+
+ROOT: Final = "/brokers/ids"
+_VERSION: Final = 5
+_ENDPOINT: Final = re.compile(
+    r"([A-Za-z0-9_-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:/\[\]]*)):(\d{1,5})"
+)
+_PLAINTEXT: Final = "PLAINTEXT"
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach one listener of a broker. `protocol` is Kafka's security protocol."""
+
+    listener: str
+    host: str
+    port: int
+    protocol: str = _PLAINTEXT
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+class FeatureRange(NamedTuple):
+    """Versions of a feature that a broker supports (KIP-584)."""
+
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """What a broker tells the cluster about itself when it registers."""
+
+    broker_id: BrokerId
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    timestamp_ms: int = -1
+    features: Mapping[str, FeatureRange] = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return path_of(self.broker_id)
+
+    def encode(self) -> bytes:
+        plain = next((e for e in self.endpoints if e.protocol == _PLAINTEXT), None)
+        values: dict[str, Json] = {
+            "version": _VERSION,
+            "host": plain.host if plain else None,
+            "port": plain.port if plain else -1,
+            "jmx_port": -1,
+            "timestamp": str(self.timestamp_ms),
+            "endpoints": [str(endpoint) for endpoint in self.endpoints],
+            "listener_security_protocol_map": {e.listener: e.protocol for e in self.endpoints},
+            "features": {
+                name: {"min_version": supported.min_version, "max_version": supported.max_version}
+                for name, supported in self.features.items()
+            },
+        }
+        if self.rack is not None:
+            values["rack"] = self.rack
+        return encoded(values, self.extra)
+
+    @classmethod
+    def decode(cls, broker_id: BrokerId, data: bytes) -> BrokerNode:
+        content = Content(path_of(broker_id), data)
+        for derived in ("version", "port", "jmx_port"):
+            content.integer(derived, -1)
+        content.optional_text("host")
+        protocols = content.text_mapping("listener_security_protocol_map")
+        return cls(
+            broker_id=broker_id,
+            endpoints=tuple(
+                _endpoint(content, text, protocols) for text in content.texts("endpoints")
+            ),
+            rack=content.optional_text("rack"),
+            timestamp_ms=content.integer("timestamp", -1),
+            features=_features(content),
+            extra=content.rest(),
+        )
+
+
+def path_of(broker_id: BrokerId) -> str:
+    """Where that broker registers."""
+    return f"{ROOT}/{broker_id}"
+
+
+def _endpoint(content: Content, text: str, protocols: Mapping[str, str]) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise content.malformed(f"{text!r} is no endpoint")
+    listener, bracketed, plain, port = match.groups()
+    # Before the map existed (version 3), a listener was named after its protocol.
+    protocol = protocols.get(listener, listener)
+    return Endpoint(listener, bracketed if plain is None else plain, int(port), protocol)
+
+
+def _features(content: Content) -> dict[str, FeatureRange]:
+    features = {}
+    for name, supported in content.mapping("features").items():
+        match supported:
+            case {"min_version": int(low), "max_version": int(high)}:
+                features[name] = FeatureRange(low, high)
+            case _:
+                raise _malformed_feature(content, name)
+    return features
+
+
+def _malformed_feature(content: Content, name: str) -> MalformedNode:
+    return content.malformed(f"the feature {name!r} has no range of versions")

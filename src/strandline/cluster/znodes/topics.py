@@ -1,0 +1,147 @@
+"""A topic's nodes: which brokers hold its partitions, and who leads each partition.
+
+`/brokers/topics/<t>` changes only when partitions are added or moved:
+
+    {"version": 3, "topic_id": "<22 characters>", "partitions": {"0": [1, 2, 3]},
+     "adding_replicas": {"0": [3]}, "removing_replicas": {}}
+
+`/brokers/topics/<t>/partitions/<p>/state` changes with every election and in-sync change; the
+version of this node *is* the partition epoch:
+
+    {"version": 1, "controller_epoch": 4, "leader": 1, "leader_epoch": 7, "isr": [1, 2]}
+
+The nodes in between are empty and are always made and removed together with the state. A node
+`/admin/delete_topics/<t>` asks for a deletion that is carried out later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from strandline.cluster.identifiers import uuid_from_text, uuid_text
+from strandline.cluster.znodes.content import Content, Extra, Json, encoded, replicas_json
+from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+ROOT: Final = "/brokers/topics"
+DELETIONS: Final = "/admin/delete_topics"
+NO_LEADER: Final = BrokerId(-1)
+LEADER_DURING_DELETION: Final = BrokerId(-2)
+RECOVERING: Final = 1
+_TOPIC_VERSION: Final = 3
+_STATE_VERSION: Final = 1
+
+Replicas = tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """Assignment of a topic. `topic_id` is the zero id where a very old controller wrote it."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, Replicas]
+    adding_replicas: Mapping[int, Replicas] = field(default_factory=dict)
+    removing_replicas: Mapping[int, Replicas] = field(default_factory=dict)
+    extra: Extra = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return topic_path(self.name)
+
+    def encode(self) -> bytes:
+        values: dict[str, Json] = {"version": _TOPIC_VERSION}
+        if self.topic_id != NO_TOPIC_ID:
+            values["topic_id"] = uuid_text(self.topic_id)
+        values["partitions"] = replicas_json(self.partitions)
+        values["adding_replicas"] = replicas_json(self.adding_replicas)
+        values["removing_replicas"] = replicas_json(self.removing_replicas)
+        return encoded(values, self.extra)
+
+    @classmethod
+    def decode(cls, name: str, data: bytes) -> TopicNode:
+        content = Content(topic_path(name), data)
+        content.integer("version")
+        text = content.optional_text("topic_id")
+        try:
+            topic_id = NO_TOPIC_ID if text is None else uuid_from_text(text)
+        except ValueError as error:
+            raise content.malformed(str(error)) from error
+        return cls(
+            name=name,
+            topic_id=topic_id,
+            partitions=_replicas(content, "partitions"),
+            adding_replicas=_replicas(content, "adding_replicas"),
+            removing_replicas=_replicas(content, "removing_replicas"),
+            extra=content.rest(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateNode:
+    """Who leads a partition, since which epoch, and who is in sync.
+
+    `controller_epoch` is that of the controller that elected the leader.
+    """
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    in_sync_replicas: Replicas
+    controller_epoch: int
+    is_recovering: bool = False
+    extra: Extra = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        values: dict[str, Json] = {
+            "version": _STATE_VERSION,
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "isr": list[Json](self.in_sync_replicas),
+        }
+        if self.is_recovering:
+            values["leader_recovery_state"] = RECOVERING
+        return encoded(values, self.extra)
+
+    @classmethod
+    def decode(cls, partition: TopicPartition, data: bytes) -> PartitionStateNode:
+        content = Content(state_path(partition), data)
+        content.integer("version")
+        return cls(
+            leader=BrokerId(content.integer("leader")),
+            leader_epoch=LeaderEpoch(content.integer("leader_epoch")),
+            in_sync_replicas=cast(Replicas, content.integers("isr")),
+            controller_epoch=content.integer("controller_epoch"),
+            is_recovering=content.integer("leader_recovery_state", 0) == RECOVERING,
+            extra=content.rest(),
+        )
+
+
+def topic_path(topic: str) -> str:
+    """The node with the topic's assignment."""
+    return f"{ROOT}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The empty node above a topic's partitions."""
+    return f"{ROOT}/{topic}/partitions"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    """The empty node above a partition's state."""
+    return f"{ROOT}/{partition.topic}/partitions/{partition.partition}"
+
+
+def state_path(partition: TopicPartition) -> str:
+    """The node with a partition's leader and in-sync replicas."""
+    return f"{partition_path(partition)}/state"
+
+
+def deletion_path(topic: str) -> str:
+    """The node that asks for the topic's deletion."""
+    return f"{DELETIONS}/{topic}"
+
+
+def _replicas(content: Content, key: str) -> Mapping[int, Replicas]:
+    return cast("dict[int, Replicas]", content.replica_mapping(key))

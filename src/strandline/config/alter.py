@@ -1,0 +1,214 @@
+"""What AlterConfigs and IncrementalAlterConfigs do to stored overrides.
+
+Theory: overrides are a map from names to text. An alteration makes a new map, which is checked as
+a whole before it is returned; nothing is changed in place, so that "validate only" is the same
+call with its result dropped. Errors carry Kafka's codes: INVALID_REQUEST for a request that makes
+no sense or a broker setting that cannot change, INVALID_CONFIG for the rest. Storing is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from strandline.config.broker import BrokerConfig, SettingLayers
+from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.describe import RESTART_ONLY
+from strandline.config.load import make_broker_config, topic_config
+from strandline.config.setting import Setting, Update
+from strandline.config.unknown import unknown_setting
+from strandline.config.values import Kind, format_value
+from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+
+_LONGEST_VALUE: Final = 32_767
+"""Kafka stores no longer value: its records count characters in 16 bits."""
+
+
+class Operation(IntEnum):
+    """What to do with one setting; the numbers of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One item of a request. `operation` is as received and may be unknown."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def alter_topic(
+    overrides: Mapping[str, str], alterations: Sequence[Alteration], broker: BrokerConfig
+) -> dict[str, str]:
+    """A topic's overrides after an incremental alteration; raises ProtocolError."""
+    altered = _altered(overrides, alterations, TOPIC_SETTINGS)
+    _check_topic(altered, broker)
+    return altered
+
+
+def replace_topic(
+    settings: Iterable[tuple[str, str | None]], broker: BrokerConfig
+) -> dict[str, str]:
+    """A topic's overrides after the older AlterConfigs, which replaces all of them."""
+    replaced = _replaced(settings)
+    _check_topic(replaced, broker)
+    return replaced
+
+
+def alter_broker(
+    stored: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    broker: BrokerConfig,
+    *,
+    one_broker: bool,
+) -> dict[str, str]:
+    """The dynamic settings of one broker or of all after an incremental alteration."""
+    altered = _altered(stored, alterations, BROKER_SETTINGS)
+    _check_broker(altered, broker, one_broker=one_broker)
+    return altered
+
+
+def replace_broker(
+    settings: Iterable[tuple[str, str | None]], broker: BrokerConfig, *, one_broker: bool
+) -> dict[str, str]:
+    """The dynamic settings of one broker or of all after the older AlterConfigs."""
+    replaced = _replaced(settings)
+    _check_broker(replaced, broker, one_broker=one_broker)
+    return replaced
+
+
+def _altered(
+    overrides: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    known: Mapping[str, Setting],
+) -> dict[str, str]:
+    _check_request([each.name for each in alterations])
+    altered = dict(overrides)
+    for each in alterations:
+        match each.operation:
+            case Operation.DELETE:
+                altered.pop(each.name, None)
+            case Operation.SET:
+                altered[each.name] = _present(each)
+            case Operation.APPEND | Operation.SUBTRACT:
+                items = _list_items(altered.get(each.name), each, known)
+                altered[each.name] = _combined(items, each)
+            case _:
+                raise ProtocolError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"The operation {each.operation} on {each.name} does not exist.",
+                )
+    _check_lengths(altered)
+    return altered
+
+
+def _replaced(settings: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    items = [Alteration(name, Operation.SET, value) for name, value in settings]
+    _check_request([each.name for each in items])
+    replaced = {each.name: _present(each) for each in items}
+    _check_lengths(replaced)
+    return replaced
+
+
+def _check_request(names: list[str]) -> None:
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"The request has {', '.join(twice)} more than once; each setting may appear once.",
+        )
+
+
+def _present(alteration: Alteration) -> str:
+    if alteration.value is None:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"The value for {alteration.name} is null; only a deletion may have no value.",
+        )
+    return alteration.value
+
+
+def _check_lengths(overrides: Mapping[str, str]) -> None:
+    for name, text in overrides.items():
+        if len(text) > _LONGEST_VALUE:
+            raise ProtocolError(
+                ErrorCode.INVALID_CONFIG,
+                f"The value of {name} has {len(text)} characters; at most {_LONGEST_VALUE} "
+                "are stored.",
+            )
+
+
+def _list_items(
+    current: str | None, alteration: Alteration, known: Mapping[str, Setting]
+) -> list[str]:
+    """The items that a list has now; one that was never set starts from the default."""
+    setting = known.get(alteration.name)
+    if setting is None or setting.kind is not Kind.LIST:
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG,
+            f"{alteration.name} is not a list; only lists can be appended to or subtracted from.",
+        )
+    text = format_value(setting.default) if current is None else current
+    return [item for item in (text or "").split(",") if item]
+
+
+def _combined(items: list[str], alteration: Alteration) -> str:
+    for item in _present(alteration).split(","):
+        present = item in items
+        if alteration.operation == Operation.APPEND and not present:
+            items.append(item)
+        elif alteration.operation == Operation.SUBTRACT and present:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _check_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    try:
+        topic_config(overrides, broker)
+    except InvalidSetting as invalid:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(invalid)) from invalid
+
+
+def _check_broker(stored: Mapping[str, str], broker: BrokerConfig, *, one_broker: bool) -> None:
+    for name in stored:
+        _check_changeable(name, one_broker=one_broker)
+    layers = SettingLayers(
+        static=broker.layers.static,
+        cluster_wide=broker.layers.cluster_wide if one_broker else stored,
+        per_broker=stored if one_broker else broker.layers.per_broker,
+    )
+    try:
+        make_broker_config(layers)
+    except InvalidSetting as invalid:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
+
+
+def _check_changeable(name: str, *, one_broker: bool) -> None:
+    setting = BROKER_SETTINGS.get(name)
+    if name.startswith("listener.name."):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} cannot change: Strandline has no settings for single listeners.",
+        )
+    if setting is None:
+        unknown = unknown_setting(name, BROKER_SETTINGS, "broker setting")
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(unknown))
+    if not setting.is_dynamic or name in RESTART_ONLY:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"{name} cannot change while the broker runs."
+        )
+    if name.startswith("ssl."):
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} can only change for one listener, as listener.name.<name>.{name}.",
+        )
+    if setting.update is Update.PER_BROKER and not one_broker:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} can only be set for one broker, not for all of them.",
+        )

@@ -1,0 +1,136 @@
+"""The values in force for one broker.
+
+`BrokerConfig` is what the rest of the system reads: attributes are named after Kafka's broker
+settings with `.` written as `_`, except where Kafka spells one value with several settings
+(`log.retention.ms|minutes|hours`): those reach topics through `topic_defaults`. Defaults are
+Kafka's, but for the deviations that docs/configuration.md lists. `load` makes values of this
+class, from text; it knows no text form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from strandline.config.listeners import Listener
+from strandline.config.topic import LONG_MAX, TopicConfig
+
+_INT_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SettingLayers:
+    """Where broker settings come from, as text by name; each layer overrides those before it."""
+
+    static: Mapping[str, str] = field(default_factory=dict)
+    """The properties file and the command line: fixed until the process restarts."""
+    cluster_wide: Mapping[str, str] = field(default_factory=dict)
+    """Dynamic settings of all brokers (config resource BROKER with an empty name)."""
+    per_broker: Mapping[str, str] = field(default_factory=dict)
+    """Dynamic settings of this broker."""
+
+    def strongest_first(self) -> tuple[Mapping[str, str], ...]:
+        return self.per_broker, self.cluster_wide, self.static
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What one broker follows. Times in the unit of the name, sizes in bytes."""
+
+    # Identity and network
+    node_id: int = 1
+    broker_rack: str | None = None
+    listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    """Addresses to bind, at least one; listeners of a KRaft controller are left out."""
+    advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    """Addresses told to clients; an empty host means the machine's own name, a 0 port the bound."""
+    connections_max_idle_ms: int = 600_000
+    max_connections: int = _INT_MAX
+    max_connections_per_ip: int = _INT_MAX
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    queued_max_requests: int = 500
+    """Requests in flight in the whole broker before it stops reading from connections."""
+    socket_listen_backlog_size: int = 50
+    socket_receive_buffer_bytes: int = 102_400
+    socket_request_max_bytes: int = 104_857_600
+    socket_send_buffer_bytes: int = 102_400
+
+    # Topics and fetches
+    auto_create_topics_enable: bool = True
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    fetch_max_bytes: int = 57_671_680
+    max_incremental_fetch_session_cache_slots: int = 1000
+    message_max_bytes: int = 1_048_588
+    min_insync_replicas: int = 1
+    num_partitions: int = 1
+    unclean_leader_election_enable: bool = False
+
+    # Log directories
+    log_dirs: tuple[str, ...] = ("./strandline-data",)
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_scheduler_interval_ms: int = LONG_MAX
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_initial_task_delay_ms: int = 30_000
+    log_retention_check_interval_ms: int = 300_000
+    num_recovery_threads_per_data_dir: int = 2
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
+
+    # Consumer groups
+    group_initial_rebalance_delay_ms: int = 3000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = _INT_MAX
+    group_min_session_timeout_ms: int = 6000
+    offset_metadata_max_bytes: int = 4096
+    offsets_commit_timeout_ms: int = 5000
+    offsets_load_buffer_size: int = 5_242_880
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_minutes: int = 10_080
+    offsets_topic_compression_codec: int = 0
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104_857_600
+
+    # Producers and transactions
+    producer_id_expiration_check_interval_ms: int = 600_000
+    producer_id_expiration_ms: int = 86_400_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transactional_id_expiration_ms: int = 604_800_000
+
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    """What a topic without overrides follows on this broker."""
+    layers: SettingLayers = field(default_factory=SettingLayers)
+    """The text that all of the above was made from."""
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000
+
+    def offsets_topic_replicas(self, broker_count: int) -> int:
+        """The replication factor for `__consumer_offsets` in a cluster of this many brokers.
+
+        Kafka refuses to create the topic while there are fewer brokers than the factor. Here a
+        factor that nobody asked for shrinks to the cluster; one that was asked for is insisted on.
+        """
+        wanted = self.offsets_topic_replication_factor
+        return self._sized("offsets.topic.replication.factor", wanted, broker_count)
+
+    def transaction_log_replicas(self, broker_count: int) -> int:
+        """As `offsets_topic_replicas`, for `__transaction_state`."""
+        wanted = self.transaction_state_log_replication_factor
+        return self._sized("transaction.state.log.replication.factor", wanted, broker_count)
+
+    def transaction_log_min_isr(self, broker_count: int) -> int:
+        """`min.insync.replicas` of `__transaction_state`, sized as its replication is."""
+        wanted = self.transaction_state_log_min_isr
+        replicas = self.transaction_log_replicas(broker_count)
+        return self._sized("transaction.state.log.min.isr", wanted, replicas)
+
+    def _sized(self, setting: str, wanted: int, available: int) -> int:
+        asked_for = any(setting in layer for layer in self.layers.strongest_first())
+        return wanted if asked_for else min(wanted, max(1, available))

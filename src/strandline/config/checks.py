@@ -1,0 +1,193 @@
+"""What no single broker setting shows: settings that must fit one another.
+
+The rules are those of Kafka's broker; what Strandline adds is that only PLAINTEXT listeners are
+served. Functions take the values of all settings by name and raise InvalidSetting, or return
+sentences about what is odd but allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+
+from strandline.config.listeners import (
+    Listener,
+    check_distinct_ports,
+    parse_listeners,
+    parse_protocol_map,
+)
+from strandline.config.values import Value
+from strandline.errors import InvalidSetting
+
+_ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - refused below, not bound
+_MEBIBYTE: Final = 1 << 20
+_CODECS: Final = range(5)
+
+
+class Network(NamedTuple):
+    """What the network settings come to."""
+
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    connection_limits: dict[str, int]
+
+
+def check_network(
+    merged: Mapping[str, str], values: Mapping[str, Value]
+) -> tuple[Network, list[str]]:
+    """Listeners to open and to tell about, limits by address, and warnings."""
+    controllers = {name.upper() for name in _items(values, "controller.listener.names")}
+    protocols = _protocols(merged, values, controllers)
+    opened = parse_listeners("listeners", _items(values, "listeners"), protocols)
+    check_distinct_ports("listeners", opened)
+    listeners = tuple(each for each in opened if each.name not in controllers)
+    if not listeners:
+        raise InvalidSetting(
+            "listeners",
+            "listeners has no listener for clients: all of its names are in "
+            "controller.listener.names.",
+        )
+    _check_plaintext(listeners)
+    warnings = [
+        f"The listener {each} is not opened: {each.name} is for a KRaft controller, which "
+        "Strandline does not have."
+        for each in opened
+        if each.name in controllers
+    ]
+    advertised = _advertised(values, listeners, protocols, controllers)
+    limits = _connection_limits(values)
+    return Network(listeners, advertised, limits), warnings
+
+
+def _protocols(
+    merged: Mapping[str, str], values: Mapping[str, Value], controllers: set[str]
+) -> dict[str, str]:
+    name = "listener.security.protocol.map"
+    protocols = parse_protocol_map(name, cast("str", values[name]))
+    if name not in merged:  # Kafka adds its controller listeners to the default map only
+        protocols = {**dict.fromkeys(controllers, "PLAINTEXT"), **protocols}
+    return protocols
+
+
+def _check_plaintext(listeners: tuple[Listener, ...]) -> None:
+    for each in listeners:
+        if each.security_protocol != "PLAINTEXT":
+            raise InvalidSetting(
+                "listeners",
+                f"listeners has {each} with the security protocol {each.security_protocol}; "
+                "Strandline serves only PLAINTEXT.",
+            )
+
+
+def _advertised(
+    values: Mapping[str, Value],
+    listeners: tuple[Listener, ...],
+    protocols: Mapping[str, str],
+    controllers: set[str],
+) -> tuple[Listener, ...]:
+    name = "advertised.listeners"
+    if values[name] is None:
+        advertised = listeners
+    else:
+        parsed = parse_listeners(name, _items(values, name), protocols)
+        advertised = tuple(each for each in parsed if each.name not in controllers)
+    if not advertised:
+        raise InvalidSetting(name, f"{name} has no listener for clients; it needs one.")
+    known = {each.name for each in listeners}
+    for each in advertised:
+        if each.name not in known:
+            raise InvalidSetting(
+                name,
+                f"{name} has the listener {each.name}, which is not in listeners "
+                f"({', '.join(sorted(known))}).",
+            )
+        if each.host == _ALL_ADDRESSES:
+            raise InvalidSetting(
+                name if values[name] is not None else "listeners",
+                f"The advertised address {each} cannot be reached; set {name} to an address "
+                "that clients can reach.",
+            )
+    return advertised
+
+
+def _connection_limits(values: Mapping[str, Value]) -> dict[str, int]:
+    name = "max.connections.per.ip.overrides"
+    limits: dict[str, int] = {}
+    for item in filter(None, (part.strip() for part in cast("str", values[name]).split(","))):
+        address, colon, limit = item.rpartition(":")
+        if not colon or not address.strip() or not limit.strip().isdecimal():
+            raise InvalidSetting(
+                name, f"{name} has the entry '{item}'; each entry must be address:limit."
+            )
+        limits[address.strip()] = int(limit)
+    if values["max.connections.per.ip"] == 0 and not limits:
+        raise InvalidSetting(
+            "max.connections.per.ip",
+            f"max.connections.per.ip is 0 and {name} is empty: nobody could connect.",
+        )
+    return limits
+
+
+def log_directories(values: Mapping[str, Value]) -> tuple[str, ...]:
+    """`log.dirs`, or `log.dir` when that is not set."""
+    name = "log.dir" if values["log.dirs"] is None else "log.dirs"
+    return tuple(_items(values, name))
+
+
+def check_broker(values: Mapping[str, Value]) -> list[str]:
+    """Everything else that must fit together; returns warnings."""
+    _check_order(values, "replica.fetch.wait.max.ms", "replica.socket.timeout.ms")
+    _check_order(values, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+    if _number(values, "queued.max.request.bytes") > 0:
+        _check_order(values, "socket.request.max.bytes", "queued.max.request.bytes")
+    idle_ms = _number(values, "connections.max.idle.ms")
+    delay_ms = _number(values, "connection.failed.authentication.delay.ms")
+    if 0 <= idle_ms <= delay_ms:
+        raise InvalidSetting(
+            "connections.max.idle.ms",
+            f"connections.max.idle.ms is {idle_ms}; it must be above "
+            f"connection.failed.authentication.delay.ms, which is {delay_ms}.",
+        )
+    threads = max(1, _number(values, "log.cleaner.threads"))
+    buffer_bytes = _number(values, "log.cleaner.dedupe.buffer.size")
+    if buffer_bytes // threads <= _MEBIBYTE:
+        raise InvalidSetting(
+            "log.cleaner.dedupe.buffer.size",
+            f"log.cleaner.dedupe.buffer.size is {buffer_bytes}; it must be above 1 MiB for each "
+            f"of the {threads} threads of log.cleaner.threads.",
+        )
+    if "classic" not in _items(values, "group.coordinator.rebalance.protocols"):
+        raise InvalidSetting(
+            "group.coordinator.rebalance.protocols",
+            "group.coordinator.rebalance.protocols is without classic, which cannot be off.",
+        )
+    codec = _number(values, "offsets.topic.compression.codec")
+    if codec not in _CODECS:
+        raise InvalidSetting(
+            "offsets.topic.compression.codec",
+            f"offsets.topic.compression.codec is {codec}; it must be from 0 to {_CODECS[-1]}.",
+        )
+    session_min = _number(values, "group.min.session.timeout.ms")
+    session_max = _number(values, "group.max.session.timeout.ms")
+    if session_min > session_max:
+        return [
+            f"group.min.session.timeout.ms ({session_min}) is above "
+            f"group.max.session.timeout.ms ({session_max}): no member can join a group."
+        ]
+    return []
+
+
+def _check_order(values: Mapping[str, Value], lower: str, upper: str) -> None:
+    if _number(values, lower) > _number(values, upper):
+        raise InvalidSetting(
+            lower,
+            f"{lower} is {values[lower]}; it must not be above {upper}, which is {values[upper]}.",
+        )
+
+
+def _number(values: Mapping[str, Value], name: str) -> int:
+    return cast("int", values[name])
+
+
+def _items(values: Mapping[str, Value], name: str) -> tuple[str, ...]:
+    return cast("tuple[str, ...]", values[name])

@@ -1,0 +1,198 @@
+"""From a properties file and overrides to `BrokerConfig` and `TopicConfig`.
+
+The public way in. A name that Kafka does not know is refused with the nearest known one; a value
+without effect is accepted with a warning, because a `server.properties` written for Kafka should
+start a broker. This file reads one file and does nothing else to the outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Final, NamedTuple
+
+from strandline.config import checks
+from strandline.config.broker import BrokerConfig, SettingLayers
+from strandline.config.definition import BROKER_SETTINGS
+from strandline.config.properties import parse_properties
+from strandline.config.resolve import (
+    broker_values,
+    listener_base,
+    make_topic_config,
+    merge,
+    read_value,
+    topic_default_values,
+    topic_override_values,
+    usable_topic_overrides,
+)
+from strandline.config.setting import Service
+from strandline.config.topic import TopicConfig
+from strandline.config.unknown import unknown_setting
+from strandline.config.values import Value
+from strandline.errors import InvalidSetting
+
+_PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
+"""Kafka hands settings with these prefixes to tiered-storage plugins and does not know them."""
+
+_MADE_SEPARATELY: Final = frozenset(
+    {
+        "advertised_listeners",
+        "layers",
+        "listeners",
+        "log_dirs",
+        "max_connections_per_ip_overrides",
+        "topic_defaults",
+    }
+)
+
+
+class LoadedConfig(NamedTuple):
+    """A broker's configuration and sentences for the person who wrote it."""
+
+    config: BrokerConfig
+    warnings: tuple[str, ...]
+
+
+def load_broker_config(path: str | None = None, overrides: Sequence[str] = ()) -> LoadedConfig:
+    """Read a properties file and `name=value` overrides, which win.
+
+    Raises InvalidSetting for what is not allowed, and OSError when the file cannot be read.
+    """
+    static = {} if path is None else _read_file(path)
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise InvalidSetting(
+                override, f"'{override}' is not of the form name=value, as overrides must be."
+            )
+        static[name.strip()] = value.strip()
+    for name in static:
+        _check_static_name(name)
+    return make_broker_config(SettingLayers(static=static))
+
+
+def make_broker_config(layers: SettingLayers) -> LoadedConfig:
+    """Values and cross checks for layers whose names are known to be allowed there."""
+    merged = merge(layers)
+    values = broker_values(merged)
+    topic_defaults = make_topic_config(topic_default_values(merged, values), TopicConfig())
+    network, warnings = checks.check_network(merged, values)
+    warnings += checks.check_broker(values)
+    arguments = {
+        setting.attribute: values[name]
+        for name, setting in BROKER_SETTINGS.items()
+        if setting.attribute in _PLAIN_ATTRIBUTES
+    }
+    config = BrokerConfig(
+        **arguments,  # type: ignore[arg-type]
+        listeners=network.listeners,
+        advertised_listeners=network.advertised_listeners,
+        max_connections_per_ip_overrides=network.connection_limits,
+        log_dirs=checks.log_directories(values),
+        topic_defaults=topic_defaults,
+        layers=layers,
+    )
+    return LoadedConfig(config, (*_no_effect_warnings(merged, values), *warnings))
+
+
+_PLAIN_ATTRIBUTES: Final = frozenset(f.name for f in fields(BrokerConfig)) - _MADE_SEPARATELY
+
+
+def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+    """What a topic follows: its overrides, then the broker's settings, then defaults.
+
+    Raises InvalidSetting for an unknown name, a value that is not allowed, or a contradiction.
+    """
+    if not overrides:
+        return broker.topic_defaults
+    return make_topic_config(topic_override_values(overrides), broker.topic_defaults)
+
+
+class StoredTopicConfig(NamedTuple):
+    """What a topic with stored overrides follows, and sentences about what was left out."""
+
+    config: TopicConfig
+    warnings: tuple[str, ...]
+
+
+def stored_topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> StoredTopicConfig:
+    """As `topic_config`, for overrides that were checked when they were stored.
+
+    Maybe another version or Kafka itself stored them: what is not allowed here is left out with a
+    warning, so that the topic's records stay available.
+    """
+    usable, dropped = usable_topic_overrides(overrides)
+    try:
+        return StoredTopicConfig(topic_config(usable, broker), tuple(dropped))
+    except InvalidSetting as contradiction:
+        dropped.append(f"All settings of the topic are ignored: {contradiction}")
+        return StoredTopicConfig(broker.topic_defaults, tuple(dropped))
+
+
+def apply_dynamic(
+    broker: BrokerConfig, *, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
+) -> LoadedConfig:
+    """The configuration with stored dynamic settings, on top of the static ones of `broker`.
+
+    Stored settings were checked when they were stored, maybe by another version: what is not
+    allowed any more is left out with a warning, so that a broker can always start.
+    """
+    dropped: list[str] = []
+    layers = SettingLayers(
+        static=broker.layers.static,
+        cluster_wide=_usable(cluster_wide, dropped),
+        per_broker=_usable(per_broker, dropped),
+    )
+    try:
+        config, warnings = make_broker_config(layers)
+    except InvalidSetting as contradiction:
+        dropped.append(f"All dynamic settings are ignored: {contradiction}")
+        config, warnings = make_broker_config(SettingLayers(static=broker.layers.static))
+    return LoadedConfig(config, (*dropped, *warnings))
+
+
+def _usable(stored: Mapping[str, str], dropped: list[str]) -> dict[str, str]:
+    usable: dict[str, str] = {}
+    for name, text in stored.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None or not setting.is_dynamic:
+            dropped.append(f"The stored setting {name} is ignored: it cannot change at run time.")
+            continue
+        try:
+            read_value(setting, text)
+        except InvalidSetting as invalid:
+            dropped.append(f"The stored setting {name} is ignored: {invalid}")
+            continue
+        usable[name] = text
+    return usable
+
+
+def _read_file(path: str) -> dict[str, str]:
+    with open(path, "rb") as file:
+        content = file.read()
+    try:
+        return parse_properties(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidSetting("", f"The properties file {path} is not UTF-8 text.") from None
+
+
+def _check_static_name(name: str) -> None:
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None:
+        if listener_base(name) is None and not name.startswith(_PLUGIN_PREFIXES):
+            raise unknown_setting(name, BROKER_SETTINGS, "broker setting")
+    elif setting.dynamic_only:
+        raise InvalidSetting(
+            name, f"{name} can only be set dynamically, not in a file or on the command line."
+        )
+
+
+def _no_effect_warnings(merged: Mapping[str, str], values: Mapping[str, Value]) -> list[str]:
+    warnings: list[str] = []
+    for name in sorted(merged):
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None or (
+            setting.service is Service.NO_EFFECT and values[name] != setting.default
+        ):
+            warnings.append(f"{name} is accepted but has no effect in Strandline.")
+    return warnings

@@ -1,0 +1,92 @@
+"""Who the broker is, where it listens, and how much it lets in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.config.allowed import ANYTHING, ListOf, OneOf, at_least
+from strandline.config.setting import Setting
+from strandline.config.tables.words import (
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    INT_MAX,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    NO_EFFECT,
+    PER_BROKER,
+    REFUSED,
+    SERVED,
+    STRING,
+)
+
+# This is read as a table: a setting takes two lines here instead of ten.
+# fmt: off
+NETWORK: Final[tuple[Setting, ...]] = (
+    Setting("advertised.listeners", LIST, None, HIGH, ListOf(empty=False), SERVED,
+            "Addresses told to clients, where they differ from listeners."),
+    Setting("broker.id", INT, -1, HIGH, ANYTHING, SERVED,
+            "Older name of node.id; if both are set they must be equal."),
+    Setting("broker.rack", STRING, None, MEDIUM, ANYTHING, SERVED,
+            "Where the broker stands (rack, zone); told to clients and used to spread replicas."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, LOW, at_least(0), NO_EFFECT,
+            "Delay before a connection that failed to authenticate is closed."),
+    Setting("connections.max.idle.ms", LONG, 600_000, MEDIUM, ANYTHING, SERVED,
+            "Connections without a request for this long are closed."),
+    Setting("connections.max.reauth.ms", LONG, 0, MEDIUM, ANYTHING, NO_EFFECT,
+            "Longest time until SASL clients must authenticate again; 0 for never."),
+    Setting("early.start.listeners", LIST, None, HIGH, ListOf(), NO_EFFECT,
+            "Listeners that start before the authorizer is ready."),
+    Setting("inter.broker.listener.name", STRING, None, MEDIUM, ANYTHING, NO_EFFECT,
+            "Listener that brokers use among each other."),
+    Setting("listener.security.protocol.map", STRING,
+            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW,
+            ANYTHING, SERVED,
+            "Security protocol of each listener name; listeners must map to PLAINTEXT.",
+            update=PER_BROKER),
+    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), HIGH, ListOf(empty=False), SERVED,
+            "Addresses to listen on; an empty host means every interface.", update=PER_BROKER,
+            deviation="Kafka listens on every interface; Strandline on the loopback one until "
+                      "told otherwise."),
+    Setting("max.connection.creation.rate", INT, INT_MAX, MEDIUM, at_least(0), NO_EFFECT,
+            "New connections per second that the broker accepts.", update=CLUSTER_WIDE),
+    Setting("max.connections", INT, INT_MAX, MEDIUM, at_least(0), SERVED,
+            "Connections that the broker holds at most.", update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip", INT, INT_MAX, MEDIUM, at_least(0), SERVED,
+            "Connections from one address at most.", update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip.overrides", STRING, "", MEDIUM, ANYTHING, SERVED,
+            "Exceptions from max.connections.per.ip, as address:limit pairs.", update=CLUSTER_WIDE),
+    Setting("node.id", INT, 1, HIGH, at_least(0), SERVED,
+            "Number of this broker in its cluster.",
+            deviation="Kafka has no default; a single broker needs no number of its own."),
+    Setting("num.io.threads", INT, 8, HIGH, at_least(1), NO_EFFECT,
+            "Kafka's request handler threads; Strandline handles requests in one event loop.",
+            update=CLUSTER_WIDE),
+    Setting("num.network.threads", INT, 3, HIGH, at_least(1), NO_EFFECT,
+            "Kafka's network threads; Strandline serves all sockets from one event loop.",
+            update=CLUSTER_WIDE),
+    Setting("queued.max.request.bytes", LONG, -1, MEDIUM, ANYTHING, NO_EFFECT,
+            "Bytes of requests waiting before the broker stops reading; -1 for no limit."),
+    Setting("queued.max.requests", INT, 500, HIGH, at_least(1), SERVED,
+            "Requests in flight before the broker stops reading from connections."),
+    Setting("request.timeout.ms", INT, 30_000, HIGH, ANYTHING, NO_EFFECT,
+            "How long the broker as a client waits for an answer from another one."),
+    Setting("security.inter.broker.protocol", STRING, "PLAINTEXT", MEDIUM,
+            OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), REFUSED,
+            "Security protocol among brokers."),
+    Setting("socket.connection.setup.timeout.max.ms", LONG, 30_000, MEDIUM, ANYTHING, NO_EFFECT,
+            "Upper bound of the growing time that outgoing connections may take."),
+    Setting("socket.connection.setup.timeout.ms", LONG, 10_000, MEDIUM, ANYTHING, NO_EFFECT,
+            "Time that the first attempt of an outgoing connection may take."),
+    Setting("socket.listen.backlog.size", INT, 50, MEDIUM, at_least(1), SERVED,
+            "Connections that may wait to be accepted."),
+    Setting("socket.receive.buffer.bytes", INT, 102_400, HIGH, ANYTHING, SERVED,
+            "Receive buffer of a client connection (SO_RCVBUF); -1 leaves it to the system."),
+    Setting("socket.request.max.bytes", INT, 104_857_600, HIGH, at_least(1), SERVED,
+            "Largest request; a connection that sends a larger one is closed."),
+    Setting("socket.send.buffer.bytes", INT, 102_400, HIGH, ANYTHING, SERVED,
+            "Send buffer of a client connection (SO_SNDBUF); -1 leaves it to the system."),
+)
+# fmt: on

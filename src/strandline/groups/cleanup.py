@@ -1,0 +1,147 @@
+"""How offsets and groups end: they expire, are deleted by request, or lose their topics.
+
+An offset expires when its retention time has passed: since the group became empty, since it was
+committed if nobody manages the group or nobody subscribes to its topic any more, or by the expiry
+that an old client set itself. A group that is empty and has no offsets goes too. Everything goes by
+tombstones; a group whose tombstone is being written is DEAD, and refuses all but readers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.group import Group, GroupState, no_group
+from strandline.groups.offset_records import (
+    CommittedOffset,
+    GroupKey,
+    GroupRecord,
+    OffsetKey,
+    OffsetRecord,
+    encode_record,
+)
+from strandline.groups.shard import Shard, StateRecord, coordinator_error
+from strandline.types import NO_TIMESTAMP, NO_TOPIC_ID, Instant, TopicId, TopicPartition
+
+_RECORD_OVERHEAD = 16
+"""A generous bound on what a record adds to its key in a batch."""
+
+
+class Cleanup:
+    """Ends offsets and groups of one shard."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def schedule(self, now: Instant) -> None:
+        """See to expiry from now on."""
+        interval_ms = self._shard.settings.offsets_retention_check_interval_ms
+        self._shard.schedule("expiry", now=now, delay_ms=interval_ms, do=self._expiry_due)
+
+    def _expiry_due(self, now: Instant) -> None:
+        self.expire(now)
+        self.schedule(now)
+
+    def expire(self, now: Instant) -> None:
+        """Write tombstones for everything whose time is over."""
+        records: list[StateRecord] = []
+        for group in list(self._shard.groups.values()):
+            if group.state is GroupState.DEAD:
+                continue
+            expired = list(self._expired(group, now.wall_ms))
+            records += _tombstones(group.group_id, expired)
+            nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
+            if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
+                records.append(self._bury(group))
+        self._append_in_parts(records, now)
+
+    def _expired(self, group: Group, now_ms: int) -> Iterator[TopicPartition]:
+        """The offsets of a group that have outlived their time, and that nobody is changing."""
+        since = _expiry_base(group)
+        if since is None:
+            return
+        offsets = self._shard.offsets
+        committed, latest = offsets.committed(group.group_id), offsets.latest(group.group_id)
+        for topic_partition, offset in committed.items():
+            if group.is_subscribed_to(topic_partition.topic):
+                continue
+            if latest.get(topic_partition) is not offset:
+                continue  # what is being written decides next time
+            if offset.expire_timestamp_ms != NO_TIMESTAMP:
+                over = now_ms >= offset.expire_timestamp_ms
+            else:
+                over = now_ms - since(offset) >= self._shard.settings.offsets_retention_ms
+            if over:
+                yield topic_partition
+
+    def delete(self, group_id: str, now: Instant, deliver: Callable[[ErrorCode], None]) -> None:
+        """Handle one group of a DeleteGroups: `deliver` how it ended."""
+        group = self._shard.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            raise no_group(group_id)
+        if group.state is not GroupState.EMPTY:
+            raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
+        touched = self._shard.offsets.touched(group_id)
+        records: list[StateRecord] = [*_tombstones(group_id, sorted(touched)), self._bury(group)]
+        self._shard.append(records, now, partial(_deleted, deliver))
+
+    def topics_deleted(self, topics: Iterable[tuple[str, TopicId]], now: Instant) -> None:
+        """Forget the offsets of topics that are gone; a new topic of the name starts clean."""
+        topic_ids = dict(topics)
+        records: list[StateRecord] = []
+        for group_id in sorted(self._shard.offsets.group_ids()):
+            gone = [
+                topic_partition
+                for topic_partition, offset in self._shard.offsets.latest(group_id).items()
+                if topic_partition.topic in topic_ids
+                and offset.topic_id in (NO_TOPIC_ID, topic_ids[topic_partition.topic])
+            ]
+            records += _tombstones(group_id, gone)
+        self._append_in_parts(records, now)
+
+    def _bury(self, group: Group) -> GroupRecord:
+        """Mark a group dead; it goes with its tombstone, or comes back if that is refused."""
+        group.transition_to(GroupState.DEAD, group.state_timestamp_ms)
+        return GroupRecord(GroupKey(group.group_id), None)
+
+    def _append_in_parts(self, records: list[StateRecord], now: Instant) -> None:
+        part: list[StateRecord] = []
+        part_bytes = 0
+        for record in records:
+            record_bytes = len(encode_record(record).key) + _RECORD_OVERHEAD
+            if part and part_bytes + record_bytes > self._shard.settings.append_bytes_max:
+                self._shard.append(part, now)
+                part, part_bytes = [], 0
+            part.append(record)
+            part_bytes += record_bytes
+        if part:
+            self._shard.append(part, now)
+
+
+def _expiry_base(group: Group) -> Callable[[CommittedOffset], int] | None:
+    """From when on an offset's retention time counts, or None if none expires now."""
+    if group.protocol_type is None:
+        return _commit_time
+    if group.state is GroupState.EMPTY:
+        emptied_ms = group.state_timestamp_ms
+        return _commit_time if emptied_ms == NO_TIMESTAMP else lambda _offset: emptied_ms
+    if (
+        group.state is GroupState.STABLE
+        and group.uses_consumer_protocol
+        and group.subscribed_topics is not None
+    ):
+        return _commit_time
+    return None
+
+
+def _commit_time(offset: CommittedOffset) -> int:
+    return offset.commit_timestamp_ms
+
+
+def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[StateRecord]:
+    return [OffsetRecord(OffsetKey(group_id, partition), None) for partition in partitions]
+
+
+def _deleted(deliver: Callable[[ErrorCode], None], error: ErrorCode | None, _now: Instant) -> None:
+    deliver(ErrorCode.NONE if error is None else coordinator_error(error))

@@ -1,0 +1,356 @@
+"""The group coordinator of one broker: routes requests to shards, loads and gives up partitions.
+
+Groups are spread over the partitions of `__consumer_offsets` by their ids; this broker coordinates
+those of the partitions that it leads. Knows which partitions are its own and under which epoch, and
+collects answers that come from several of them. A part that decides: events and the time come in,
+effects come out (`effects`), in order. After each event ask `next_deadline`, and `tick` then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import assert_never
+
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.groups.admin_requests import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from strandline.groups.effects import AppendRecords, Effect
+from strandline.groups.gathering import Gathering
+from strandline.groups.loading import Loading, LoadReport
+from strandline.groups.offset_records import CoordinatorRecord
+from strandline.groups.offset_requests import (
+    GroupOffsets,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from strandline.groups.overview import (
+    GroupOverview,
+    described_group,
+    group_overviews,
+    listed_groups,
+)
+from strandline.groups.requests import (
+    HeartbeatRequest,
+    JoinRequest,
+    LeaveRequest,
+    SyncRequest,
+    Token,
+)
+from strandline.groups.serving import ServedShard
+from strandline.groups.settings import GroupSettings
+from strandline.groups.shard import Shard, Surroundings
+from strandline.types import Instant, LeaderEpoch, TopicId
+
+GroupRequest = (
+    JoinRequest
+    | SyncRequest
+    | HeartbeatRequest
+    | LeaveRequest
+    | OffsetCommitRequest
+    | OffsetDeleteRequest
+)
+"""Requests about one group."""
+
+Request = (
+    GroupRequest
+    | OffsetFetchRequest
+    | ListGroupsRequest
+    | DescribeGroupsRequest
+    | DeleteGroupsRequest
+)
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` in which a group lives.
+
+    Java's string hash over UTF-16 units, in 32 bits; the one value without a positive counterpart
+    counts as 0.
+    """
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for index in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[index : index + 2], "big")) & 0xFFFF_FFFF
+    signed = code - (1 << 32) if code & 0x8000_0000 else code
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """A partition of ours: under which epoch, and how far its loading is."""
+
+    epoch: LeaderEpoch
+    state: Loading | ServedShard
+
+
+class GroupCoordinator:
+    """All groups that one broker coordinates."""
+
+    def __init__(self, settings: GroupSettings, random: Random, *, partition_count: int) -> None:
+        self._surroundings = Surroundings(settings, random)
+        self._partition_count = partition_count
+        self._owned: dict[int, _Owned] = {}
+        self._newest_epochs: dict[int, LeaderEpoch] = {}
+        """The newest epoch heard of, for every partition ever owned or given up."""
+        self._appends: dict[int, ServedShard] = {}
+        """Who waits for each append; an append of a partition that was given up is not here."""
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` in which a group lives."""
+        return partition_for(group_id, self._partition_count)
+
+    # Requests.
+
+    def handle(self, request: Request, now: Instant) -> list[Effect]:
+        """Handle a request; its one answer is among these or some later effects."""
+        self._surroundings.outbox.expect(request.token)
+        match request:
+            case OffsetFetchRequest():
+                self._fetch_offsets(request, now)
+            case ListGroupsRequest():
+                self._surroundings.outbox.reply(request.token, self._list(request))
+            case DescribeGroupsRequest():
+                groups = tuple(
+                    self._describe(group_id, request.version) for group_id in request.group_ids
+                )
+                self._surroundings.outbox.reply(request.token, DescribeGroupsResponse(groups))
+            case DeleteGroupsRequest():
+                self._delete_groups(request, now)
+            case _:
+                try:
+                    self._handle_for_group(request, now)
+                except ProtocolError as refusal:
+                    refused = request.refused(refusal.code)
+                    self._surroundings.outbox.reply(request.token, refused)
+        return self._drain()
+
+    def _handle_for_group(self, request: GroupRequest, now: Instant) -> None:
+        if not request.group_id and not isinstance(request, OffsetCommitRequest):
+            # Offsets, for old clients' sake, may be committed for the empty group id.
+            raise ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+        served = self._served(request.group_id)
+        match request:
+            case JoinRequest():
+                served.joining.join(request, now)
+            case SyncRequest():
+                served.membership.sync(request, now)
+            case HeartbeatRequest():
+                served.membership.heartbeat(request, now)
+            case LeaveRequest():
+                served.membership.leave(request, now)
+            case OffsetCommitRequest():
+                served.offsets.commit(request, now)
+            case OffsetDeleteRequest():
+                served.offsets.delete(request, now)
+            case _:
+                assert_never(request)
+
+    def _fetch_offsets(self, request: OffsetFetchRequest, now: Instant) -> None:
+        def finish(groups: tuple[GroupOffsets, ...]) -> None:
+            self._surroundings.outbox.reply(request.token, OffsetFetchResponse(groups))
+
+        gathering = Gathering(len(request.groups), finish)
+        for index, wanted in enumerate(request.groups):
+            try:
+                self._served(wanted.group_id).offsets.fetch(
+                    wanted,
+                    require_stable=request.require_stable,
+                    now=now,
+                    deliver=partial(gathering.deliver, index),
+                )
+            except ProtocolError as refusal:
+                gathering.deliver(index, wanted.refused(refusal.code))
+
+    def _delete_groups(self, request: DeleteGroupsRequest, now: Instant) -> None:
+        group_ids = tuple(dict.fromkeys(request.group_ids))
+
+        def finish(errors: tuple[ErrorCode, ...]) -> None:
+            results = tuple(zip(group_ids, errors, strict=True))
+            self._surroundings.outbox.reply(request.token, DeleteGroupsResponse(results))
+
+        gathering = Gathering(len(group_ids), finish)
+        for index, group_id in enumerate(group_ids):
+            deliver = partial(gathering.deliver, index)
+            try:
+                self._served(group_id).cleanup.delete(group_id, now, deliver)
+            except ProtocolError as refusal:
+                deliver(refusal.code)
+
+    def _list(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        groups: list[ListedGroup] = []
+        for owned in self._owned.values():
+            if isinstance(owned.state, Loading):
+                return ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            groups += listed_groups(owned.state.shard, request)
+        return ListGroupsResponse(groups=tuple(sorted(groups, key=lambda group: group.group_id)))
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        try:
+            return described_group(self._served(group_id).shard, group_id, version)
+        except ProtocolError as refusal:
+            return DescribedGroup(group_id, refusal.code)
+
+    def _served(self, group_id: str) -> ServedShard:
+        owned = self._owned.get(self.partition_for(group_id))
+        if owned is None:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        if isinstance(owned.state, Loading):
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return owned.state
+
+    # Events.
+
+    def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> list[Effect]:
+        """An append has ended.
+
+        None: its records are below the high watermark. REQUEST_TIMED_OUT and
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND: they are in the log, and the end will be told again. Any
+        other error: they are not in the log and never will be. Records that get lost with the
+        leadership are no case for this, but for `unload_partition`. Successes of one partition
+        come in the order of the appends. An append of a partition given up is ignored.
+        """
+        served = self._appends.get(append_id)
+        if served is not None and served.shard.appended(append_id, error, now):
+            del self._appends[append_id]
+        return self._drain()
+
+    def next_deadline(self) -> int | None:
+        """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
+        return self._surroundings.timers.next_deadline()
+
+    def tick(self, now: Instant) -> list[Effect]:
+        """Time has passed."""
+        self._surroundings.timers.fire_due(now)
+        return self._drain()
+
+    def forget(self, token: Token) -> None:
+        """The connection of a request is gone: do not answer it. Members stay members."""
+        self._surroundings.outbox.forget(token)
+
+    def topics_deleted(self, topics: Iterable[tuple[str, TopicId]], now: Instant) -> list[Effect]:
+        """Topics (name, id) are gone: forget their offsets in all groups."""
+        gone = list(topics)
+        for owned in self._owned.values():
+            if isinstance(owned.state, ServedShard):
+                owned.state.cleanup.topics_deleted(gone, now)
+        return self._drain()
+
+    # Partitions.
+
+    def start_loading(self, partition: int, epoch: LeaderEpoch, now: Instant) -> list[Effect]:
+        """This broker leads a partition now; it answers "loading" until its records are in."""
+        if epoch < self._newest_epochs.get(partition, epoch) or self._is_owned(partition, epoch):
+            return []
+        self._give_up(partition, now)
+        self._newest_epochs[partition] = epoch
+        shard = Shard(partition, epoch, self._surroundings)
+        self._owned[partition] = _Owned(epoch, Loading(ServedShard(shard)))
+        return self._drain()
+
+    def replay(
+        self, partition: int, epoch: LeaderEpoch, records: Iterable[CoordinatorRecord]
+    ) -> None:
+        """The next records of a partition that is loading. Ignored for any other epoch.
+
+        All records up to the log end that this leader found when it became one, without those of
+        open and aborted transactions.
+        """
+        if (loading := self._loading(partition, epoch)) is not None:
+            loading.replay(records)
+
+    def finish_loading(
+        self, partition: int, epoch: LeaderEpoch, now: Instant
+    ) -> tuple[list[Effect], LoadReport | None]:
+        """All records are in: serve the partition. No report: it is not (or no longer) loading."""
+        loading = self._loading(partition, epoch)
+        if loading is None:
+            return [], None
+        self._owned[partition] = _Owned(epoch, loading.served)
+        report = loading.finish(now)
+        return self._drain(), report
+
+    def load_partition(
+        self,
+        partition: int,
+        epoch: LeaderEpoch,
+        records: Iterable[CoordinatorRecord],
+        now: Instant,
+    ) -> tuple[list[Effect], LoadReport | None]:
+        """Load a partition in one go."""
+        effects = self.start_loading(partition, epoch, now)
+        self.replay(partition, epoch, records)
+        more, report = self.finish_loading(partition, epoch, now)
+        return effects + more, report
+
+    def unload_partition(self, partition: int, epoch: LeaderEpoch, now: Instant) -> list[Effect]:
+        """Another broker leads this partition, since `epoch`. Late news of older epochs is ignored.
+
+        Everyone who waits is answered NOT_COORDINATOR; the state is dropped.
+        """
+        if epoch < self._newest_epochs.get(partition, epoch):
+            return []
+        self._newest_epochs[partition] = epoch
+        self._give_up(partition, now)
+        return self._drain()
+
+    def _give_up(self, partition: int, now: Instant) -> None:
+        owned = self._owned.pop(partition, None)
+        if owned is None or isinstance(owned.state, Loading):
+            return
+        owned.state.stop(now)
+        for append_id in [key for key, served in self._appends.items() if served is owned.state]:
+            del self._appends[append_id]
+
+    def _is_owned(self, partition: int, epoch: LeaderEpoch) -> bool:
+        owned = self._owned.get(partition)
+        return owned is not None and owned.epoch == epoch
+
+    def _loading(self, partition: int, epoch: LeaderEpoch) -> Loading | None:
+        owned = self._owned.get(partition)
+        if owned is None or owned.epoch != epoch or isinstance(owned.state, ServedShard):
+            return None
+        return owned.state
+
+    # Facts.
+
+    def overviews(self) -> list[GroupOverview]:
+        """All groups of the partitions that are served here."""
+        return [
+            overview
+            for owned in self._owned.values()
+            if isinstance(owned.state, ServedShard)
+            for overview in group_overviews(owned.state.shard)
+        ]
+
+    def check(self) -> None:
+        """Verify every invariant; for tests and simulators, after each event."""
+        waiting: set[Token] = set()
+        for owned in self._owned.values():
+            if isinstance(owned.state, ServedShard):
+                waiting |= owned.state.check()
+        unanswered = self._surroundings.outbox.unanswered
+        if not waiting <= unanswered:
+            raise InvariantViolated("A request that has been answered still waits.")
+        if not self._appends and waiting != unanswered:
+            raise InvariantViolated("A request waits for nothing.")
+
+    def _drain(self) -> list[Effect]:
+        effects = self._surroundings.outbox.drain()
+        for effect in effects:
+            if isinstance(effect, AppendRecords):
+                state = self._owned[effect.partition].state
+                if isinstance(state, ServedShard):
+                    self._appends[effect.append_id] = state
+        return effects

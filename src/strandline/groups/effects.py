@@ -1,0 +1,114 @@
+"""What the coordinator wants done, and the box in which one event's effects collect.
+
+Knows the two effects (`Reply`, `AppendRecords`) and which requests are still unanswered. Every
+request is answered exactly once: answering twice is a bug of ours and raises; a request whose
+connection has gone (`forget`) is answered into the void.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.errors import InvariantViolated
+from strandline.groups.admin_requests import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    ListGroupsResponse,
+)
+from strandline.groups.offset_records import CoordinatorRecord
+from strandline.groups.offset_requests import (
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetchResponse,
+)
+from strandline.groups.requests import (
+    HeartbeatResponse,
+    JoinResponse,
+    LeaveResponse,
+    SyncResponse,
+    Token,
+)
+from strandline.types import LeaderEpoch
+
+Response = (
+    JoinResponse
+    | SyncResponse
+    | HeartbeatResponse
+    | LeaveResponse
+    | OffsetCommitResponse
+    | OffsetFetchResponse
+    | OffsetDeleteResponse
+    | ListGroupsResponse
+    | DescribeGroupsResponse
+    | DeleteGroupsResponse
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the request that came with `token`."""
+
+    token: Token
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecords:
+    """Append these records, as one batch, to a partition of `__consumer_offsets`.
+
+    Only the leader of `leader_epoch` may do so, with acks=-1. Its end is told with
+    `GroupCoordinator.appended(append_id, ...)`.
+    """
+
+    append_id: int
+    partition: int
+    leader_epoch: LeaderEpoch
+    records: tuple[CoordinatorRecord, ...]
+
+
+Effect = Reply | AppendRecords
+
+
+class Outbox:
+    """Collects the effects of one event, in order, and knows which requests are unanswered."""
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._unanswered: set[Token] = set()
+        self._forgotten: set[Token] = set()
+
+    @property
+    def unanswered(self) -> frozenset[Token]:
+        """Requests that wait for an answer, those with a lost connection included."""
+        return frozenset(self._unanswered | self._forgotten)
+
+    def expect(self, token: Token) -> None:
+        """A request has come in and will be answered."""
+        if token in self._unanswered or token in self._forgotten:
+            raise InvariantViolated(f"The token {token!r} is in use by an unanswered request.")
+        self._unanswered.add(token)
+
+    def forget(self, token: Token) -> None:
+        """Nobody waits for this answer any more. Harmless for a token that is answered already."""
+        if token in self._unanswered:
+            self._unanswered.remove(token)
+            self._forgotten.add(token)
+
+    def reply(self, token: Token, response: Response) -> None:
+        """Answer a request."""
+        if token in self._forgotten:
+            self._forgotten.remove(token)
+            return
+        if token not in self._unanswered:
+            raise InvariantViolated(f"The request {token!r} is answered a second time.")
+        self._unanswered.remove(token)
+        self._effects.append(Reply(token, response))
+
+    def append(self, effect: AppendRecords) -> None:
+        """Ask for an append."""
+        self._effects.append(effect)
+
+    def drain(self) -> list[Effect]:
+        """Hand out what has collected."""
+        effects, self._effects = self._effects, []
+        return effects

@@ -1,0 +1,278 @@
+"""JoinGroup: who may become or stay a member, and under which id.
+
+Three ways in: someone without an id gets one, and, being dynamic, must come back with it (KIP-394);
+someone with an id joins again; and a static member's new process takes its predecessor's place,
+without disturbing a stable group if it can (KIP-345). The order of the checks is Kafka's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from uuid import UUID
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.group import Group, GroupState
+from strandline.groups.member import Member, ParkedRequest
+from strandline.groups.offset_records import GroupKey, GroupRecord
+from strandline.groups.rebalance import Rebalance
+from strandline.groups.requests import NO_MEMBER_ID, JoinRequest, JoinResponse, SyncResponse
+from strandline.groups.shard import Shard, coordinator_error
+from strandline.groups.wire import STRING_BYTES_MAX
+from strandline.types import Instant
+
+_UUID_LENGTH = 36
+
+
+class Joining:
+    """Handles the joins to the groups of one shard."""
+
+    def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
+        self._shard = shard
+        self._rebalance = rebalance
+
+    def join(self, request: JoinRequest, now: Instant) -> None:
+        """Handle JoinGroup. The answer comes now, or when the join phase ends."""
+        self._check_limits(request)
+        group = self._shard.groups.get(request.group_id)
+        if group is None:
+            self._join_new_group(request, now)
+        elif not self._has_room(group, request.member_id):
+            self._rebalance.remove(group, request.member_id)
+            self._rebalance.complete_if_all_joined(group, now)
+            raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        else:
+            self._join_group(request, group, now)
+
+    def _check_limits(self, request: JoinRequest) -> None:
+        settings = self._shard.settings
+        shortest_ms, longest_ms = settings.session_timeout_min_ms, settings.session_timeout_max_ms
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            raise ProtocolError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"The session timeout must be {shortest_ms} to {longest_ms} ms.",
+            )
+        prefix = request.group_instance_id or request.client_id
+        if len(prefix.encode()) + 1 + _UUID_LENGTH > STRING_BYTES_MAX:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "No member id can hold this client id.")
+
+    def _join_new_group(self, request: JoinRequest, now: Instant) -> None:
+        if request.member_id != NO_MEMBER_ID:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        group = Group(request.group_id, created_ms=now.wall_ms)
+        unborn = GroupRecord(GroupKey(group.group_id), group.to_value({}))
+        self._join_newcomer(request, group, now)
+        self._shard.groups[group.group_id] = group
+        self._shard.append([unborn], now, partial(self._group_stored, group))
+
+    def _group_stored(self, group: Group, error: ErrorCode | None, _now: Instant) -> None:
+        """A group that could not be written must not go on; one that is merely late may."""
+        late = self._shard.is_writing(group.group_id)
+        if error is not None and not late and not group.is_stored:
+            self._rebalance.dissolve(group, coordinator_error(error))
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        members_max = self._shard.settings.members_max
+        member = group.members.get(member_id)
+        match group.state:
+            case GroupState.EMPTY | GroupState.DEAD:
+                return True
+            case GroupState.PREPARING_REBALANCE:
+                # Counting those who have joined lets a group that is over its size shrink.
+                joined = member is not None and member.awaiting_join is not None
+                return joined or group.awaiting_join_count < members_max
+            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+                return member is not None or len(group.members) < members_max
+
+    def _join_group(self, request: JoinRequest, group: Group, now: Instant) -> None:
+        if group.state is GroupState.DEAD:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if request.member_id == NO_MEMBER_ID:
+            self._join_newcomer(request, group, now)
+            return
+        self._check_protocols(request, group)
+        if request.member_id in group.pending_joins:
+            if request.group_instance_id is not None:
+                raise ProtocolError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are never asked to come back."
+                )
+            self._add(request, group, request.member_id, now)
+        else:
+            group.check_member(request.member_id, request.group_instance_id)
+            self._join_again(request, group, group.members[request.member_id], now)
+
+    def _check_protocols(self, request: JoinRequest, group: Group) -> None:
+        if not group.supports(request.protocol_type, request.protocols):
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    # Newcomers.
+
+    def _join_newcomer(self, request: JoinRequest, group: Group, now: Instant) -> None:
+        self._check_protocols(request, group)
+        instance_id = request.group_instance_id
+        member_id = self._new_member_id(instance_id or request.client_id)
+        if instance_id is not None and instance_id in group.static_members:
+            self._replace_static(request, group, instance_id, member_id, now)
+        elif instance_id is None and request.requires_known_member_id:
+            group.pending_joins.add(member_id)
+            self._rebalance.watch(group, member_id, request.session_timeout_ms, now)
+            self._shard.reply(
+                request.token, JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+            )
+        else:
+            self._add(request, group, member_id, now)
+
+    def _new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{UUID(int=self._shard.random.getrandbits(128), version=4)}"
+
+    def _add(self, request: JoinRequest, group: Group, member_id: str, now: Instant) -> None:
+        if (
+            group.state is GroupState.PREPARING_REBALANCE
+            and group.previous_state is GroupState.EMPTY
+        ):
+            group.new_member_added = True
+        member = Member.from_request(request, member_id)
+        member.awaiting_join = ParkedRequest(request.token)
+        group.add(member, request.protocol_type)
+        # Its client cannot send heartbeats before it knows its id, and a client that has gone and
+        # tried again must not leave a waiting ghost for ever.
+        timeout_ms = self._shard.settings.new_member_join_timeout_ms
+        self._rebalance.keep_alive(group, member, now, timeout_ms)
+        self._rebalance.begin_or_complete(
+            group, f"{member_id} joined{_client_reason(request)}", now
+        )
+
+    # Members that join again.
+
+    def _join_again(self, request: JoinRequest, group: Group, member: Member, now: Instant) -> None:
+        match group.state:
+            case GroupState.PREPARING_REBALANCE:
+                rebalances = True
+            case GroupState.COMPLETING_REBALANCE:
+                # The same metadata again: the answer to its join has got lost.
+                rebalances = member.protocols != request.protocols
+            case GroupState.STABLE:
+                # A leader that joins again has seen a change that its metadata does not show.
+                rebalances = (
+                    group.is_leader(member.member_id) or member.protocols != request.protocols
+                )
+            case GroupState.EMPTY | GroupState.DEAD:
+                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if rebalances:
+            self._update(request, member)
+            self._rebalance.begin_or_complete(
+                group, f"{member.member_id} joined again{_client_reason(request)}", now
+            )
+        else:
+            # What it needs to sync (again), and for a leader, to assign (again).
+            self._shard.reply(
+                request.token, self._rebalance.current_generation(group, member.member_id)
+            )
+
+    def _update(self, request: JoinRequest, member: Member) -> None:
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.effective_rebalance_timeout_ms
+        self._park_join(member, request)
+
+    def _park_join(self, member: Member, request: JoinRequest) -> None:
+        """Let the request wait; one of the same member that waits already is superseded."""
+        self._rebalance.answer_join(member, _superseded())
+        member.awaiting_join = ParkedRequest(request.token)
+
+    # Static members whose process has been replaced.
+
+    def _replace_static(
+        self, request: JoinRequest, group: Group, instance_id: str, member_id: str, now: Instant
+    ) -> None:
+        leader_before = group.leader or NO_MEMBER_ID
+        previous = group.replace_static_member(instance_id, member_id)
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        self._rebalance.answer_join(
+            previous, JoinResponse(fenced, protocol_name=None, member_id=previous.member_id)
+        )
+        self._rebalance.answer_sync(previous, SyncResponse(fenced))
+        self._shard.cancel("session", group.group_id, previous.member_id)
+        member = group.members[member_id]
+        self._update(request, member)
+        self._rebalance.keep_alive(group, member, now)
+        if group.state is GroupState.STABLE and group.protocol == group.select_protocol():
+            self._store_replacement(request, group, previous, leader_before, now)
+        else:
+            # The old id may have been sent to the leader already, which would assign to nobody.
+            self._rebalance.begin_or_complete(
+                group, f"{instance_id} came back as {member_id}{_client_reason(request)}", now
+            )
+
+    def _store_replacement(
+        self,
+        request: JoinRequest,
+        group: Group,
+        previous: Member,
+        leader_before: str,
+        now: Instant,
+    ) -> None:
+        assignments = {member.member_id: member.assignment for member in group.members.values()}
+        self._shard.append(
+            [GroupRecord(GroupKey(group.group_id), group.to_value(assignments))],
+            now,
+            partial(self._replacement_stored, request, group, previous, leader_before),
+        )
+
+    def _replacement_stored(
+        self,
+        request: JoinRequest,
+        group: Group,
+        previous: Member,
+        leader_before: str,
+        error: ErrorCode | None,
+        now: Instant,
+    ) -> None:
+        member_id = group.static_members.get(previous.group_instance_id or "")
+        member = group.members.get(member_id or "")
+        if (
+            group.state is not GroupState.STABLE  # the rebalance that has begun will answer
+            or member is None
+            or member.awaiting_join != ParkedRequest(request.token)
+        ):
+            return
+        if error is not None:
+            self._rebalance.answer_join(member, JoinResponse(coordinator_error(error)))
+            self._shard.cancel("session", group.group_id, member.member_id)
+            group.restore_static_member(previous)
+            self._rebalance.keep_alive(group, previous, now)
+            return
+        self._rebalance.answer_join(
+            member, self._unchanged_generation(request, group, member.member_id, leader_before)
+        )
+        self._rebalance.keep_alive(group, member, now)
+
+    def _unchanged_generation(
+        self, request: JoinRequest, group: Group, member_id: str, leader_before: str
+    ) -> JoinResponse:
+        """The answer that lets a replaced member go on without an assignment being computed."""
+        leads = group.is_leader(member_id)
+        if request.may_skip_assignment:
+            members = group.joined_members() if leads else ()
+            leader = group.leader or NO_MEMBER_ID
+        else:
+            # A client that cannot skip must not notice that it leads: the assignment that it would
+            # compute goes nowhere in a stable group.
+            members, leader, leads = (), leader_before, False
+        return JoinResponse(
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol,
+            leader=leader,
+            skip_assignment=leads,
+            member_id=member_id,
+            members=members,
+        )
+
+
+def _client_reason(request: JoinRequest) -> str:
+    return f": {request.reason}" if request.reason else ""
+
+
+def _superseded() -> JoinResponse:
+    """The answer to a join that the same member has repeated before it was answered."""
+    return JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS)

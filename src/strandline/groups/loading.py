@@ -1,0 +1,82 @@
+"""Rebuilding a shard from the records of its partition.
+
+Records come in the order of the log, in as many pieces as is convenient. The last record of a key
+counts; a tombstone removes. Records of open or aborted transactions must have been left out. Kinds
+of records that are not ours (KIP-848 and later groups) are skipped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from strandline.errors import CorruptRecords
+from strandline.groups.group import Group
+from strandline.groups.offset_records import (
+    CoordinatorRecord,
+    GroupRecord,
+    OffsetRecord,
+    UnknownRecord,
+    decode_record,
+)
+from strandline.groups.serving import ServedShard
+from strandline.types import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What was found in a partition."""
+
+    groups: int
+    offsets: int
+    unknown_kinds: Mapping[int, int]
+    """How many records of each kind that is not served."""
+    damaged_records: int
+    """Records that were skipped because their bytes make no sense."""
+
+
+class Loading:
+    """A shard that is being rebuilt."""
+
+    def __init__(self, served: ServedShard) -> None:
+        self.served = served
+        self._shard = served.shard
+        self._unknown: Counter[int] = Counter()
+        self._damaged = 0
+
+    def replay(self, records: Iterable[CoordinatorRecord]) -> None:
+        """Take in the next records of the log."""
+        for record in records:
+            try:
+                self._apply(record)
+            except CorruptRecords:
+                # One bad record must not make all groups of the partition unreachable for ever.
+                self._damaged += 1
+
+    def finish(self, now: Instant) -> LoadReport:
+        """All records are in: make the groups live."""
+        for group_id in self._shard.offsets.group_ids() - self._shard.groups.keys():
+            group = Group(group_id, created_ms=now.wall_ms)
+            group.is_stored = True
+            self._shard.groups[group_id] = group
+        self.served.start(now)
+        return LoadReport(
+            groups=len(self._shard.groups),
+            offsets=sum(
+                len(self._shard.offsets.committed(group_id)) for group_id in self._shard.groups
+            ),
+            unknown_kinds=dict(self._unknown),
+            damaged_records=self._damaged,
+        )
+
+    def _apply(self, record: CoordinatorRecord) -> None:
+        match decode_record(record):
+            case OffsetRecord() as offset:
+                self._shard.offsets.replay(offset)
+            case GroupRecord(key, None):
+                self._shard.groups.pop(key.group_id, None)
+            case GroupRecord(key, value) if value is not None:
+                self._shard.groups[key.group_id] = Group.from_value(key.group_id, value)
+            case UnknownRecord(kind):
+                self._unknown[kind] += 1

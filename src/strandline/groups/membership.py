@@ -1,0 +1,200 @@
+"""SyncGroup, Heartbeat and LeaveGroup: what members do between joins.
+
+The order of the checks is Kafka's. Refusals are raised (`ProtocolError`) before anything changes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.group import Group, GroupState
+from strandline.groups.member import Member, ParkedRequest
+from strandline.groups.offset_records import GroupKey, GroupRecord
+from strandline.groups.rebalance import Rebalance
+from strandline.groups.requests import (
+    NO_MEMBER_ID,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveRequest,
+    LeaveResponse,
+    LeavingMember,
+    MemberLeft,
+    SyncRequest,
+    SyncResponse,
+)
+from strandline.groups.shard import Shard, coordinator_error
+from strandline.types import Instant
+
+
+class Membership:
+    """Handles what the members of one shard's groups ask."""
+
+    def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
+        self._shard = shard
+        self._rebalance = rebalance
+
+    # SyncGroup.
+
+    def sync(self, request: SyncRequest, now: Instant) -> None:
+        """Handle SyncGroup. The answer comes now, or when the leader's assignment is stored."""
+        group = self._group(request.group_id)
+        self._check_sync(request, group)
+        member = group.members[request.member_id]
+        match group.state:
+            case GroupState.PREPARING_REBALANCE:
+                raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
+            case GroupState.COMPLETING_REBALANCE:
+                self._park_sync(request, group, member)
+                if group.is_leader(member.member_id):
+                    self._store_assignment(request, group, now)
+            case GroupState.STABLE:
+                self._rebalance.synced(group, member.member_id)
+                self._shard.reply(
+                    request.token,
+                    SyncResponse(
+                        protocol_type=group.protocol_type,
+                        protocol_name=group.protocol,
+                        assignment=member.assignment,
+                    ),
+                )
+            case GroupState.EMPTY | GroupState.DEAD:
+                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+            case _:
+                assert_never(group.state)
+
+    def _check_sync(self, request: SyncRequest, group: Group) -> None:
+        if group.state is GroupState.EMPTY:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        _check_alive(group)
+        group.check_member(request.member_id, request.group_instance_id)
+        if request.generation != group.generation:
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+        if _differs(request.protocol_type, group.protocol_type) or _differs(
+            request.protocol_name, group.protocol
+        ):
+            raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _park_sync(self, request: SyncRequest, group: Group, member: Member) -> None:
+        superseded = SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._rebalance.answer_sync(member, superseded)
+        member.awaiting_sync = ParkedRequest(request.token)
+        self._rebalance.synced(group, member.member_id)
+
+    def _store_assignment(self, request: SyncRequest, group: Group, now: Instant) -> None:
+        if group.storing_generation == group.generation:
+            return  # the leader repeats itself; what it said first is being written
+        group.storing_generation = group.generation
+        assignments = {
+            member_id: assignment
+            for member_id, assignment in request.assignments
+            if member_id in group.members
+        }
+        self._shard.append(
+            [GroupRecord(GroupKey(group.group_id), group.to_value(assignments))],
+            now,
+            partial(self._assignment_stored, group, group.generation, assignments),
+        )
+
+    def _assignment_stored(
+        self,
+        group: Group,
+        generation: int,
+        assignments: dict[str, bytes],
+        error: ErrorCode | None,
+        now: Instant,
+    ) -> None:
+        if group.storing_generation == generation:
+            group.storing_generation = None
+        if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
+            return  # a rebalance has begun meanwhile, and everyone has been told
+        if error is None:
+            self._rebalance.assign(group, assignments, now)
+        else:
+            self._rebalance.fail_syncs(group, coordinator_error(error), now)
+            self._rebalance.begin(group, f"The assignment met {error.name}.", now)
+
+    # Heartbeat.
+
+    def heartbeat(self, request: HeartbeatRequest, now: Instant) -> None:
+        """Handle Heartbeat, which is answered at once."""
+        group = self._group(request.group_id)
+        _check_alive(group)
+        group.check_member(request.member_id, request.group_instance_id)
+        if request.generation != group.generation:
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+        self._rebalance.keep_alive(group, group.members[request.member_id], now)
+        rebalancing = group.state is GroupState.PREPARING_REBALANCE
+        error = ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE
+        self._shard.reply(request.token, HeartbeatResponse(error))
+
+    # LeaveGroup.
+
+    def leave(self, request: LeaveRequest, now: Instant) -> None:
+        """Handle LeaveGroup. If the group ends up empty, the answer waits for that to be stored."""
+        group = self._group(request.group_id)
+        _check_alive(group)
+        response = LeaveResponse(
+            members=tuple(self._remove(group, leaving) for leaving in request.members)
+        )
+        append_id = None
+        if any(left.error is ErrorCode.NONE for left in response.members):
+            append_id = self._rebalance_without(group, request, now)
+        if append_id is None:
+            self._shard.reply(request.token, response)
+        else:
+            left = partial(self._left, request, response)
+            self._shard.when_settled(append_id, now, left)
+
+    def _rebalance_without(self, group: Group, request: LeaveRequest, now: Instant) -> int | None:
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            reasons = {leaving.reason for leaving in request.members if leaving.reason}
+            reason = f": {', '.join(sorted(reasons))}" if reasons else ""
+            return self._rebalance.begin(group, f"Members left{reason}", now)
+        return self._rebalance.complete_if_all_joined(group, now)
+
+    def _remove(self, group: Group, leaving: LeavingMember) -> MemberLeft:
+        try:
+            member_id = _identify(group, leaving)
+        except ProtocolError as refusal:
+            return MemberLeft(leaving.member_id, leaving.group_instance_id, refusal.code)
+        self._rebalance.remove(group, member_id)
+        return MemberLeft(leaving.member_id, leaving.group_instance_id)
+
+    def _left(
+        self,
+        request: LeaveRequest,
+        response: LeaveResponse,
+        error: ErrorCode | None,
+        _now: Instant,
+    ) -> None:
+        refused = None if error is None else request.refused(coordinator_error(error))
+        self._shard.reply(request.token, refused or response)
+
+    def _group(self, group_id: str) -> Group:
+        group = self._shard.groups.get(group_id)
+        if group is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
+        return group
+
+
+def _identify(group: Group, leaving: LeavingMember) -> str:
+    """Whom a LeaveGroup entry means: an administrator knows only the instance id."""
+    if leaving.member_id == NO_MEMBER_ID:
+        member_id = group.static_members.get(leaving.group_instance_id or NO_MEMBER_ID)
+        if member_id is None:
+            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member_id
+    if leaving.member_id not in group.pending_joins:
+        group.check_member(leaving.member_id, leaving.group_instance_id)
+    return leaving.member_id
+
+
+def _check_alive(group: Group) -> None:
+    if group.state is GroupState.DEAD:
+        raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def _differs(given: str | None, known: str | None) -> bool:
+    return given is not None and known is not None and given != known

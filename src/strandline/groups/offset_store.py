@@ -1,0 +1,103 @@
+"""The committed offsets of one `__consumer_offsets` partition, and those that are being written.
+
+Knows two layers. *Committed* offsets are durable: what a new coordinator would find in the log, and
+the only ones that anybody is told. *In flight* are writes whose records are appended and not yet
+replicated; deletions must count with them, since their records come first in the log. A write moves
+from the second layer to the first when it is durable, and vanishes if its append was refused.
+Offsets that belong to an open transaction will be a third layer, in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from strandline.errors import InvariantViolated
+from strandline.groups.offset_records import CommittedOffset, OffsetRecord
+from strandline.types import TopicPartition
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+_NOTHING: Offsets = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    append_id: int
+    value: CommittedOffset | None
+
+
+class OffsetStore:
+    """Offsets by group and partition."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._in_flight: dict[str, dict[TopicPartition, list[_Write]]] = {}
+        """Writes of each partition in the order of the log; no empty lists, no empty groups."""
+
+    def committed(self, group_id: str) -> Offsets:
+        """The durable offsets of a group."""
+        return self._committed.get(group_id, _NOTHING)
+
+    def latest(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """What a group's offsets will be when everything in flight is durable."""
+        latest = dict(self.committed(group_id))
+        for topic_partition, writes in self._in_flight.get(group_id, {}).items():
+            if (value := writes[-1].value) is None:
+                latest.pop(topic_partition, None)
+            else:
+                latest[topic_partition] = value
+        return latest
+
+    def touched(self, group_id: str) -> frozenset[TopicPartition]:
+        """Every partition for which the log may hold an offset when all is written."""
+        in_flight = self._in_flight.get(group_id, {})
+        return frozenset(self.committed(group_id)) | frozenset(in_flight)
+
+    def group_ids(self) -> frozenset[str]:
+        """The groups that have offsets of either kind."""
+        return frozenset(self._committed) | frozenset(self._in_flight)
+
+    def last_append(self, group_id: str) -> int | None:
+        """The newest append that writes an offset of this group, if one is under way."""
+        writes = self._in_flight.get(group_id, {}).values()
+        return max((entries[-1].append_id for entries in writes), default=None)
+
+    def replay(self, record: OffsetRecord) -> None:
+        """Take over a record that is durable already."""
+        group_id, topic_partition = record.key.group_id, record.key.topic_partition
+        if record.value is not None:
+            self._committed.setdefault(group_id, {})[topic_partition] = record.value
+            return
+        offsets = self._committed.get(group_id)
+        if offsets is None:
+            return
+        offsets.pop(topic_partition, None)
+        if not offsets:
+            del self._committed[group_id]
+
+    def begin(self, append_id: int, records: Iterable[OffsetRecord]) -> None:
+        """These records are being appended, after all that are in flight."""
+        for record in records:
+            writes = self._in_flight.setdefault(record.key.group_id, {})
+            entry = _Write(append_id, record.value)
+            writes.setdefault(record.key.topic_partition, []).append(entry)
+
+    def settle(self, append_id: int, record: OffsetRecord, *, durable: bool) -> None:
+        """A record in flight has become durable, or will never be."""
+        group_id, topic_partition = record.key.group_id, record.key.topic_partition
+        group_writes = self._in_flight[group_id]
+        writes = group_writes[topic_partition]
+        for index, write in enumerate(writes):
+            if write.append_id == append_id:
+                del writes[index]
+                break
+        else:
+            raise InvariantViolated(f"Append {append_id} does not write {topic_partition}.")
+        if not writes:
+            del group_writes[topic_partition]
+        if not group_writes:
+            del self._in_flight[group_id]
+        if durable:
+            self.replay(record)

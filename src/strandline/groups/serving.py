@@ -1,0 +1,85 @@
+"""A shard with everything that works on it, from the end of its loading to its being given up."""
+
+from __future__ import annotations
+
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.cleanup import Cleanup
+from strandline.groups.group import GroupState
+from strandline.groups.joining import Joining
+from strandline.groups.membership import Membership
+from strandline.groups.offset_service import OffsetService
+from strandline.groups.rebalance import Rebalance
+from strandline.groups.requests import JoinResponse, SyncResponse, Token
+from strandline.groups.shard import Shard
+from strandline.types import Instant
+
+
+class ServedShard:
+    """One partition's groups, ready to be asked."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self._rebalance = Rebalance(shard)
+        self.joining = Joining(shard, self._rebalance)
+        self.membership = Membership(shard, self._rebalance)
+        self.offsets = OffsetService(shard, self._rebalance)
+        self.cleanup = Cleanup(shard)
+
+    def start(self, now: Instant) -> None:
+        """The state is loaded: sessions begin anew, since nobody could send heartbeats."""
+        for group in self.shard.groups.values():
+            for member in group.members.values():
+                self._rebalance.keep_alive(group, member, now)
+            if len(group.members) > self.shard.settings.members_max:
+                self._rebalance.begin(group, "The group is larger than is allowed now.", now)
+        self.cleanup.schedule(now)
+
+    def stop(self, now: Instant) -> None:
+        """Another broker coordinates these groups now: everyone who waits is told so."""
+        for group in self.shard.groups.values():
+            for member in group.members.values():
+                moved = ErrorCode.NOT_COORDINATOR
+                self._rebalance.answer_join(member, JoinResponse(moved, member_id=member.member_id))
+                self._rebalance.answer_sync(member, SyncResponse(moved))
+            group.transition_to(GroupState.DEAD, now.wall_ms)
+        self.shard.close(now)
+
+    def check(self) -> set[Token]:
+        """Verify the invariants of all groups; returns the tokens that wait in members."""
+        self.shard.check()
+        parked: list[Token] = []
+        for group_id, group in self.shard.groups.items():
+            if group_id != group.group_id:
+                raise InvariantViolated(f"Group {group.group_id} is filed under {group_id}.")
+            group.check()
+            for member in group.members.values():
+                if member.awaiting_join is not None:
+                    parked.append(member.awaiting_join.token)
+                if member.awaiting_sync is not None:
+                    parked.append(member.awaiting_sync.token)
+            self._check_deadlines(group_id)
+        if len(parked) != len(set(parked)):
+            raise InvariantViolated("One request waits in two places.")
+        return set(parked)
+
+    def _check_deadlines(self, group_id: str) -> None:
+        """Whatever a group waits for, it does not wait for ever."""
+        group, shard = self.shard.groups[group_id], self.shard
+        preparing = group.state is GroupState.PREPARING_REBALANCE
+        if preparing != shard.is_scheduled("join", group_id):
+            raise InvariantViolated(f"Group {group_id}: the join phase and its timer disagree.")
+        if bool(group.pending_syncs) != shard.is_scheduled("sync", group_id):
+            raise InvariantViolated(f"Group {group_id}: the sync phase and its timer disagree.")
+        for member_id in group.pending_joins:
+            if not shard.is_scheduled("session", group_id, member_id):
+                raise InvariantViolated(f"Nobody watches the pending member {member_id}.")
+        for member in group.members.values():
+            if member.satisfies_heartbeat:
+                continue
+            if not shard.is_scheduled("session", group_id, member.member_id):
+                raise InvariantViolated(f"Nobody watches the member {member.member_id}.")
+            storing = group.storing_generation == group.generation
+            if group.state is GroupState.COMPLETING_REBALANCE and not (
+                group.pending_syncs or storing
+            ):
+                raise InvariantViolated(f"Group {group_id} waits for nobody.")

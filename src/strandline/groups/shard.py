@@ -1,0 +1,238 @@
+"""One partition of `__consumer_offsets` as its coordinator holds it: groups, offsets, appends.
+
+Knows how records become durable and what that does to the state. The theory: a record is
+*appended* (an effect), then either refused (it is not in the log and never will be) or *durable*
+(replicated; a new coordinator would find it). Requests that depend on it wait for the first of:
+durable, refused, or overdue; being overdue answers the request, and says nothing about the record,
+which stays in flight. Must not know what joins, commits and rebalances are; those use `append` and
+`when_settled`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.effects import AppendRecords, Outbox, Response
+from strandline.groups.group import Group, GroupState
+from strandline.groups.offset_records import GroupRecord, OffsetRecord, encode_record
+from strandline.groups.offset_store import OffsetStore
+from strandline.groups.requests import Token
+from strandline.groups.settings import GroupSettings
+from strandline.groups.timers import Action, Timers
+from strandline.types import Instant, LeaderEpoch
+
+StateRecord = OffsetRecord | GroupRecord
+
+Outcome = Callable[[ErrorCode | None, Instant], None]
+"""Told once how an append ended: None for durable, or why it is not, or not yet."""
+
+_UNDECIDED: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+"""After these the records are in the log, and may become durable later."""
+
+_COORDINATOR_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """What a group's client is told if an append ended with `error`."""
+    return _COORDINATOR_ERRORS.get(error, error)
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What all shards of a coordinator share."""
+
+    settings: GroupSettings
+    random: Random
+    outbox: Outbox = field(default_factory=Outbox)
+    timers: Timers = field(default_factory=Timers)
+    appends: int = 0
+    """How many appends there have been; the newest one's id."""
+
+
+@dataclass(slots=True)
+class _PendingAppend:
+    records: tuple[StateRecord, ...]
+    outcomes: list[Outcome]
+
+
+class Shard:
+    """The state of one partition, under one leader epoch."""
+
+    def __init__(
+        self, partition: int, leader_epoch: LeaderEpoch, surroundings: Surroundings
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.settings = surroundings.settings
+        self.random = surroundings.random
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self._surroundings = surroundings
+        self._pending: dict[int, _PendingAppend] = {}
+        """Appends that are neither durable nor refused, in the order of the log."""
+        self._writing: Counter[str] = Counter()
+        """How many pending appends hold a record of each group; no zeros."""
+
+    # Answers and timers.
+
+    def reply(self, token: Token, response: Response) -> None:
+        """Answer a request."""
+        self._surroundings.outbox.reply(token, response)
+
+    def schedule(self, kind: str, *ids: object, now: Instant, delay_ms: int, do: Action) -> None:
+        """Do something later. Never at once: a delay of zero must not run in a circle."""
+        deadline_ms = now.monotonic_ms + max(delay_ms, 1)
+        self._surroundings.timers.schedule((self.partition, kind, *ids), deadline_ms, do)
+
+    def cancel(self, kind: str, *ids: object) -> None:
+        """Do not do it."""
+        self._surroundings.timers.cancel((self.partition, kind, *ids))
+
+    def is_scheduled(self, kind: str, *ids: object) -> bool:
+        """Whether it is going to be done."""
+        return (self.partition, kind, *ids) in self._surroundings.timers
+
+    # Appends.
+
+    def append(
+        self, records: Sequence[StateRecord], now: Instant, outcome: Outcome | None = None
+    ) -> int:
+        """Write records as one batch; returns the append's id."""
+        self._surroundings.appends += 1
+        append_id = self._surroundings.appends
+        outcomes = [] if outcome is None else [outcome]
+        self._pending[append_id] = _PendingAppend(tuple(records), outcomes)
+        self._writing.update({record.key.group_id for record in records})
+        self.offsets.begin(append_id, (r for r in records if isinstance(r, OffsetRecord)))
+        self._surroundings.outbox.append(
+            AppendRecords(
+                append_id,
+                self.partition,
+                self.leader_epoch,
+                tuple(encode_record(record) for record in records),
+            )
+        )
+        self._expect_end(append_id, now)
+        return append_id
+
+    def when_settled(self, append_id: int, now: Instant, outcome: Outcome) -> None:
+        """Be told the end of an append that is under way, within the time for a new one."""
+        self._pending[append_id].outcomes.append(outcome)
+        if not self.is_scheduled("append", append_id):
+            self._expect_end(append_id, now)
+
+    def is_writing(self, group_id: str) -> bool:
+        """Whether records of this group are under way."""
+        return group_id in self._writing
+
+    def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> bool:
+        """An append has ended; False if it only takes longer than it should."""
+        if error in _UNDECIDED:
+            self._tell_outcomes(append_id, error, now)
+            return False
+        if error is None and append_id != next(iter(self._pending)):
+            raise InvariantViolated(
+                f"Append {append_id} to partition {self.partition} is durable before earlier ones."
+            )
+        pending = self._pending.pop(append_id)
+        self._writing -= Counter({record.key.group_id for record in pending.records})
+        for record in pending.records:
+            if isinstance(record, OffsetRecord):
+                self.offsets.settle(append_id, record, durable=error is None)
+                self._settle_owner(record.key.group_id, durable=error is None)
+            else:
+                self._settle_group(record, durable=error is None)
+        self.cancel("append", append_id)
+        for outcome in pending.outcomes:
+            outcome(error, now)
+        return True
+
+    def close(self, now: Instant) -> None:
+        """Give up the partition: whoever still waits for an append is told so."""
+        for append_id in list(self._pending):
+            self._tell_outcomes(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, now)
+        self._pending.clear()
+        timers = self._surroundings.timers
+        for key in [key for key in timers if isinstance(key, tuple) and key[0] == self.partition]:
+            timers.cancel(key)
+
+    def check(self) -> None:
+        """Verify that whoever waits for an append does not wait for ever."""
+        for append_id, pending in self._pending.items():
+            if pending.outcomes and not self.is_scheduled("append", append_id):
+                raise InvariantViolated(f"Append {append_id} is waited for without a limit.")
+
+    def _expect_end(self, append_id: int, now: Instant) -> None:
+        self.schedule(
+            "append",
+            append_id,
+            now=now,
+            delay_ms=self.settings.offset_commit_timeout_ms,
+            do=lambda late: self._tell_outcomes(append_id, ErrorCode.REQUEST_TIMED_OUT, late),
+        )
+
+    def _tell_outcomes(self, append_id: int, error: ErrorCode, now: Instant) -> None:
+        self.cancel("append", append_id)
+        pending = self._pending[append_id]
+        outcomes, pending.outcomes = pending.outcomes, []
+        for outcome in outcomes:
+            outcome(error, now)
+
+    # What a record's end does to its group.
+
+    def _settle_group(self, record: GroupRecord, *, durable: bool) -> None:
+        group = self.groups.get(record.key.group_id)
+        if group is None:
+            return
+        if record.value is not None:
+            group.is_stored |= durable
+            self._drop_if_unfounded(group)
+        elif not durable:
+            if group.state is GroupState.DEAD:
+                group.transition_to(GroupState.EMPTY, group.state_timestamp_ms)
+        elif group.state is GroupState.DEAD:
+            self._remove(group)
+
+    def _remove(self, group: Group) -> None:
+        """A group's tombstone is durable. Offsets that outlived it make a simple group."""
+        del self.groups[group.group_id]
+        for member_id in group.pending_joins:
+            self.cancel("session", group.group_id, member_id)
+        if self.offsets.committed(group.group_id):
+            remainder = Group(group.group_id, created_ms=group.state_timestamp_ms)
+            remainder.is_stored = True
+            self.groups[group.group_id] = remainder
+
+    def _settle_owner(self, group_id: str, *, durable: bool) -> None:
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.is_stored |= durable
+            self._drop_if_unfounded(group)
+
+    def _drop_if_unfounded(self, group: Group) -> None:
+        """Forget a group of which no record was ever written, and nobody has joined."""
+        if not (
+            group.is_stored
+            or group.members
+            or group.pending_joins
+            or self.is_writing(group.group_id)
+            or self.offsets.committed(group.group_id)
+        ):
+            self.groups.pop(group.group_id, None)

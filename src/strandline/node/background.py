@@ -1,0 +1,175 @@
+"""What a node does without being asked: checkpoints, flushes, retention, removal of old files.
+
+Each piece of work has Kafka's interval and its own timer. fsync of log data is the driver's work
+in another thread: a log says what to sync (`FlushPlan`), the driver does, the log is told. At most
+one plan per log is under way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Final
+
+from strandline.errors import StorageError
+from strandline.node.effects import SyncLog
+from strandline.node.outbox import Outbox
+from strandline.node.replica import Replica
+from strandline.node.replicas import Directory, Replicas
+from strandline.node.settings import Settings
+from strandline.node.timers import Timers
+from strandline.storage.flush_plan import FlushPlan
+from strandline.types import Instant
+
+log = logging.getLogger(__name__)
+
+_ROLL_CHECK_MS: Final = 10_000
+_REMOVAL_CHECK_MS: Final = 10_000
+
+Work = Callable[[Instant], None]
+
+
+class Background:
+    """The periodic work of a node."""
+
+    def __init__(
+        self, replicas: Replicas, settings: Settings, timers: Timers, outbox: Outbox
+    ) -> None:
+        self._replicas = replicas
+        self._settings = settings
+        self._timers = timers
+        self._outbox = outbox
+        self._tokens = count(1)
+        self._syncing: dict[int, tuple[Replica, FlushPlan]] = {}
+        self._busy: set[Replica] = set()
+
+    def start(self, now: Instant) -> None:
+        """Begin all periodic work."""
+        broker = self._settings.broker
+        initial_ms = broker.log_initial_task_delay_ms
+        for interval_ms, first_ms, work in (
+            (broker.replica_high_watermark_checkpoint_interval_ms, 0, self._write_high_watermarks),
+            (broker.log_flush_offset_checkpoint_interval_ms, initial_ms, self._write_recovery),
+            (broker.log_flush_start_offset_checkpoint_interval_ms, initial_ms, self._write_starts),
+            (broker.log_retention_check_interval_ms, initial_ms, self._apply_retention),
+            (broker.producer_id_expiration_check_interval_ms, initial_ms, self._expire_producers),
+            (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._roll_and_flush),
+            (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self._remove_files),
+        ):
+            self._repeat(interval_ms, max(first_ms, 1), work, now)
+
+    def sync_if_wanted(self, now: Instant) -> None:
+        """Have logs synced that closed a segment or reached `flush.messages`."""
+        for replica in self._replicas.take_flushable():
+            plan = replica.log.flush_plan_if_due(now.wall_ms)
+            if plan is not None:
+                self._sync(replica, plan)
+
+    def log_synced(self, token: int, result: bool | StorageError, now: Instant) -> None:
+        """The driver carried out a plan; false if a file was gone meanwhile."""
+        replica, plan = self._syncing.pop(token)
+        self._busy.discard(replica)
+        if isinstance(result, StorageError):
+            # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
+            directory = self._directory_of(replica)
+            if directory is not None:
+                self._take_offline(directory, result)
+        elif result:
+            replica.log.mark_flushed(plan, now.wall_ms)
+
+    def _repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
+        def run(at: Instant) -> None:
+            work(at)
+            self._timers.schedule(at.monotonic_ms + interval_ms, run)
+
+        self._timers.schedule(now.monotonic_ms + first_ms, run)
+
+    def _directories(self) -> list[Directory]:
+        return [d for d in self._replicas.directories if d.offline_reason is None]
+
+    def _directory_of(self, replica: Replica) -> Directory | None:
+        at = replica.topic_partition
+        return next((d for d in self._replicas.directories if at in d.logs), None)
+
+    def _guarded(self, directory: Directory, work: Callable[[], object]) -> None:
+        """Do work on a directory; a disk error takes it offline and is told once."""
+        try:
+            work()
+        except StorageError as error:
+            self._take_offline(directory, error)
+
+    def _take_offline(self, directory: Directory, error: StorageError) -> None:
+        directory.go_offline(str(error))
+        log.error("The log directory %s is offline: %s", directory.path, error)
+
+    def _write_high_watermarks(self, now: Instant) -> None:
+        del now
+        for directory in self._directories():
+            self._guarded(directory, directory.write_high_watermarks)
+
+    def _write_recovery(self, now: Instant) -> None:
+        del now
+        for directory in self._directories():
+            self._guarded(directory, directory.write_recovery_points)
+
+    def _write_starts(self, now: Instant) -> None:
+        del now
+        for directory in self._directories():
+            self._guarded(directory, directory.write_log_starts)
+
+    def _apply_retention(self, now: Instant) -> None:
+        for replica in self._replicas:
+            try:
+                dropped = replica.log.apply_retention(now.wall_ms)
+            except StorageError as error:
+                log.error("Retention of %s failed: %s", replica.topic_partition, error)
+                continue
+            if dropped:
+                log.info(
+                    "Retention dropped %d segments of %s, which now starts at %d",
+                    dropped,
+                    replica.topic_partition,
+                    replica.log.log_start_offset,
+                )
+                replica.changed()
+
+    def _expire_producers(self, now: Instant) -> None:
+        for replica in self._replicas:
+            replica.log.producers.remove_expired(now.wall_ms)
+
+    def _roll_and_flush(self, now: Instant) -> None:
+        for replica in self._replicas:
+            if replica.log.failure is not None:
+                continue
+            try:
+                replica.log.roll_if_time_due(now.wall_ms)
+            except StorageError as error:
+                log.error("%s could not be rolled: %s", replica.topic_partition, error)
+                continue
+            plan = replica.log.flush_plan_if_due(now.wall_ms)
+            if plan is not None:
+                self._sync(replica, plan)
+
+    def _sync(self, replica: Replica, plan: FlushPlan) -> None:
+        if replica in self._busy or replica.is_retired:
+            return
+        token = next(self._tokens)
+        self._busy.add(replica)
+        self._syncing[token] = (replica, plan)
+        self._outbox.add(SyncLog(token, plan))
+
+    def _remove_files(self, now: Instant) -> None:
+        for replica in self._replicas:
+            try:
+                replica.log.remove_due_files(now.wall_ms)
+            except StorageError as error:
+                log.error("Old files of %s stay: %s", replica.topic_partition, error)
+        for item in list(self._replicas.removed):
+            due_ms, directory, path = item
+            if due_ms <= now.monotonic_ms:
+                self._replicas.removed.remove(item)
+                self._guarded(directory, partial(directory.remove_deleted, path))
+
+

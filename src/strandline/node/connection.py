@@ -1,0 +1,79 @@
+"""One client connection as the node sees it: requests in order, answers in the same order.
+
+Kafka promises that a connection's answers come in the order of its requests. Kafka itself keeps
+one request per connection in work; here several are, so that a pipelining client is not slowed to
+one request per round trip, and answers that are ready early wait in their slot until it is their
+turn. The number of open slots is bounded: at `in_flight_max` the driver stops reading from that
+connection until answers have left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from strandline.errors import InvariantViolated
+
+if TYPE_CHECKING:
+    from strandline.node.effects import Chunk, ConnectionId
+    from strandline.node.purgatory import ParkedEntry
+
+
+class Slot:
+    """The place of one answer in its connection's order."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] | None = None
+
+
+class Connection:
+    """Order of answers and identity of one client connection. Moved only by the node."""
+
+    __slots__ = (
+        "client_host",
+        "closing",
+        "id",
+        "in_flight_max",
+        "outgoing",
+        "parked",
+        "slots",
+    )
+
+    def __init__(self, id: ConnectionId, client_host: str, in_flight_max: int) -> None:  # noqa: A002 - the field's own name
+        self.id = id
+        self.client_host = client_host
+        self.in_flight_max = in_flight_max
+        self.slots: deque[Slot] = deque()
+        self.outgoing: list[Chunk] = []
+        self.parked: dict[ParkedEntry, None] = {}
+        self.closing: str | None = None
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether another request may be read: the connection lives and has room in flight."""
+        return self.closing is None and len(self.slots) < self.in_flight_max
+
+    def open_slot(self) -> Slot:
+        """Take the next place in the order of answers."""
+        slot = Slot()
+        self.slots.append(slot)
+        return slot
+
+    def fill(self, slot: Slot, chunks: list[Chunk]) -> None:
+        """Put an answer in its place; moves every answer whose turn has come to `outgoing`.
+
+        An empty list stands for a request that gets no answer (produce with acks=0).
+        """
+        if slot.chunks is not None:
+            raise InvariantViolated("A request was answered twice.")
+        slot.chunks = chunks
+        slots = self.slots
+        while slots and slots[0].chunks is not None:
+            self.outgoing += slots.popleft().chunks  # type: ignore[arg-type]  # not None: just checked
+
+    def take_outgoing(self) -> list[Chunk]:
+        """Hand over the bytes whose turn has come."""
+        chunks, self.outgoing = self.outgoing, []
+        return chunks

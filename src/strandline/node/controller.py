@@ -1,0 +1,80 @@
+"""Carrying out what the controller decides: decide, write, and decide again if somebody was faster.
+
+The decisions are pure functions in `cluster.controller`. A multi that the store refuses was decided
+from an image that was out of date; the changes that made it so arrive before the refusal does, so
+the same decision is simply made again. After a few rounds the client is told to try again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from strandline.cluster.controller import Decision
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import MultiRefused, OutcomeUnknown, StoreError
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.metadata import Metadata
+from strandline.types import Instant
+
+log = logging.getLogger(__name__)
+
+_ROUNDS_MAX: Final = 10
+
+Result = TypeVar("Result")
+Decide = Callable[[ClusterImage], Decision[Result]]
+Done = Callable[[tuple[Result, ...], Instant], None]
+Failed = Callable[[ProtocolError, Instant], None]
+
+
+class Controller:
+    """The way from a decision to its outcome."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+
+    def carry_out(
+        self, decide: Decide[Result], *, done: Done[Result], failed: Failed, now: Instant
+    ) -> None:
+        """Make the decision true and tell its results, or why that was not possible."""
+        self._round(decide, done, failed, _ROUNDS_MAX, now)
+
+    def _round(
+        self,
+        decide: Decide[Any],
+        done: Done[Any],
+        failed: Failed,
+        rounds_left: int,
+        now: Instant,
+    ) -> None:
+        try:
+            decision = decide(self._metadata.image)
+        except ProtocolError as error:
+            failed(error, now)
+            return
+
+        def written(error: StoreError | None, at: Instant) -> None:
+            if error is None:
+                done(decision.results, at)
+            elif isinstance(error, MultiRefused) and rounds_left > 1:
+                self._round(decide, done, failed, rounds_left - 1, at)
+            else:
+                log.warning("A metadata write failed: %s", error)
+                failed(_for_clients(error), at)
+
+        self._metadata.write(decision.operations, written, now)
+
+
+def _for_clients(error: StoreError) -> ProtocolError:
+    if isinstance(error, OutcomeUnknown):
+        return ProtocolError(
+            ErrorCode.REQUEST_TIMED_OUT, "The metadata store did not say whether it wrote the change."
+        )
+    if isinstance(error, MultiRefused):
+        return ProtocolError(
+            ErrorCode.NOT_CONTROLLER, "The metadata kept changing under the request: try again."
+        )
+    return ProtocolError(
+        ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store cannot be written at the moment."
+    )

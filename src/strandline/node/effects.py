@@ -1,0 +1,57 @@
+"""What a node asks its driver to do. Effects are carried out in the order in which they are given.
+
+A node never touches a socket, a thread or the metadata store: it says what it wants in these
+values. The asyncio broker and the seeded simulator both carry them out. (Files are the exception:
+a log writes through its own narrow `Files` interface, see the architecture's decision 1.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strandline.cluster.store import Operation
+from strandline.storage.flush_plan import FlushPlan
+from strandline.storage.log_read import LogSlice
+
+ConnectionId: TypeAlias = int
+"""Names one client connection for the life of the node; never used twice."""
+
+Chunk: TypeAlias = bytes | bytearray | memoryview | LogSlice
+"""A piece of an answer: bytes as they are, or a range of a log file to be sent without copying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Write the chunks, in order, to one connection."""
+
+    connection: ConnectionId
+    chunks: Sequence[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close one connection after what was sent before; `reason` is a sentence for the log."""
+
+    connection: ConnectionId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMetadata:
+    """Apply all operations to the metadata store or none; answer with `Node.metadata_written`."""
+
+    token: int
+    operations: Sequence[Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncLog:
+    """fsync what the plan names, in another thread; answer with `Node.log_synced`."""
+
+    token: int
+    plan: FlushPlan
+
+
+Effect: TypeAlias = Send | Close | WriteMetadata | SyncLog

@@ -1,0 +1,247 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from strandline.cluster.controller import (
+    ConfigAlteration,
+    ConfigReplacement,
+    ConfigsAltered,
+    Refusal,
+    alter_configs,
+    incremental_alter_configs,
+)
+from strandline.cluster.topic_names import name_problem
+from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
+from strandline.config.alter import Alteration
+from strandline.config.describe import (
+    DescribedSetting,
+    describe_broker,
+    describe_cluster_defaults,
+    describe_topic,
+)
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.controller import Controller
+from strandline.node.metadata import Metadata
+from strandline.node.request import Request
+from strandline.node.settings import Settings
+from strandline.protocol.messages import (
+    alter_configs as alter_messages,
+)
+from strandline.protocol.messages import (
+    describe_configs,
+    incremental_alter_configs as incremental_messages,
+    list_config_resources,
+)
+from strandline.types import BrokerId, Instant
+
+_CLIENT_METRICS: Final = 16
+_RESOURCE_TYPES: Final = frozenset({ResourceKind.TOPIC, ResourceKind.BROKER})
+
+
+class ConfigsHandler:
+    """Settings of topics and of this broker, read and changed."""
+
+    def __init__(
+        self, metadata: Metadata, controller: Controller, settings: Settings, broker_id: BrokerId
+    ) -> None:
+        self._metadata = metadata
+        self._controller = controller
+        self._settings = settings
+        self._broker_id = broker_id
+
+    def describe(
+        self, request: Request[describe_configs.DescribeConfigsRequest], now: Instant
+    ) -> None:
+        """Answers DescribeConfigs, versions 1 to 4."""
+        del now
+        body = request.body
+        response = describe_configs.DescribeConfigsResponse()
+        for asked in body.resources:
+            result = describe_configs.DescribeConfigsResult(
+                resource_type=asked.resource_type,
+                resource_name=asked.resource_name,
+                error_message=None,
+            )
+            response.results.append(result)
+            try:
+                described = self._describe(asked.resource_type, asked.resource_name)
+            except ProtocolError as error:
+                result.error_code, result.error_message = error.code, error.message or None
+                continue
+            # An empty list of keys means all, as null does (KAFKA-9429).
+            keys = set(asked.configuration_keys or ())
+            result.configs = [
+                _entry(
+                    setting,
+                    with_synonyms=body.include_synonyms,
+                    with_documentation=body.include_documentation,
+                )
+                for setting in described
+                if not keys or setting.name in keys
+            ]
+        request.reply(response)
+
+    def _describe(self, kind: int, name: str) -> list[DescribedSetting]:
+        image, broker = self._metadata.image, self._settings.broker
+        if kind == ResourceKind.TOPIC:
+            problem = name_problem(name)
+            if problem is not None:
+                raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            if name not in image.topics:
+                raise ProtocolError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}."
+                )
+            resource = ConfigResource(ResourceKind.TOPIC, name)
+            return describe_topic(image.overrides(resource), broker)
+        if kind == ResourceKind.BROKER:
+            if name == CLUSTER_DEFAULT:
+                return describe_cluster_defaults(broker)
+            if name != str(self._broker_id):
+                raise ProtocolError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"This is broker {self._broker_id}; the settings of broker {name!r} are told "
+                    f"by that broker.",
+                )
+            return describe_broker(broker)
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings here."
+        )
+
+    def alter(self, request: Request[alter_messages.AlterConfigsRequest], now: Instant) -> None:
+        """Answers AlterConfigs, versions 0 to 2: what is not named loses its override."""
+        body = request.body
+        wanted = [
+            ConfigReplacement(
+                asked.resource_type,
+                asked.resource_name,
+                [(config.name, config.value) for config in asked.configs],
+            )
+            for asked in body.resources
+        ]
+
+        def reply(results: Sequence[ConfigsAltered]) -> None:
+            request.reply(
+                alter_messages.AlterConfigsResponse(
+                    responses=[
+                        alter_messages.AlterConfigsResourceResponse(
+                            error_code=result.refusal.code if result.refusal else ErrorCode.NONE,
+                            error_message=result.refusal.message if result.refusal else None,
+                            resource_type=result.kind,
+                            resource_name=result.name,
+                        )
+                        for result in results
+                    ]
+                )
+            )
+
+        def failed(error: ProtocolError, at: Instant) -> None:
+            del at
+            reply([ConfigsAltered(item.kind, item.name, Refusal.of(error)) for item in wanted])
+
+        decide = partial(
+            alter_configs,
+            requests=wanted,
+            broker=self._settings.broker,
+            validate_only=body.validate_only,
+        )
+        self._controller.carry_out(
+            decide, done=lambda results, at: reply(results), failed=failed, now=now
+        )
+
+    def incremental_alter(
+        self, request: Request[incremental_messages.IncrementalAlterConfigsRequest], now: Instant
+    ) -> None:
+        """Answers IncrementalAlterConfigs, versions 0 and 1 (KIP-339)."""
+        body = request.body
+        wanted = [
+            ConfigAlteration(
+                asked.resource_type,
+                asked.resource_name,
+                [
+                    Alteration(config.name, config.config_operation, config.value)
+                    for config in asked.configs
+                ],
+            )
+            for asked in body.resources
+        ]
+
+        def reply(results: Sequence[ConfigsAltered]) -> None:
+            request.reply(
+                incremental_messages.IncrementalAlterConfigsResponse(
+                    responses=[
+                        incremental_messages.AlterConfigsResourceResponse(
+                            error_code=result.refusal.code if result.refusal else ErrorCode.NONE,
+                            error_message=result.refusal.message if result.refusal else None,
+                            resource_type=result.kind,
+                            resource_name=result.name,
+                        )
+                        for result in results
+                    ]
+                )
+            )
+
+        def failed(error: ProtocolError, at: Instant) -> None:
+            del at
+            reply([ConfigsAltered(item.kind, item.name, Refusal.of(error)) for item in wanted])
+
+        decide = partial(
+            incremental_alter_configs,
+            requests=wanted,
+            broker=self._settings.broker,
+            validate_only=body.validate_only,
+        )
+        self._controller.carry_out(
+            decide, done=lambda results, at: reply(results), failed=failed, now=now
+        )
+
+    def list_resources(
+        self, request: Request[list_config_resources.ListConfigResourcesRequest], now: Instant
+    ) -> None:
+        """Answers ListConfigResources, versions 0 (client metrics, of which there are none) and 1."""
+        del now
+        asked = set(request.body.resource_types)
+        if request.version == 0:
+            asked = {_CLIENT_METRICS}
+        elif not asked:
+            asked = set(_RESOURCE_TYPES)
+        response = list_config_resources.ListConfigResourcesResponse()
+        if asked - _RESOURCE_TYPES - {_CLIENT_METRICS}:
+            response.error_code = ErrorCode.UNSUPPORTED_VERSION
+            request.reply(response)
+            return
+        image = self._metadata.image
+        names = {
+            ResourceKind.TOPIC: list(image.topics),
+            ResourceKind.BROKER: [str(broker) for broker in image.brokers],
+        }
+        response.config_resources = [
+            list_config_resources.ConfigResource(resource_name=name, resource_type=kind)
+            for kind, found in names.items()
+            if kind in asked
+            for name in found
+        ]
+        request.reply(response)
+
+
+def _entry(
+    setting: DescribedSetting, *, with_synonyms: bool, with_documentation: bool
+) -> describe_configs.DescribeConfigsResourceResult:
+    return describe_configs.DescribeConfigsResourceResult(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.read_only,
+        config_source=setting.source,
+        is_sensitive=setting.is_sensitive,
+        synonyms=[
+            describe_configs.DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=synonym.source
+            )
+            for synonym in (setting.synonyms if with_synonyms else ())
+        ],
+        config_type=setting.kind,
+        documentation=setting.documentation if with_documentation else None,
+    )

@@ -1,0 +1,199 @@
+"""DescribeCluster, DescribeTopicPartitions and DescribeLogDirs: what is there, and where."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.cluster.image import PartitionImage, TopicImage
+from strandline.errors import ErrorCode
+from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from strandline.node.metadata import Metadata
+from strandline.node.replicas import Replicas
+from strandline.node.request import Request
+from strandline.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from strandline.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from strandline.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from strandline.types import BrokerId, Instant, TopicPartition
+
+_BROKER_ENDPOINTS: Final = 1
+_CONTROLLER_ENDPOINTS: Final = 2
+_PARTITIONS_MAX: Final = 2000
+
+
+class DescribeClusterHandler:
+    """Answers DescribeCluster, versions 0 to 2 (KIP-700, KIP-919)."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+
+    def handle(self, request: Request[DescribeClusterRequest], now: Instant) -> None:
+        """List the brokers that are alive."""
+        del now
+        body, image = request.body, self._metadata.image
+        if request.version >= 1 and body.endpoint_type != _BROKER_ENDPOINTS:
+            known = body.endpoint_type == _CONTROLLER_ENDPOINTS
+            code = (
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            )
+            request.reply(
+                DescribeClusterResponse(
+                    error_code=code,
+                    error_message="This is a broker; it lists brokers (endpoint type 1) only.",
+                )
+            )
+            return
+        response = DescribeClusterResponse(
+            cluster_id=image.cluster_id or "",
+            controller_id=-1 if image.controller is None else image.controller,
+        )
+        for broker_id, broker in image.brokers.items():
+            endpoint = broker.endpoints[0]
+            response.brokers.append(
+                DescribeClusterBroker(broker_id=broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
+)
+            )
+        if body.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        request.reply(response)
+
+
+class DescribeTopicPartitionsHandler:
+    """Answers DescribeTopicPartitions, version 0 (KIP-966): topics page by page."""
+
+    def __init__(self, metadata: Metadata, internal_topics: frozenset[str]) -> None:
+        self._metadata = metadata
+        self._internal_topics = internal_topics
+
+    def handle(self, request: Request[DescribeTopicPartitionsRequest], now: Instant) -> None:
+        """Describe topics in the order of their names until the limit of partitions is reached."""
+        del now
+        body, image = request.body, self._metadata.image
+        asked = {topic.name for topic in body.topics}
+        names = sorted(asked or image.topics)
+        cursor = body.cursor
+        if cursor is not None:
+            names = [name for name in names if name >= cursor.topic_name]
+        response = DescribeTopicPartitionsResponse()
+        room = max(1, min(body.response_partition_limit, _PARTITIONS_MAX))
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is None:
+                response.topics.append(
+                    DescribeTopicPartitionsResponseTopic(
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name
+                    )
+                )
+                continue
+            first = 0
+            if cursor is not None and cursor.topic_name == name:
+                first = cursor.partition_index
+            numbers = [number for number in sorted(topic.partitions) if number >= first]
+            if not room and numbers:
+                response.next_cursor = Cursor(topic_name=name, partition_index=numbers[0])
+                break
+            response.topics.append(self._describe(topic, numbers[:room]))
+            if len(numbers) > room:
+                response.next_cursor = Cursor(topic_name=name, partition_index=numbers[room])
+                break
+            room -= len(numbers)
+        request.reply(response)
+
+    def _describe(
+        self, topic: TopicImage, numbers: list[int]
+    ) -> DescribeTopicPartitionsResponseTopic:
+        described = DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in self._internal_topics,
+            topic_authorized_operations=TOPIC_OPERATIONS,
+        )
+        brokers = self._metadata.image.brokers
+        for number in numbers:
+            partition = topic.partitions[number]
+            described.partitions.append(
+                DescribeTopicPartitionsResponsePartition(
+                    error_code=(
+                        ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
+                    ),
+                    partition_index=number,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.in_sync_replicas),
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                    offline_replicas=offline_replicas(partition, frozenset(brokers)),
+                )
+            )
+        return described
+
+
+class DescribeLogDirsHandler:
+    """Answers DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827)."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: Request[DescribeLogDirsRequest], now: Instant) -> None:
+        """Tell the size of every hosted log, per log directory."""
+        del now
+        asked = request.body.topics
+        wanted: set[TopicPartition] | None = None
+        if asked is not None:
+            wanted = {
+                TopicPartition(topic.topic, number)
+                for topic in asked
+                for number in topic.partitions
+            }
+        response = DescribeLogDirsResponse()
+        for directory in self._replicas.directories:
+            result = DescribeLogDirsResult(
+                log_dir=directory.path,
+                total_bytes=self._replicas.files.total_bytes(directory.path),
+                usable_bytes=self._replicas.files.free_bytes(directory.path),
+                error_code=(
+                    ErrorCode.KAFKA_STORAGE_ERROR if directory.offline_reason else ErrorCode.NONE
+                ),
+            )
+            response.results.append(result)
+            topics: dict[str, DescribeLogDirsTopic] = {}
+            for replica in self._replicas.in_directory(directory):
+                partition = replica.topic_partition
+                if wanted is not None and partition not in wanted:
+                    continue
+                topic = topics.get(partition.topic)
+                if topic is None:
+                    topic = topics[partition.topic] = DescribeLogDirsTopic(name=partition.topic)
+                    result.topics.append(topic)
+                topic.partitions.append(
+                    DescribeLogDirsPartition(
+                        partition_index=partition.partition,
+                        partition_size=replica.log.size_bytes,
+                        offset_lag=0,
+                    )
+                )
+        request.reply(response)
+
+
+def offline_replicas(partition: PartitionImage, alive: frozenset[BrokerId]) -> list[int]:
+    """The assigned replicas whose brokers are not registered."""
+    return [broker for broker in partition.replicas if broker not in alive]

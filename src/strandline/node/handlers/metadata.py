@@ -1,0 +1,164 @@
+"""Metadata: brokers, topics and leaders; creates topics that a client is about to use."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.cluster.image import TopicImage
+from strandline.errors import ErrorCode
+from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from strandline.node.handlers.describe import offline_replicas
+from strandline.node.metadata import Metadata
+from strandline.node.request import Request
+from strandline.node.settings import Settings
+from strandline.node.topic_creation import TopicCreation
+from strandline.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from strandline.types import NO_TOPIC_ID, Instant
+
+_IDS_SINCE: Final = 12
+
+
+class MetadataHandler:
+    """Answers Metadata, versions 0 to 13."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        settings: Settings,
+        creation: TopicCreation,
+        internal_topics: frozenset[str],
+    ) -> None:
+        self._metadata = metadata
+        self._settings = settings
+        self._creation = creation
+        self._internal_topics = internal_topics
+
+    def handle(self, request: Request[MetadataRequest], now: Instant) -> None:
+        """Describe what is asked for, after creating what is missing and may be created."""
+        body = request.body
+        topics = body.topics
+        if topics is None or (request.version == 0 and not topics):
+            everything = self._metadata.image.topics.values()
+            self._reply(request, [self._describe(request, topic) for topic in everything])
+            return
+        is_by_id = any(topic.topic_id != NO_TOPIC_ID for topic in topics)
+        if request.version < _IDS_SINCE and (
+            is_by_id or any(topic.name is None for topic in topics)
+        ):
+            request.reply(
+                MetadataResponse(
+                    topics=[
+                        MetadataResponseTopic(
+                            error_code=ErrorCode.INVALID_REQUEST,
+                            name=topic.name or "",
+                            topic_id=topic.topic_id,
+                        )
+                        for topic in topics
+                    ]
+                )
+            )
+            return
+        if is_by_id:
+            self._by_id(request)
+            return
+        names = list(dict.fromkeys(topic.name or "" for topic in topics))
+        missing = [name for name in names if name not in self._metadata.image.topics]
+        if not (
+            missing
+            and body.allow_auto_topic_creation
+            and self._settings.broker.auto_create_topics_enable
+        ):
+            self._by_name(request, names, {})
+            return
+
+        def created(refused: dict[str, ErrorCode], at: Instant) -> None:
+            del at
+            self._by_name(request, names, refused)
+
+        self._creation.ensure(missing, created, now)
+
+    def _by_name(
+        self, request: Request[MetadataRequest], names: list[str], refused: dict[str, ErrorCode]
+    ) -> None:
+        image = self._metadata.image
+        answers = []
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is not None:
+                answers.append(self._describe(request, topic))
+                continue
+            code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+                # Whatever kept the topic from being created may pass: clients retry on this.
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answers.append(MetadataResponseTopic(error_code=code, name=name))
+        self._reply(request, answers)
+
+    def _by_id(self, request: Request[MetadataRequest]) -> None:
+        image = self._metadata.image
+        answers = []
+        for asked in dict.fromkeys(topic.topic_id for topic in request.body.topics or ()):
+            if asked == NO_TOPIC_ID:
+                continue
+            topic = image.topic_by_id(asked)
+            if topic is not None:
+                answers.append(self._describe(request, topic))
+            else:
+                answers.append(
+                    MetadataResponseTopic(
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked
+                    )
+                )
+        self._reply(request, answers)
+
+    def _describe(
+        self, request: Request[MetadataRequest], topic: TopicImage
+    ) -> MetadataResponseTopic:
+        alive = frozenset(self._metadata.image.brokers)
+        answer = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in self._internal_topics,
+        )
+        if request.body.include_topic_authorized_operations:
+            answer.topic_authorized_operations = TOPIC_OPERATIONS
+        for number, partition in topic.partitions.items():
+            has_leader = partition.leader in alive
+            answer.partitions.append(
+                MetadataResponsePartition(
+                    error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+                    partition_index=number,
+                    leader_id=partition.leader if has_leader else -1,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=list(partition.replicas),
+                    isr_nodes=list(partition.in_sync_replicas),
+                    offline_replicas=offline_replicas(partition, alive),
+                )
+            )
+        return answer
+
+    def _reply(
+        self, request: Request[MetadataRequest], topics: list[MetadataResponseTopic]
+    ) -> None:
+        image = self._metadata.image
+        response = MetadataResponse(
+            cluster_id=image.cluster_id,
+            controller_id=-1 if image.controller is None else image.controller,
+            topics=topics,
+        )
+        for broker_id, broker in image.brokers.items():
+            endpoint = broker.endpoints[0]
+            response.brokers.append(
+                MetadataResponseBroker(
+                    node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+        if request.body.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        request.reply(response)

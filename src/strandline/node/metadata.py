@@ -1,0 +1,52 @@
+"""The node's view of cluster metadata, and the way to change it.
+
+A change is decided as a list of store operations, written by the driver, and comes back first as
+changes (which advance the image) and then as the outcome, which runs what waits for it. Nothing
+here assumes that this is quick: with ZooKeeper it is a network round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from strandline.cluster.image import ClusterImage, ImageDelta
+from strandline.cluster.store import Changes, Operation, StoreError
+from strandline.errors import InvariantViolated
+from strandline.node.effects import WriteMetadata
+from strandline.node.outbox import Outbox
+from strandline.types import Instant
+
+Outcome = Callable[[StoreError | None, Instant], None]
+"""Told whether the operations were applied; the image already shows them if they were."""
+
+
+class Metadata:
+    """The current image and the metadata writes under way."""
+
+    def __init__(self, image: ClusterImage, outbox: Outbox) -> None:
+        self.image = image
+        self._outbox = outbox
+        self._tokens = count(1)
+        self._waiting: dict[int, Outcome] = {}
+
+    def write(self, operations: Sequence[Operation], outcome: Outcome, now: Instant) -> None:
+        """Have the operations applied, all or none, and be told."""
+        if not operations:
+            outcome(None, now)
+            return
+        token = next(self._tokens)
+        self._waiting[token] = outcome
+        self._outbox.add(WriteMetadata(token, operations))
+
+    def advance(self, changes: Changes) -> ImageDelta:
+        """Take over what changed in the store."""
+        self.image, delta = self.image.apply(changes)
+        return delta
+
+    def written(self, token: int, error: StoreError | None, now: Instant) -> None:
+        """The driver carried out a `WriteMetadata`."""
+        outcome = self._waiting.pop(token, None)
+        if outcome is None:
+            raise InvariantViolated(f"No metadata write has the token {token}.")
+        outcome(error, now)

@@ -1,0 +1,110 @@
+"""Requests that wait for something: more data, a higher watermark, or their time to run out.
+
+A parked operation is checked, registered with every replica it waits for, and *checked again*
+(a wake-up between the two would be lost otherwise). It completes exactly once: because its
+condition holds, because its deadline came, or silently because its connection closed.
+Replicas that changed in a turn are only noted; the operations that wait for them are checked once,
+at the end of the turn, however often the replica changed (replication specification, 3.3, I-40).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from strandline.node.connection import Connection
+from strandline.node.timers import Timer, Timers
+from strandline.types import Instant
+
+
+class Operation(Protocol):
+    """A request that may have to wait."""
+
+    connection: Connection
+
+    def try_complete(self, now: Instant) -> bool:
+        """Answer if the condition holds now; return whether it did."""
+        ...
+
+    def expire(self, now: Instant) -> None:
+        """Answer with what there is, because the time has run out."""
+        ...
+
+
+class Watched:
+    """Something that operations wait for. Replicas inherit from it."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: dict[ParkedEntry, None] = {}
+
+
+class ParkedEntry:
+    """One parked operation with everything that must forget it when it is done."""
+
+    __slots__ = ("operation", "timer", "watched")
+
+    def __init__(self, operation: Operation, watched: tuple[Watched, ...], timer: Timer) -> None:
+        self.operation = operation
+        self.watched = watched
+        self.timer = timer
+
+
+class Purgatory:
+    """Every parked operation of a node. Bounded by the connections' in-flight limits."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._parked: dict[ParkedEntry, None] = {}
+        self._changed: dict[Watched, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def complete_or_park(
+        self, operation: Operation, watched: Iterable[Watched], *, deadline_ms: int, now: Instant
+    ) -> None:
+        """Answer at once if possible, else park until a watched thing changes or the deadline."""
+        if operation.try_complete(now):
+            return
+        entry: ParkedEntry
+        timer = self._timers.schedule(deadline_ms, lambda at: self._expire(entry, at))
+        entry = ParkedEntry(operation, tuple(watched), timer)
+        self._parked[entry] = None
+        operation.connection.parked[entry] = None
+        for item in entry.watched:
+            item.waiting[entry] = None
+        if operation.try_complete(now):
+            self._forget(entry)
+
+    def changed(self, watched: Watched) -> None:
+        """Note that operations which wait for `watched` must be checked at the end of the turn."""
+        if watched.waiting:
+            self._changed[watched] = None
+
+    def wake(self, now: Instant) -> None:
+        """Check every operation that waits for something that changed in this turn."""
+        while self._changed:
+            changed, self._changed = self._changed, {}
+            entries = {entry: None for watched in changed for entry in watched.waiting}
+            for entry in entries:
+                if entry in self._parked and entry.operation.try_complete(now):
+                    self._forget(entry)
+
+    def drop_connection(self, connection: Connection) -> None:
+        """Forget what a closed connection was waiting for; nobody is left to be answered."""
+        for entry in list(connection.parked):
+            self._forget(entry)
+
+    def _expire(self, entry: ParkedEntry, now: Instant) -> None:
+        if entry in self._parked:
+            self._forget(entry)
+            entry.operation.expire(now)
+
+    def _forget(self, entry: ParkedEntry) -> None:
+        entry.timer.cancel()
+        del self._parked[entry]
+        entry.operation.connection.parked.pop(entry, None)
+        for item in entry.watched:
+            item.waiting.pop(entry, None)

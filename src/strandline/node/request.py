@@ -1,0 +1,79 @@
+"""One request in work: who asked, in which version, and where its answer goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from strandline.node.connection import Connection, Slot
+from strandline.node.effects import Chunk
+from strandline.node.outbox import Outbox
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import response_frame
+from strandline.types import Instant
+
+Body = TypeVar("Body")
+
+
+class Request(Generic[Body]):
+    """A decoded request with its place in the connection's order of answers.
+
+    A handler answers exactly once: with `reply` (a response message), `reply_chunks` (ready bytes)
+    or `no_reply` (produce with acks=0). It may do so later; then it keeps the request, never the
+    frame, whose bytes belong to the driver again as soon as the handler returns.
+    """
+
+    __slots__ = (
+        "api_key",
+        "body",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "outbox",
+        "slot",
+        "version",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        outbox: Outbox,
+        api_key: ApiKey,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: Body,
+    ) -> None:
+        self.connection = connection
+        self.outbox = outbox
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.slot: Slot = connection.open_slot()
+
+    def reply(self, response: Any) -> None:
+        """Answer with a response message of this API."""
+        api = KNOWN[self.api_key]
+        self.reply_chunks(response_frame(api, self.version, self.correlation_id, response))
+
+    def reply_chunks(self, chunks: list[Any]) -> None:
+        """Answer with a whole frame in pieces."""
+        self.connection.fill(self.slot, chunks)
+        self.outbox.speaks(self.connection)
+
+    def no_reply(self) -> None:
+        """Leave the request without an answer, as its client expects."""
+        self.connection.fill(self.slot, [])
+        self.outbox.speaks(self.connection)
+
+    def close(self, reason: str) -> None:
+        """Close the connection instead of answering; answers before this one still go out."""
+        self.connection.fill(self.slot, [])
+        self.connection.closing = reason
+        self.outbox.speaks(self.connection)
+
+
+Handler: TypeAlias = Callable[[Request[Any], Instant], None]
+"""Answers one API. Raises nothing for bad input: answers it."""

@@ -1,0 +1,97 @@
+"""Walking over the record batches in a `.log` file.
+
+This file knows how to get from one batch to the next with few reads. It must not know indexes or
+what is done with the batches. `headers_between` reads headers alone and trusts what it reads, as
+every read of the log does; `checked_batches` reads everything and believes nothing, for recovery
+and for rebuilding state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from strandline.errors import CorruptRecords, StorageError
+from strandline.records.batch import HEADER_BYTES, BatchHeader, parse_header, verify_crc
+from strandline.storage.files import File
+
+LOOKUP_CHUNK_BYTES: Final = 8 * 1024
+SCAN_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class DamagedSegment(StorageError):
+    """The batches of a segment cannot be read: its bytes rotted, or it was changed by others."""
+
+
+def headers_between(
+    file: File, position: int, end: int, chunk_bytes: int = LOOKUP_CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) for the batches in `[position, end)`, both batch boundaries.
+
+    Raises `DamagedSegment` where there is no whole batch.
+    """
+    chunk, chunk_at = b"", position
+    while position < end:
+        if position + HEADER_BYTES > chunk_at + len(chunk):
+            chunk_at = position
+            chunk = file.read_at(position, min(chunk_bytes, end - position))
+        header = header_in(file, chunk, position - chunk_at, chunk_at)
+        if header.size_bytes > end - position:
+            raise damaged(file, position, "the batch is cut off")
+        yield position, header
+        position += header.size_bytes
+
+
+def header_at(file: File, position: int) -> BatchHeader:
+    """The header of the batch at `position`. Raises `DamagedSegment`."""
+    return header_in(file, file.read_at(position, HEADER_BYTES), 0, position)
+
+
+def header_in(file: File, chunk: bytes, at: int, chunk_at: int) -> BatchHeader:
+    """The header at `at` in bytes that were read at `chunk_at`. Raises `DamagedSegment`."""
+    try:
+        return parse_header(chunk, at)
+    except CorruptRecords as error:
+        raise damaged(file, chunk_at + at, str(error)) from error
+
+
+def damaged(file: File, position: int, reason: str) -> DamagedSegment:
+    """The error that says where a segment stops being readable."""
+    return DamagedSegment(f"{file.path} has no record batch at position {position}: {reason}")
+
+
+def checked_batches(
+    file: File, position: int, end: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield (position, header, whole batch) while batches are whole and match their checksum.
+
+    Raises `CorruptRecords` with the reason at the first that does not. The memoryview is good
+    until the next step.
+    """
+    chunk, chunk_at = memoryview(b""), position
+    while position < end:
+        at = position - chunk_at
+        if at + HEADER_BYTES > len(chunk):
+            chunk, chunk_at, at = _read(file, position, SCAN_CHUNK_BYTES, end), position, 0
+        header = parse_header(chunk, at)
+        size = header.size_bytes
+        if size > end - position:
+            raise CorruptRecords(
+                f"A record batch of {size} bytes is cut off after {end - position}."
+            )
+        if at + size > len(chunk):
+            chunk, chunk_at, at = (
+                _read(file, position, max(size, SCAN_CHUNK_BYTES), end),
+                position,
+                0,
+            )
+        if not verify_crc(chunk, at, size):
+            raise CorruptRecords("A record batch does not match its checksum.")
+        if header.last_offset_delta < 0:
+            raise CorruptRecords("A record batch ends before its first offset.")
+        yield position, header, chunk[at : at + size]
+        position += size
+
+
+def _read(file: File, position: int, length: int, end: int) -> memoryview:
+    return memoryview(file.read_at(position, min(length, end - position)))

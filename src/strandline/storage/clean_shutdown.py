@@ -1,0 +1,56 @@
+"""The marker of a clean shutdown, `.kafka_cleanshutdown` in a log directory.
+
+This file knows the marker. Its presence at start says that every log was flushed and closed, so
+that nothing needs recovery, and it names the broker epoch that shut down. Before Kafka 3.7 it was
+empty; since then it is JSON: `{"version":0,"brokerEpoch":17}`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.storage.files import Files, MissingFile, join
+
+FILE_NAME: Final = ".kafka_cleanshutdown"
+VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CleanShutdown:
+    """The last shutdown was clean."""
+
+    broker_epoch: int | None
+    """The epoch of the broker that shut down; None if the marker does not say."""
+
+
+def take_marker(files: Files, directory: str) -> CleanShutdown | None:
+    """Read the marker and remove it durably; None means that the last shutdown was not clean.
+
+    It goes at once: a crash while logs are loaded must count as unclean (KAFKA-10471).
+    """
+    path = join(directory, FILE_NAME)
+    try:
+        data = files.read_bytes(path)
+    except MissingFile:
+        return None
+    files.remove(path)
+    files.sync_directory(directory)
+    return CleanShutdown(_broker_epoch(data))
+
+
+def write_marker(files: Files, directory: str, broker_epoch: int) -> None:
+    """Say durably that everything in the log directory is flushed and closed."""
+    content = {"version": VERSION, "brokerEpoch": broker_epoch}
+    data = json.dumps(content, separators=(",", ":")).encode()
+    files.write_atomically(join(directory, FILE_NAME), data)
+
+
+def _broker_epoch(data: bytes) -> int | None:
+    """Contents that do not parse only leave the epoch unknown; the file's presence is the mark."""
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return epoch if type(epoch) is int else None

@@ -1,0 +1,176 @@
+"""The only way in which storage reaches a disk: two small protocols and their rules.
+
+This file knows what a file and a directory can be asked to do. It does not know logs, and it does
+not know which world it is in: `real_files` asks the operating system, `memory_files` keeps bytes in
+memory and can be crashed and cloned. Everything above it can therefore be tested with a failing
+disk, and runs in the simulator unchanged.
+
+Rules that every implementation keeps:
+
+- Paths are absolute strings with `/`; `parent_of` and `join` below are all the path arithmetic
+  that storage needs.
+- Every failure is a `StorageError` whose sentence names the path and the operation; a file that
+  is not there is the subclass `MissingFile`.
+- `File.append` writes everything or nothing: after a failed or short write the file is cut back
+  to its old size. If even the cut fails, `File.failed` is set and the file refuses all writes.
+- Data is durable after `File.sync`, a name (create, rename, remove) after `sync_directory`.
+- All calls come from one thread, except `File.sync` and `Files.sync_directory`, which a driver
+  may call from another thread at any time, even while the file is written, renamed or closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, TypeAlias
+
+from strandline.errors import StorageError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes to be written. Memoryviews must be contiguous and of single bytes."""
+
+
+class MissingFile(StorageError):
+    """The named file or directory does not exist."""
+
+
+class LockHeld(StorageError):
+    """Another process holds the lock of this file."""
+
+
+class File(Protocol):
+    """One file of bytes. Reopened silently when its handle was given up meanwhile."""
+
+    @property
+    def path(self) -> str:
+        """Where the file is; `moved_to` changes it after a rename."""
+
+    @property
+    def size(self) -> int:
+        """Bytes written to it. Reserved space that nothing was written to does not count."""
+
+    @property
+    def failed(self) -> bool:
+        """A write failed and could not be taken back: the contents beyond `size` are unknown."""
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at `size`, or raise `StorageError` and leave the file as it was."""
+
+    def append_all(self, buffers: Sequence[Buffer]) -> None:
+        """Like `append` of the buffers joined, without joining them."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrite bytes; extends `size` when the data reaches beyond it.
+
+        A failure may leave part of the data written.
+        """
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """The bytes there are in that range: fewer than `length` only at the end of the file."""
+
+    def truncate(self, size: int) -> None:
+        """Set the size: cut, or extend with zeros (sparse). Gives reserved space back."""
+
+    def reserve(self, size: int) -> None:
+        """Claim disk space up to `size` without changing what `size` says."""
+
+    def sync(self) -> None:
+        """Make everything written before this call durable. May run in any thread."""
+
+    def moved_to(self, path: str) -> None:
+        """Tell the file that it, or a directory above it, was renamed."""
+
+    def fileno(self) -> int:
+        """The operating system's descriptor, for sendfile.
+
+        It is good until the next call to storage; whoever needs it longer duplicates it. In-memory
+        files raise `StorageError`.
+        """
+
+    def close(self) -> None:
+        """Give the handle up for good. Does not sync."""
+
+
+class Lock(Protocol):
+    """An exclusive claim on a lock file, held until released or until the process ends."""
+
+    def release(self) -> None:
+        """Give the claim up; the lock file stays."""
+
+    def __enter__(self) -> Lock: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """The file at `path`; without `create` it must exist. Creating is durable only after
+        `sync_directory` of its parent."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole contents. Raises `MissingFile`."""
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace or create the file so that a crash at any moment leaves the old or the new
+        contents: write `<path>.tmp`, sync it, rename it, sync the directory."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def size_of(self, path: str) -> int:
+        """Size of a file that need not be open. Raises `MissingFile`."""
+
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the last change of its contents. Raises `MissingFile`."""
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names in the directory, sorted, without `.` and `..`. Raises `MissingFile`."""
+
+    def make_directory(self, path: str) -> None:
+        """Create the directory and missing parents; fine if it exists."""
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        """Rename a file or directory, replacing a file at `new_path`. Raises `MissingFile`.
+
+        Durable after `sync_directory` of the parent."""
+
+    def remove(self, path: str) -> bool:
+        """Remove a file; whether it was there."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and everything below it; fine if it is not there."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable. May run in any thread."""
+
+    def lock(self, path: str) -> Lock:
+        """Claim the lock file, creating it. Raises `LockHeld` if another process has it."""
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that can still be written to the file system that holds `path`."""
+
+    def total_bytes(self, path: str) -> int:
+        """Size in bytes of the file system that holds `path`."""
+
+
+def join(directory: str, name: str) -> str:
+    """The path of `name` inside `directory`."""
+    return directory + name if directory.endswith("/") else directory + "/" + name
+
+
+def parent_of(path: str) -> str:
+    """The directory that holds `path`."""
+    return path.rsplit("/", 1)[0] or "/"
+
+
+def name_of(path: str) -> str:
+    """The last part of `path`."""
+    return path.rsplit("/", 1)[-1]

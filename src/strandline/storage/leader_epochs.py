@@ -1,0 +1,218 @@
+"""Which leader epoch wrote which part of a partition's log (KIP-101, KIP-279).
+
+This file knows the table of epochs and its file `leader-epoch-checkpoint` in the partition's
+directory. It must not know batches or replicas: it is told where epochs start and where the log
+was cut. Theory: epochs and start offsets both strictly increase, so the last offset that a given
+epoch wrote is where the next one starts; followers truncate by that answer and never by the high
+watermark.
+
+An assignment is written and synced before it is visible, so the file never lacks an entry that
+batches were written under. Cuts only change memory and are written by `flush` or with the next
+assignment: a stale entry that survives a crash is cut again when the log is loaded, because the
+log then repeats both truncations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
+
+from strandline.errors import InvariantViolated
+from strandline.storage.checkpoint_file import (
+    encode_checkpoint,
+    malformed,
+    number_field,
+    read_checkpoint,
+)
+from strandline.storage.files import Files
+from strandline.types import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+
+
+class EpochEntry(NamedTuple):
+    """One epoch and the offset at which its leader began to write."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class LeaderEpochs:
+    """The leader epochs of one partition's log.
+
+    `latest` is the newest epoch or `NO_EPOCH`; a plain attribute, because every append compares
+    its epoch with it. Only this class moves it.
+    """
+
+    __slots__ = ("_entries", "_files", "_path", "_unwritten", "latest")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self.latest: LeaderEpoch = NO_EPOCH
+        self._files = files
+        self._path = path
+        self._entries: list[EpochEntry] = []
+        self._unwritten = False
+
+    @classmethod
+    def load(cls, files: Files, path: str) -> LeaderEpochs:
+        """Read the table at `path`; empty without a file. Raises `DamagedCheckpoint`.
+
+        Entries out of order are resolved as successive assignments, as Kafka does. The caller
+        must then truncate from both ends to the log's real range.
+        """
+        epochs = cls(files, path)
+        entries: list[EpochEntry] = []
+        for fields in read_checkpoint(files, path):
+            if len(fields) != 2:
+                raise malformed(path, " ".join(fields))
+            epoch, start = number_field(path, fields[0], 32), number_field(path, fields[1], 64)
+            if epoch < 0 or start < 0:
+                raise malformed(path, " ".join(fields))
+            entries = with_entry(entries, EpochEntry(LeaderEpoch(epoch), Offset(start))) or entries
+        epochs._publish(entries)
+        return epochs
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All entries in order."""
+        return tuple(self._entries)
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        return self._entries[-1] if self._entries else None
+
+    @property
+    def has_unwritten_changes(self) -> bool:
+        """Whether `flush` has something to write."""
+        return self._unwritten
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Note that `epoch` starts at `start_offset`; returns whether that changed the table.
+
+        The change is on disk when this returns; after a `StorageError` the table is as before.
+        Entries that contradict the new one (same or later epoch, or same or later start) go: no
+        data was written under them, or it was truncated.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise InvariantViolated(f"Leader epoch {epoch} cannot start at offset {start_offset}.")
+        changed = with_entry(self._entries, EpochEntry(epoch, start_offset))
+        if changed is None:
+            return False
+        self._write(changed)
+        self._publish(changed)
+        return True
+
+    def end_offset_for(
+        self, epoch: LeaderEpoch, log_end_offset: Offset
+    ) -> tuple[LeaderEpoch, Offset]:
+        """The largest known epoch up to `epoch`, and where it ends.
+
+        `(NO_EPOCH, NO_OFFSET)` when that is unknown: for an epoch newer than all, or none at all.
+        An epoch older than all known ones ends where the first known one starts, since its data is
+        gone (KAFKA-7415).
+        """
+        if epoch == NO_EPOCH:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        higher = bisect_right(self._entries, epoch, key=_epoch_of)
+        if higher == len(self._entries):
+            return NO_EPOCH, NO_OFFSET
+        found = self._entries[higher - 1].epoch if higher else epoch
+        return found, self._entries[higher].start_offset
+
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
+        """The epoch that wrote `offset`, or `NO_EPOCH` when it lies below all known starts."""
+        following = bisect_right(self._entries, offset, key=_start_of)
+        return self._entries[following - 1].epoch if following else NO_EPOCH
+
+    def entries_in_range(self, start_offset: Offset, end_offset: Offset) -> tuple[EpochEntry, ...]:
+        """The entries that a log of just `[start_offset, end_offset)` would have."""
+        kept = from_start(self._entries, start_offset) if start_offset >= 0 else self._entries
+        return tuple(up_to_end(kept, end_offset) if end_offset >= 0 else kept)
+
+    def truncate_from_end(self, end_offset: Offset) -> bool:
+        """Drop the epochs that start at or after `end_offset`; returns whether there were any.
+
+        Needed even if the log itself does not shrink: an ex-leader may hold an epoch in which it
+        wrote nothing (KAFKA-10706). A negative offset is an unknown end and drops nothing.
+        """
+        if end_offset < 0:
+            return False
+        return self._maybe_keep(up_to_end(self._entries, end_offset))
+
+    def truncate_from_start(self, start_offset: Offset) -> bool:
+        """Forget epochs that ended at or before `start_offset`; returns whether entries changed.
+
+        The epoch to which `start_offset` belongs stays, rewritten to start there.
+        """
+        return self._maybe_keep(from_start(self._entries, start_offset))
+
+    def clear(self) -> bool:
+        """Forget everything, as after a full truncation; returns whether there was anything."""
+        return self._maybe_keep([])
+
+    def flush(self) -> None:
+        """Write and sync what truncation changed in memory."""
+        if self._unwritten:
+            self._write(self._entries)
+
+    def moved_to(self, path: str) -> None:
+        """Tell that the file is now at `path`, because its directory was renamed."""
+        self._path = path
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` unless epochs and starts strictly increase (I-03)."""
+        for lower, higher in zip(self._entries, self._entries[1:], strict=False):
+            if lower.epoch >= higher.epoch or lower.start_offset >= higher.start_offset:
+                raise InvariantViolated(f"The leader epochs {lower} and {higher} are out of order.")
+
+    def _maybe_keep(self, entries: list[EpochEntry]) -> bool:
+        if entries == self._entries:
+            return False
+        self._publish(entries)
+        self._unwritten = True
+        return True
+
+    def _publish(self, entries: list[EpochEntry]) -> None:
+        self._entries = entries
+        self.latest = entries[-1].epoch if entries else NO_EPOCH
+
+    def _write(self, entries: list[EpochEntry]) -> None:
+        lines = (f"{epoch} {start_offset}" for epoch, start_offset in entries)
+        self._files.write_atomically(self._path, encode_checkpoint(lines))
+        self._unwritten = False
+
+
+def with_entry(entries: list[EpochEntry], added: EpochEntry) -> list[EpochEntry] | None:
+    """The table after an assignment, or None when the assignment says nothing new."""
+    if entries:
+        newest = entries[-1]
+        if added.epoch == newest.epoch and added.start_offset >= newest.start_offset:
+            return None
+    kept = min(
+        bisect_left(entries, added.epoch, key=_epoch_of),
+        bisect_left(entries, added.start_offset, key=_start_of),
+    )
+    return [*entries[:kept], added]
+
+
+def up_to_end(entries: list[EpochEntry], end_offset: Offset) -> list[EpochEntry]:
+    """The entries that start below `end_offset`."""
+    return entries[: bisect_left(entries, end_offset, key=_start_of)]
+
+
+def from_start(entries: list[EpochEntry], start_offset: Offset) -> list[EpochEntry]:
+    """The entries of a log that starts at `start_offset`."""
+    following = bisect_right(entries, start_offset, key=_start_of)
+    if following == 0:
+        return entries
+    return [EpochEntry(entries[following - 1].epoch, start_offset), *entries[following:]]
+
+
+def _epoch_of(entry: EpochEntry) -> LeaderEpoch:
+    return entry.epoch
+
+
+def _start_of(entry: EpochEntry) -> Offset:
+    return entry.start_offset

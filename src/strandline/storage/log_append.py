@@ -1,0 +1,297 @@
+"""Appending to a log: as leader, as coordinator, as follower.
+
+This file knows the order in which an append happens, which is its contract: judge everything that
+can be refused, make room (epoch entry, segment), write once, and only then change what is in
+memory. A refused or failed append therefore leaves the log as it was. It must not know acks,
+replicas or requests.
+
+`append_as_leader` is the hot path of the broker: one look at the header, one checksum, one write.
+It uses header fields by position and keeps attributes in locals on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
+from strandline.records.batch import (
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    WritableBuffer,
+    iterate_headers,
+    set_base_offset_and_epoch,
+    verify_crc,
+)
+from strandline.records.validation import ValidatedBatch, validate_client_batch
+from strandline.storage.end_marker import EndMarker, read_end_marker
+from strandline.storage.log_state import LogState
+from strandline.storage.origin import AppendOrigin
+from strandline.storage.open_transactions import CompletedTransaction
+from strandline.storage.segment import Segment
+from strandline.storage.transaction_index import AbortedTransaction
+from strandline.storage.transaction_verification import NO_GUARD, Guard
+from strandline.types import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset
+
+_CLIENT = AppendOrigin.CLIENT
+
+
+class UnexpectedOffset(CorruptRecords):  # noqa: N818 -- a state of the log, named as the others
+    """Records from a leader do not continue this log: it must be truncated or fetched again."""
+
+
+class AppendResult(NamedTuple):
+    """What an append did. For a duplicate: what the first append of that batch did."""
+
+    base_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int
+    """-1 on a topic with CreateTime, and for a follower."""
+    is_duplicate: bool
+    size_bytes: int
+
+
+class AppendsRecords(LogState):
+    """The part of `log.Log` that appends."""
+
+    __slots__ = ()
+
+    def append_as_leader(
+        self,
+        records: WritableBuffer,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        guard: Guard = NO_GUARD,
+    ) -> AppendResult:
+        """Append the one batch that a client sent; `records` is patched in place.
+
+        Raises `ProtocolError` with Kafka's code when the batch is refused, and `StorageError` when
+        it could not be written; the log is unchanged in both cases.
+        """
+        if self.failure is not None or self.closed:
+            self.check_usable()
+        batch, header, append_time_ms, _ = validate_client_batch(records, self.client_rules, now_ms)
+        producers = self.producers
+        producer_id = header[9]
+        if producer_id >= 0:
+            known = producers.check(header, _CLIENT, guard)
+            if known is not None:
+                return AppendResult(known.first_offset, known.last_offset, known.timestamp, True, 0)
+        base_offset = self.log_end_offset
+        size = header[1] + LOG_OVERHEAD
+        last_offset = base_offset + header[6]
+        max_timestamp = header[8]
+        segment = self.active
+        if (
+            segment.size + size > self.segment_bytes
+            or max_timestamp > segment.roll_at_timestamp
+            or now_ms > segment.roll_at_ms
+            or segment.indexes_full
+            or last_offset > segment.last_offset_max
+        ):
+            segment = self.roll_before_append(base_offset, now_ms)
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+        try:
+            segment.append_batch(batch, size, last_offset, max_timestamp)
+        except StorageError:
+            self._note_failed_write(segment)
+            raise
+        end = Offset(last_offset + 1)
+        self.log_end_offset = end
+        if producer_id >= 0:
+            producers.update(header, base_offset, max_timestamp)
+        producers.end_offset = end
+        if end >= self.flush_at_offset:
+            self.wants_flush = True
+        return AppendResult(base_offset, Offset(last_offset), append_time_ms, False, size)
+
+    def append_as_coordinator(
+        self,
+        records: WritableBuffer,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append a batch that this broker wrote itself: coordinator state or an end marker.
+
+        As `append_as_leader`, but sequence numbers are not checked and control batches are taken.
+        """
+        self.check_usable()
+        validated = validate_client_batch(records, self.coordinator_rules, now_ms)
+        batch, header, append_time_ms, _ = validated
+        marker = self._judge_own_batch(validated, transaction_version)
+        base_offset = self.log_end_offset
+        segment = self._room_for(
+            header.size_bytes,
+            Offset(base_offset + header.last_offset_delta),
+            header.max_timestamp,
+            base_offset,
+            now_ms,
+        )
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+        set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+        self._write(segment, batch, header._replace(base_offset=base_offset))
+        if header.producer_id >= 0:
+            if marker is not None:
+                self._finish(segment, self.producers.update_marker(header, marker, base_offset))
+            elif not header.is_control:
+                self.producers.update(header, base_offset, header.max_timestamp)
+        return AppendResult(
+            base_offset,
+            Offset(base_offset + header.last_offset_delta),
+            append_time_ms,
+            False,
+            header.size_bytes,
+        )
+
+    def append_as_follower(
+        self, records: Buffer, now_ms: int, *, leader_epoch: LeaderEpoch | None = None
+    ) -> AppendResult:
+        """Append whole batches as the leader has them; a batch that is cut off at the end is left.
+
+        All checksums and offsets are checked before anything is written. Batches with an epoch
+        above `leader_epoch`, the one that this replica follows, and all behind them are left, too:
+        they come from a leader that this replica does not know yet. `base_offset` of the result
+        is -1 when nothing was appended. Raises `CorruptRecords`, its subclass `UnexpectedOffset`
+        when the batches do not continue this log, and `StorageError`; only after the latter may
+        some batches have been appended.
+        """
+        self.check_usable()
+        batches = list(self._checked(records, leader_epoch))
+        view = memoryview(records)
+        for position, header in batches:
+            batch = view[position : position + header.size_bytes]
+            segment = self._room_for(
+                header.size_bytes,
+                header.last_offset,
+                header.max_timestamp,
+                header.base_offset,
+                now_ms,
+            )
+            if header.leader_epoch >= 0 and header.leader_epoch != self.leader_epochs.latest:
+                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+            self._write(segment, batch, header)
+            if header.producer_id >= 0:
+                self._finish(segment, self.producers.replay(header, batch))
+        if not batches:
+            return AppendResult(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, False, 0)
+        first, last = batches[0], batches[-1]
+        return AppendResult(
+            first[1].base_offset,
+            last[1].last_offset,
+            NO_TIMESTAMP,
+            False,
+            last[0] + last[1].size_bytes,
+        )
+
+    def roll_before_append(self, base_offset: Offset, now_ms: int) -> Segment:
+        """The segment that a batch at `base_offset` goes to when the active one is to be closed."""
+        if self.active.size == 0 and base_offset <= self.active.last_offset_max:
+            # Full indexes or a limit below one batch: a new empty segment would be no better.
+            return self.active
+        return self.roll(now_ms, base_offset)
+
+    def _judge_own_batch(
+        self, validated: ValidatedBatch, transaction_version: int
+    ) -> EndMarker | None:
+        """Check a coordinator's batch against the producers; its end marker, if it is one."""
+        header = validated.header
+        if header.last_offset_delta < 0:
+            raise ProtocolError(ErrorCode.INVALID_RECORD, "The batch ends before its first offset.")
+        if header.producer_id < 0:
+            return None
+        if not header.attributes & CONTROL_BIT:
+            self.producers.check(header, AppendOrigin.COORDINATOR)
+            return None
+        marker = read_end_marker(validated.buffer)
+        if marker is not None:
+            self.producers.check_marker(
+                header, marker, AppendOrigin.COORDINATOR, transaction_version
+            )
+        return marker
+
+    def _checked(
+        self, records: Buffer, leader_epoch: LeaderEpoch | None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The whole batches that may be appended, each with its position."""
+        expected: int = self.log_end_offset
+        newest_epoch: int = self.leader_epochs.latest
+        for position, header in iterate_headers(records):
+            if leader_epoch is not None and header.leader_epoch > leader_epoch:
+                return
+            if header.base_offset < expected or header.last_offset_delta < 0:
+                raise UnexpectedOffset(
+                    f"A batch for {self.topic_partition} has the offsets {header.base_offset} to "
+                    f"{header.last_offset}, but the next one must start at {expected} or later."
+                )
+            if header.leader_epoch < newest_epoch:
+                raise UnexpectedOffset(
+                    f"The batch at {header.base_offset} of {self.topic_partition} has leader epoch "
+                    f"{header.leader_epoch}, but the log before it has {newest_epoch}."
+                )
+            if not verify_crc(records, position, header.size_bytes):
+                raise CorruptRecords(
+                    f"The batch at {header.base_offset} of {self.topic_partition} does not match "
+                    f"its checksum."
+                )
+            if header.producer_id >= 0 and header.is_control:
+                # Read now what `replay` reads after the write: it must not fail then.
+                read_end_marker(memoryview(records)[position : position + header.size_bytes])
+            expected = header.next_offset
+            newest_epoch = header.leader_epoch
+            yield position, header
+
+    def _room_for(
+        self, size: int, last_offset: Offset, max_timestamp: int, base_offset: Offset, now_ms: int
+    ) -> Segment:
+        """The active segment, or a new one when the batch must not go to the active one."""
+        active = self.active
+        if (
+            active.size + size > self.segment_bytes
+            or max_timestamp > active.roll_at_timestamp
+            or now_ms > active.roll_at_ms
+            or active.indexes_full
+            or last_offset > active.last_offset_max
+        ):
+            return self.roll_before_append(base_offset, now_ms)
+        return active
+
+    def _write(self, segment: Segment, batch: Buffer, header: BatchHeader) -> None:
+        try:
+            segment.append_batch(batch, len(batch), header.last_offset, header.max_timestamp)
+        except StorageError:
+            self._note_failed_write(segment)
+            raise
+        self.log_end_offset = self.producers.end_offset = header.next_offset
+        if self.log_end_offset >= self.flush_at_offset:
+            self.wants_flush = True
+
+    def _finish(self, segment: Segment, completed: CompletedTransaction | None) -> None:
+        """Index an aborted transaction before readers may get beyond its marker."""
+        if completed is None:
+            return
+        if completed.is_abort:
+            stable = self.producers.last_stable_offset_after(completed)
+            try:
+                segment.transaction_index.append(
+                    AbortedTransaction(
+                        completed.producer_id, completed.first_offset, completed.last_offset, stable
+                    )
+                )
+            except StorageError as error:
+                # The marker is in the log and cannot be taken back; readers who go on would get
+                # aborted records. Recovery rebuilds the index.
+                self.fail(f"An abort could not be indexed: {error}")
+                raise
+        self.producers.complete_transaction(completed)
+
+    def _note_failed_write(self, segment: Segment) -> None:
+        if segment.log.failed:
+            self.fail(f"{segment.log.path} holds bytes behind its end that could not be cut.")

@@ -1,0 +1,232 @@
+"""Dropping records: truncation at the end, retention at the start, the whole log.
+
+This file knows what may be dropped and in which order files change, so that a crash at any moment
+leaves a log that recovery understands. It must not know why a follower diverged or when retention
+runs.
+
+Truncation syncs what it cut before it returns. Otherwise a power loss could bring removed batches
+back under offsets for which the epoch table, which is synced at each assignment, names another
+leader; the log would then answer for an epoch with records of another (I-21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.files import join, name_of, parent_of
+from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
+from strandline.storage.log_state import LogState
+from strandline.storage.replay import replay_producers
+from strandline.storage.segment import Segment
+from strandline.types import Offset
+
+NAME_BYTES_MAX: Final = 255
+
+
+class DropsRecords(LogState):
+    """The part of `log.Log` that drops."""
+
+    __slots__ = ()
+
+    # -- Truncation --------------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset, now_ms: int) -> bool:
+        """Remove every batch that ends at or after `offset`; returns whether any was.
+
+        Batches are kept whole or not at all, so the log may end below `offset`. A follower that
+        truncates to `offset` fetches next from `log_end_offset`.
+        """
+        if offset < 0:
+            raise InvariantViolated(f"{self.topic_partition} cannot be truncated to {offset}.")
+        self.check_usable()
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            self.leader_epochs.flush()
+            return False
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        self.cuts += 1
+        try:
+            self._drop_segments(self.segments.above(offset), now_ms)
+            end = self._cut_last_segment(offset, now_ms)
+        except StorageError as error:
+            # Memory and disk may differ from here on; a restart recovers what is there.
+            self.fail(f"The truncation to offset {offset} failed: {error}")
+            raise
+        self._end_at(end, now_ms)
+        return True
+
+    def truncate_fully_and_start_at(
+        self, offset: Offset, now_ms: int, log_start_offset: Offset | None = None
+    ) -> None:
+        """Remove everything and go on with an empty log at `offset`."""
+        self.check_usable()
+        self.cuts += 1
+        try:
+            self._drop_segments(self.segments.all, now_ms)
+            new = Segment.create(self.files, self.directory, offset, self.config)
+            self.files.sync_directory(self.directory)
+            self.segments.add(new)
+            self.start_segment(new, now_ms)
+            self.leader_epochs.clear()
+            self.leader_epochs.flush()
+            self.producers.truncate_fully_and_start_at(offset)
+        except StorageError as error:
+            self.fail(f"The truncation of everything failed: {error}")
+            raise
+        new.synced_names = True
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.log_end_offset = offset
+        self.high_watermark = min(max(self.high_watermark, self.log_start_offset), offset)
+        self._lower_recovery_point(offset)
+
+    def _cut_last_segment(self, offset: Offset, now_ms: int) -> Offset:
+        last = self.segments.last
+        end = last.truncate_to(offset)
+        last.open_for_append(self.config, end)
+        if last is not self.active or last.size == 0:
+            self.start_segment(last, now_ms)
+        last.log.sync()
+        return end
+
+    def _end_at(self, end: Offset, now_ms: int) -> None:
+        """Make memory agree with a log that now ends at `end`; producers first (KAFKA-12153)."""
+        self.leader_epochs.truncate_from_end(end)
+        self.leader_epochs.flush()
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.high_watermark = min(self.high_watermark, end)
+        reload = self.producers.truncate_and_reload(self.log_start_offset, end, now_ms)
+        replay_producers(self.producers, self.segments, reload.scan_from, end)
+        self.producers.acknowledge_to(self.high_watermark)
+        self.log_end_offset = end
+        self._lower_recovery_point(end)
+
+    def _lower_recovery_point(self, offset: Offset) -> None:
+        if offset < self.recovery_point:
+            self.recovery_point = offset
+            self.recovery_point_fell = True
+        self._set_flush_offset()
+
+    def _drop_segments(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Retire segments at the end of the log, and make that durable before anything else."""
+        if segments:
+            due_ms = now_ms + self.config.file_delete_delay_ms
+            self.segments.retire(self.files, segments, due_ms)
+            self.files.sync_directory(self.directory)
+
+    # -- Retention ---------------------------------------------------------------------------
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Drop the oldest segments that the topic's settings do not keep; returns how many."""
+        self.check_usable()
+        count = self._drop_oldest(self._below_start(), now_ms)
+        if self.config.deletes_old_segments:
+            count += self._drop_oldest(self._beyond_size(), now_ms)
+            count += self._drop_oldest(self._beyond_age(now_ms), now_ms)
+        return count
+
+    def remove_due_files(self, now_ms: int) -> int:
+        """Remove the files of dropped segments after `file.delete.delay.ms`; how many went."""
+        return self.segments.remove_due(self.files, now_ms)
+
+    def _upper_bound(self, index: int) -> int:
+        bases = self.segments.base_offsets
+        return bases[index + 1] if index + 1 < len(bases) else self.log_end_offset
+
+    def _may_drop(self, index: int) -> bool:
+        """Only what is replicated may go (KAFKA-5634), and never the empty last segment."""
+        segment = self.segments.all[index]
+        is_last = index + 1 == len(self.segments)
+        return self.high_watermark >= self._upper_bound(index) and not (
+            is_last and segment.size == 0
+        )
+
+    def _below_start(self) -> int:
+        bases = self.segments.base_offsets
+        count = 0
+        while count + 1 < len(bases) and bases[count + 1] <= self.log_start_offset:
+            if not self._may_drop(count):
+                break
+            count += 1
+        return count
+
+    def _beyond_size(self) -> int:
+        """By size as many as can go while `retention.bytes` still remain."""
+        if self.config.retention_bytes < 0:
+            return 0
+        excess = self.size_bytes - self.config.retention_bytes
+        count = 0
+        for segment in self.segments.all:
+            excess -= segment.size
+            if excess < 0 or not self._may_drop(count):
+                break
+            count += 1
+        return count
+
+    def _beyond_age(self, now_ms: int) -> int:
+        """By age from the oldest on, by the newest record in each segment."""
+        retention_ms = self.config.retention_ms
+        if retention_ms < 0:
+            return 0
+        count = 0
+        for segment in self.segments.all:
+            newest_ms = segment.largest_timestamp().timestamp
+            if newest_ms < 0:
+                newest_ms = self.files.modified_ms(segment.log.path)
+            if now_ms - newest_ms <= retention_ms or not self._may_drop(count):
+                break
+            count += 1
+        return count
+
+    def _drop_oldest(self, count: int, now_ms: int) -> int:
+        if count == 0:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+        dropped = list(self.segments.all[:count])
+        start = Offset(self._upper_bound(count - 1))
+        # First the offset, then the files: a reader gets OFFSET_OUT_OF_RANGE and no missing file.
+        self.delete_records_to(start)
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        try:
+            self.segments.retire(self.files, reversed(dropped), due_ms)
+            snapshots = self.producers.snapshots
+            retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
+        except StorageError as error:
+            self.fail(f"Old segments could not be dropped: {error}")
+            raise
+        self.segments.retire_files([path for path in retired if path is not None], due_ms)
+        return count
+
+    # -- Moving and deleting -----------------------------------------------------------------
+
+    def rename_directory(self, directory: str) -> None:
+        """Move the whole partition to another name in the same log directory, durably."""
+        self.files.rename(self.directory, directory)
+        self.directory = directory
+        self.segments.moved_to(directory)
+        self.leader_epochs.moved_to(join(directory, LEADER_EPOCHS_NAME))
+        self.producers.moved_to(directory)
+        self.unsynced_snapshots = [join(directory, name_of(p)) for p in self.unsynced_snapshots]
+        self.files.sync_directory(parent_of(directory))
+
+    def delete(self, unique_id: str) -> str:
+        """Give the partition up: rename its directory to `-delete` and close everything.
+
+        `unique_id` (32 hex digits) keeps the name apart from earlier ones. Returns the directory,
+        whose contents the log directory removes after `file.delete.delay.ms`.
+        """
+        suffix = f"-{self.topic_partition.partition}.{unique_id}-delete"
+        name = self.topic_partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
+        self.cuts += 1
+        self.rename_directory(join(parent_of(self.directory), name))
+        self.close()
+        return self.directory
+
+    def close(self) -> None:
+        """Give all handles up without writing anything, as after a failure of the disk."""
+        self.closed = True
+        self.segments.close()

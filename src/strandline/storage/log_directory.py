@@ -1,0 +1,365 @@
+"""One log directory (an entry of `log.dirs`): whose it is, what is in it, and its checkpoints.
+
+This file knows the directory's own files and the order in which it is opened and closed. It must
+not know the inside of a log, nor replicas and topics: logs are loaded by a function that the
+caller brings, and when to checkpoint is the caller's affair too.
+
+Theory: a directory is one unit of failure. The first disk error takes it offline, with the reason,
+and nothing more is written to it; the broker goes on with its other directories. Opening takes the
+lock, proves the owner, takes the marker of a clean shutdown (gone at once, so that a crash from
+here on counts as one), and reads the tables. Closing does the reverse, the marker last, and only
+if every log was loaded and closed without error (KAFKA-15375).
+
+    <log dir>/.lock                             one process at a time
+              meta.properties                   owner
+              .kafka_cleanshutdown              only while shut down cleanly
+              recovery-point-offset-checkpoint  everything below is synced
+              log-start-offset-checkpoint       where it is above the first segment's base offset
+              replication-offset-checkpoint     high watermarks
+              cleaner-offset-checkpoint         compaction's progress
+              <topic>-<partition>/              a log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from strandline.errors import StorageError
+from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
+from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
+from strandline.storage.directory_names import DirectoryKind, parse_directory_name
+from strandline.storage.files import Files, Lock, LockHeld, join, name_of, parent_of
+from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
+from strandline.types import BrokerId, Offset, TopicPartition
+
+LOCK_FILE: Final = ".lock"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+
+
+class PartitionLog(Protocol):
+    """What a log directory needs of a log."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is synced."""
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    @property
+    def first_segment_offset(self) -> Offset:
+        """Base offset of the first segment: where the log would start without a checkpoint."""
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    def close_clean(self) -> None:
+        """Sync everything, take the producer snapshot at the log's end, and close the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogToLoad:
+    """One partition found on disk and what the checkpoints say of it (0 where they are silent)."""
+
+    topic_partition: TopicPartition
+    directory: str
+    recovery_point: Offset
+    log_start_offset: Offset
+    high_watermark: Offset
+    needs_recovery: bool
+    """The last shutdown was not clean: segments from the recovery point on must be scanned."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryContents:
+    """What lies in a log directory, as paths, besides its checkpoints."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    deleted: tuple[str, ...] = ()
+    """To be removed after `file.delete.delay.ms`."""
+    strays: tuple[str, ...] = ()
+    futures: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Directories that are none of ours, such as `lost+found` or KRaft's log. Left alone."""
+
+
+LogType = TypeVar("LogType", bound=PartitionLog)
+
+
+class LogDirectory(Generic[LogType]):
+    """One open log directory.
+
+    `offline_reason` is None while the disk works and never becomes None again. `logs` are the
+    loaded partitions; the owner adds created ones and forgets deleted ones. `warnings` are
+    sentences for the operator's log.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        """Touches nothing; `open` does."""
+        self.path = path
+        self.offline_reason: str | None = None
+        self.meta: MetaProperties | None = None
+        self.clean_shutdown: CleanShutdown | None = None
+        """How the last process ended; None if it crashed."""
+        self.contents = DirectoryContents()
+        self.logs: dict[TopicPartition, LogType] = {}
+        self.fully_loaded = False
+        self.warnings: list[str] = []
+        self._files = files
+        self._lock: Lock | None = None
+        self._recovery_points = OffsetCheckpoint(files, join(path, RECOVERY_POINTS))
+        self._log_starts = OffsetCheckpoint(files, join(path, LOG_STARTS))
+        self._high_watermarks = OffsetCheckpoint(files, join(path, HIGH_WATERMARKS))
+        self._cleaner_table = OffsetCheckpoint(files, join(path, CLEANER_OFFSETS))
+        self._cleaner_offsets: dict[TopicPartition, Offset] = {}
+        self._to_load: list[LogToLoad] = []
+
+    # ── opening ────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, broker_id: BrokerId, cluster_id: str) -> bool:
+        """Take possession and read everything but the logs; whether the directory is usable.
+
+        Raises `LockHeld` if another process uses it and `ForeignDirectory` if it belongs to
+        another broker or cluster. Any other disk error takes it offline.
+        """
+        try:
+            with self._or_offline("open"):
+                self._take_possession(broker_id, cluster_id)
+                self.clean_shutdown = take_marker(self._files, self.path)
+                self._scan()
+        except (LockHeld, ForeignDirectory):
+            self.close()
+            raise
+        except StorageError:
+            return False
+        return True
+
+    def load_logs(self, load_log: Callable[[LogToLoad], LogType]) -> bool:
+        """Load every partition found; whether all of them were. A disk error ends it, offline."""
+        try:
+            with self._or_offline("load the logs of"):
+                while self._to_load:
+                    found = self._to_load[-1]
+                    self.logs[found.topic_partition] = load_log(found)
+                    self._to_load.pop()
+        except StorageError:
+            return False
+        self.fully_loaded = True
+        return True
+
+    @property
+    def remaining_to_load(self) -> int:
+        """How many partitions `load_logs` still has before it."""
+        return len(self._to_load)
+
+    # ── running ────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, log: LogType) -> None:
+        """A partition's log was created here."""
+        self.logs[log.topic_partition] = log
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions were deleted or moved away: take them out of every table, durably.
+
+        A stale log start would otherwise cut a topic that is made again under the same name.
+        """
+        for topic_partition in partitions:
+            self.logs.pop(topic_partition, None)
+            self._cleaner_offsets.pop(topic_partition, None)
+        self.write_recovery_points()
+        self.write_log_starts()
+        self.write_high_watermarks()
+        with self._or_offline("checkpoint"):
+            self._cleaner_table.write(self._cleaner_offsets)
+
+    def write_recovery_points(self) -> bool:
+        """Checkpoint how far each log is synced. Returns False before every log is loaded."""
+        return self._write_table(
+            self._recovery_points, {at: log.recovery_point for at, log in self.logs.items()}
+        )
+
+    def write_log_starts(self) -> bool:
+        """Checkpoint where logs start, if that is above their first segment's base offset."""
+        return self._write_table(
+            self._log_starts,
+            {
+                at: log.log_start_offset
+                for at, log in self.logs.items()
+                if log.log_start_offset > log.first_segment_offset
+            },
+        )
+
+    def write_high_watermarks(self) -> bool:
+        """Checkpoint the high watermarks. Not to be called before the partitions know their roles.
+
+        Until then logs have the checkpointed ones only if the loader gave them those (KAFKA-1647).
+        """
+        return self._write_table(
+            self._high_watermarks, {at: log.high_watermark for at, log in self.logs.items()}
+        )
+
+    @property
+    def cleaner_offsets(self) -> Mapping[TopicPartition, Offset]:
+        """From where each compacted log is still to be compacted; not to be changed."""
+        return self._cleaner_offsets
+
+    def set_cleaner_offset(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """Checkpoint that the log is compacted up to `offset`; lower after a truncation."""
+        self._cleaner_offsets[topic_partition] = offset
+        with self._or_offline("checkpoint"):
+            self._cleaner_table.write(self._cleaner_offsets)
+
+    def remove_deleted(self, path: str) -> None:
+        """Remove a directory whose name says that it was deleted, after the delay is over."""
+        if parent_of(path) != self.path or not is_deleted(path):
+            raise StorageError(f"{path} is not a deleted partition of {self.path}.")
+        with self._or_offline("remove a deleted partition from"):
+            self._files.remove_tree(path)
+
+    def go_offline(self, reason: str) -> None:
+        """A disk operation failed: nothing here is used any more. The first reason stays."""
+        if self.offline_reason is None:
+            self.offline_reason = reason
+
+    # ── closing ────────────────────────────────────────────────────────────────────────────────
+
+    def close_clean(self, broker_epoch: int) -> bool:
+        """Sync and close every log, write the tables, mark the shutdown clean, release the lock.
+
+        Returns whether the next start may skip recovery. One log that fails to close does not
+        keep the others from closing, but takes the directory offline.
+        """
+        try:
+            self.write_high_watermarks()
+            self._close_logs()
+            self.write_recovery_points()
+            self.write_log_starts()
+            if not (self.fully_loaded or self.clean_shutdown):
+                return False
+            with self._or_offline("mark the clean shutdown of"):
+                write_marker(self._files, self.path, broker_epoch)
+        except StorageError:
+            return False
+        finally:
+            self.close()
+        return True
+
+    def close(self) -> None:
+        """Release the lock and nothing else: for a broker that ends without a clean shutdown."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # ── helpers ────────────────────────────────────────────────────────────────────────────────
+
+    def _take_possession(self, broker_id: BrokerId, cluster_id: str) -> None:
+        ancestors: list[str] = []
+        created = self.path
+        while not self._files.is_directory(created):
+            created = parent_of(created)
+            ancestors.append(created)
+        self._files.make_directory(self.path)
+        for ancestor in reversed(ancestors):
+            self._files.sync_directory(ancestor)
+        self._lock = self._files.lock(join(self.path, LOCK_FILE))
+        self.meta = claim_directory(self._files, self.path, broker_id, cluster_id)
+
+    def _scan(self) -> None:
+        self.contents = scan_directory(self._files, self.path)
+        recovery_points = self._table_or_nothing(self._recovery_points, "every log is checked from")
+        log_starts = self._table_or_nothing(self._log_starts, "every log starts at")
+        high_watermarks = self._high_watermarks.read()
+        self._cleaner_offsets = self._cleaner_table.read()
+        self._to_load = [
+            LogToLoad(
+                topic_partition=at,
+                directory=join(self.path, str(at)),
+                recovery_point=recovery_points.get(at, Offset(0)),
+                log_start_offset=log_starts.get(at, Offset(0)),
+                high_watermark=high_watermarks.get(at, Offset(0)),
+                needs_recovery=self.clean_shutdown is None,
+            )
+            for at in reversed(self.contents.partitions)
+        ]
+        for path in (*self.contents.strays, *self.contents.futures, *self.contents.unknown):
+            self.warnings.append(f"The directory {path} is left alone: it is no partition of ours.")
+
+    def _table_or_nothing(
+        self, table: OffsetCheckpoint, consequence: str
+    ) -> dict[TopicPartition, Offset]:
+        """A table that can be done without: damage costs time or brings deleted records back."""
+        try:
+            return table.read()
+        except DamagedCheckpoint as damage:
+            self.warnings.append(f"{damage} It is ignored: {consequence} its first segment.")
+            return {}
+
+    def _write_table(
+        self, table: OffsetCheckpoint, offsets: Mapping[TopicPartition, Offset]
+    ) -> bool:
+        """Before all logs are loaded a table would lose those that are not, so it stays."""
+        if not self.fully_loaded:
+            return False
+        with self._or_offline("checkpoint"):
+            table.write(offsets)
+        return True
+
+    def _close_logs(self) -> None:
+        failures: list[StorageError] = []
+        for log in self.logs.values():
+            try:
+                log.close_clean()
+            except StorageError as failure:
+                failures.append(failure)
+        if failures:
+            self.go_offline(str(failures[0]))
+            raise failures[0]
+
+    @contextmanager
+    def _or_offline(self, operation: str) -> Iterator[None]:
+        """Run a disk operation; its failure takes the directory offline and is raised again."""
+        if self.offline_reason is not None:
+            raise StorageError(
+                f"Cannot {operation} {self.path}: it is offline. {self.offline_reason}"
+            )
+        try:
+            yield
+        except (LockHeld, ForeignDirectory):
+            raise
+        except StorageError as failure:
+            self.go_offline(str(failure))
+            raise
+
+
+def is_deleted(path: str) -> bool:
+    """Whether the name says that this partition was deleted."""
+    return parse_directory_name(name_of(path)).kind is DirectoryKind.DELETED
+
+
+def scan_directory(files: Files, path: str) -> DirectoryContents:
+    """Sort what lies in a log directory by its names. Files at the top are checkpoints."""
+    found: dict[DirectoryKind, list[str]] = {kind: [] for kind in DirectoryKind}
+    partitions: list[TopicPartition] = []
+    for name in files.list_directory(path):
+        if not files.is_directory(join(path, name)):
+            continue
+        kind, topic_partition = parse_directory_name(name)
+        found[kind].append(join(path, name))
+        if topic_partition is not None:
+            partitions.append(topic_partition)
+    return DirectoryContents(
+        partitions=tuple(sorted(partitions)),
+        deleted=tuple(found[DirectoryKind.DELETED]),
+        strays=tuple(found[DirectoryKind.STRAY]),
+        futures=tuple(found[DirectoryKind.FUTURE]),
+        unknown=tuple(found[DirectoryKind.UNKNOWN]),
+    )

@@ -1,0 +1,184 @@
+"""Finding things in a log: batches for an offset, offsets for a time, aborted transactions.
+
+This file knows how a question is answered from segments. It must not know who may see what: the
+caller gives the offset up to which it may read (high watermark, last stable offset or log end).
+
+A read gives no bytes but a range of a file, which a driver sends with sendfile. The range always
+consists of whole batches. The batch that holds the wanted offset comes whole, so it may begin below
+that offset; clients skip what they did not ask for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.records.record import read_records
+from strandline.storage.batch_scan import damaged, headers_between
+from strandline.storage.files import File
+from strandline.storage.log_state import LogState
+from strandline.storage.segment import Segment
+from strandline.storage.transaction_index import AbortedTransaction
+from strandline.types import NO_TIMESTAMP, LeaderEpoch, Offset
+
+
+class LogSlice(NamedTuple):
+    """Whole batches in `[position, position + length)` of a file.
+
+    The file may be cut or removed later; `File.fileno` says how a driver keeps its hold of it.
+    """
+
+    file: File
+    position: int
+    length: int
+    segment_base_offset: Offset
+    upper_offset: Offset
+    """Greater than every offset in the slice: the bound for `aborted_transactions`."""
+
+
+class TimestampedOffset(NamedTuple):
+    """A record found by time."""
+
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+class ReadsRecords(LogState):
+    """The part of `log.Log` that reads."""
+
+    __slots__ = ()
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, end_offset: Offset, at_least_one_batch: bool
+    ) -> LogSlice | None:
+        """Batches from `offset` on that lie wholly below `end_offset`; None when there are none.
+
+        At most `max_bytes`, except that with `at_least_one_batch` the first batch comes whatever
+        its size. All of it is from one segment. Raises `ProtocolError` OFFSET_OUT_OF_RANGE when
+        `offset` is below the log start or beyond the log end.
+        """
+        active = self.active
+        if offset >= active.tail.start_offset and offset <= self.log_end_offset:
+            found = active.tail.find(
+                offset, max_bytes, end_offset, active.size, at_least_one=at_least_one_batch
+            )
+            if found is None:
+                return None
+            return LogSlice(
+                active.log, found[0], found[1], Offset(active.base_offset), Offset(found[2])
+            )
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} of {self.topic_partition} is not in the log, which has the "
+                f"offsets {self.log_start_offset} to {self.log_end_offset}.",
+            )
+        return self._read_from_disk(offset, max_bytes, end_offset, at_least_one_batch)
+
+    def _read_from_disk(
+        self, offset: Offset, max_bytes: int, end_offset: Offset, at_least_one_batch: bool
+    ) -> LogSlice | None:
+        segments = self.segments.all
+        for index in range(self.segments.index_of(offset), len(segments)):
+            segment = segments[index]
+            if segment.base_offset >= end_offset:
+                return None
+            found = segment.find(offset)
+            if found is None:
+                continue
+            following = self._base_offset_after(index)
+            position, header = found
+            end, upper = segment.size, following
+            if end_offset < following:
+                limit = segment.find(end_offset)
+                end, upper = (limit[0] if limit else segment.size), end_offset
+            if end <= position:
+                return None
+            if end - position > max_bytes:
+                end, upper = segment.boundary_below(position, position + max_bytes)
+                if end == position:
+                    if not at_least_one_batch:
+                        return None
+                    end, upper = position + header.size_bytes, header.next_offset
+            return LogSlice(
+                segment.log, position, end - position, Offset(segment.base_offset), Offset(upper)
+            )
+        return None
+
+    def position_of(self, offset: Offset) -> tuple[Offset, int]:
+        """Base offset of the segment and position in it where `offset` is or will be."""
+        index = self.segments.index_of(offset)
+        segment = self.segments.all[index]
+        if offset >= self.log_end_offset:
+            return Offset(self.active.base_offset), self.active.size
+        found = segment.find(offset)
+        return Offset(segment.base_offset), segment.size if found is None else found[0]
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record that is at least as new as `timestamp`; None when all are older."""
+        for segment in self.segments.all:
+            if segment.largest_timestamp().timestamp >= timestamp:
+                found = self._first_at_least(segment, timestamp)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp in the log; None when there is none."""
+        best: Segment | None = None
+        for segment in self.segments.all:
+            largest = segment.largest_timestamp().timestamp
+            if largest >= 0 and (best is None or largest > best.largest_timestamp().timestamp):
+                best = segment
+        if best is None:
+            return None
+        return self._first_at_least(best, best.largest_timestamp().timestamp)
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch up to `epoch` that this log has, and where it ends (KIP-101)."""
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def aborted_transactions(
+        self, offset: Offset, upper_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that touch `[offset, upper_offset)`, for `read_committed`."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.since(offset):
+            search = segment.transaction_index.collect_aborted(offset, upper_offset)
+            found.extend(search.transactions)
+            if search.complete:
+                break
+        return found
+
+    def _base_offset_after(self, index: int) -> int:
+        """Where the segment at `index` ends: the base of the next one, or the log's end."""
+        if index + 1 < len(self.segments):
+            return self.segments.base_offsets[index + 1]
+        return self.log_end_offset
+
+    def _first_at_least(self, segment: Segment, timestamp: int) -> TimestampedOffset | None:
+        """The first record in the segment, not below the log start, with that timestamp or more."""
+        before = segment.with_indexes(lambda: segment.time_index.lookup(timestamp))
+        # Records at the timestamp of the entry itself may stand in front of its offset.
+        low = before.offset if before.timestamp < timestamp else segment.base_offset
+        start = segment.floor_position(max(low, self.log_start_offset)).position
+        for position, header in headers_between(segment.log, start, segment.size):
+            if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
+                continue
+            data = segment.log.read_at(position, header.size_bytes)
+            try:
+                for record in read_records(data):
+                    if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                        return TimestampedOffset(
+                            record.timestamp, record.offset, header.leader_epoch
+                        )
+            except CorruptRecords as error:
+                raise damaged(segment.log, position, str(error)) from error
+        return None
+
+    @property
+    def latest_timestamp(self) -> int:
+        """The largest timestamp of any record, or -1."""
+        largest = [segment.largest_timestamp().timestamp for segment in self.segments.all]
+        return max(largest, default=NO_TIMESTAMP)

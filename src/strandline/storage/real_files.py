@@ -1,0 +1,404 @@
+"""Files of the operating system: the one file of storage that knows `os`.
+
+It must not know what the bytes mean. Its theory: a log directory holds far more files than a
+process may have open, so a `RealFile` is a name and a size, and its descriptor comes and goes.
+`RealFiles` keeps a bounded number of descriptors and gives up the one that was idle longest
+("second chance": a file used since the last sweep is passed over once), which costs the hot path
+one attribute store instead of a reordering.
+
+Threads: everything runs in the node's thread except `sync` and `sync_directory`. Only the node's
+thread opens, gives up and closes descriptors, and `sync` works on a duplicate taken under the
+lock, so a descriptor can never be closed, or its number reused, while it is being synced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final
+
+from strandline.errors import StorageError
+from strandline.storage.files import Buffer, LockHeld, MissingFile, parent_of
+
+IOVECS_MAX: Final = 1024
+"""Linux refuses more buffers in one pwritev (IOV_MAX)."""
+
+OPEN_HANDLES_DEFAULT: Final = 4096
+NO_DESCRIPTOR: Final = -1
+
+
+def storage_error(operation: str, path: str, error: OSError) -> StorageError:
+    """The project's error for a failed call to the operating system."""
+    kind = MissingFile if isinstance(error, FileNotFoundError) else StorageError
+    return kind(f"Cannot {operation} {path}: {error.strerror or error}.")
+
+
+class RealFile:
+    """One file; see `files.File` for the contract of each method."""
+
+    __slots__ = ("_descriptor", "_handles", "closed", "failed", "path", "recently_used", "size")
+
+    def __init__(self, path: str, size: int, handles: _Handles) -> None:
+        self.path = path
+        self.size = size
+        self.failed = False
+        self.closed = False
+        self.recently_used = False
+        self._descriptor = NO_DESCRIPTOR
+        self._handles = handles
+
+    def append(self, data: Buffer) -> None:
+        descriptor = self._descriptor
+        if descriptor < 0 or self.failed:
+            descriptor = self._writable_descriptor()
+        self.recently_used = True
+        size = self.size
+        try:
+            written = os.pwrite(descriptor, data, size)
+            if written != len(data):
+                self._write_rest(descriptor, memoryview(data)[written:], size + written)
+        except OSError as error:
+            raise self._cut_back(error) from error
+        self.size = size + len(data)
+
+    def append_all(self, buffers: Sequence[Buffer]) -> None:
+        descriptor = self._writable_descriptor()
+        position = self.size
+        try:
+            for start in range(0, len(buffers), IOVECS_MAX):
+                chunk = buffers[start : start + IOVECS_MAX]
+                length = sum(map(len, chunk))
+                written = os.pwritev(descriptor, chunk, position)
+                if written != length:
+                    rest = memoryview(b"".join(chunk))[written:]
+                    self._write_rest(descriptor, rest, position + written)
+                position += length
+        except OSError as error:
+            raise self._cut_back(error) from error
+        self.size = position
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        descriptor = self._writable_descriptor()
+        try:
+            self._write_rest(descriptor, memoryview(data), position)
+        except OSError as error:
+            raise storage_error("write to", self.path, error) from error
+        self.size = max(self.size, position + len(data))
+
+    def read_at(self, position: int, length: int) -> bytes:
+        descriptor = self._open_descriptor()
+        length = min(length, self.size - position)
+        if length <= 0:
+            return b""
+        try:
+            data = os.pread(descriptor, length, position)
+            while len(data) < length:
+                more = os.pread(descriptor, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise storage_error("read", self.path, error) from error
+        return data
+
+    def truncate(self, size: int) -> None:
+        descriptor = self._writable_descriptor()
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            raise storage_error("truncate", self.path, error) from error
+        self.size = size
+
+    def reserve(self, size: int) -> None:
+        descriptor = self._writable_descriptor()
+        if size > self.size:
+            try:
+                os.posix_fallocate(descriptor, self.size, size - self.size)
+            except OSError as error:
+                raise storage_error("reserve space for", self.path, error) from error
+
+    def sync(self) -> None:
+        if self.failed:
+            # After a failed fsync the kernel drops the dirty pages and calls the next one a
+            # success; believing it would lose data silently.
+            raise StorageError(f"Cannot sync {self.path}: an earlier write or sync failed.")
+        try:
+            descriptor = self._handles.duplicate(self)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                self.failed = True
+            raise storage_error("sync", self.path, error) from error
+
+    def moved_to(self, path: str) -> None:
+        self.path = path
+
+    def fileno(self) -> int:
+        return self._open_descriptor()
+
+    def close(self) -> None:
+        self.closed = True
+        self.release_descriptor()
+
+    @property
+    def descriptor(self) -> int:
+        """The open descriptor or `NO_DESCRIPTOR`, without opening one."""
+        return self._descriptor
+
+    def release_descriptor(self) -> None:
+        """Give up the descriptor; the next use opens a new one unless the file is closed."""
+        with self._handles.lock:
+            descriptor, self._descriptor = self._descriptor, NO_DESCRIPTOR
+            if descriptor >= 0:
+                self._handles.forget_one()
+                os.close(descriptor)
+
+    def _open_descriptor(self) -> int:
+        self.recently_used = True
+        if self._descriptor < 0:
+            if self.closed:
+                raise StorageError(f"Cannot use {self.path}: the file is closed.")
+            self._handles.make_room()
+            try:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            except OSError as error:
+                raise storage_error("open", self.path, error) from error
+            self._handles.remember(self)
+        return self._descriptor
+
+    def _writable_descriptor(self) -> int:
+        if self.failed:
+            raise StorageError(f"Cannot write to {self.path}: an earlier write or sync failed.")
+        return self._open_descriptor()
+
+    @staticmethod
+    def _write_rest(descriptor: int, data: memoryview, position: int) -> None:
+        while data:
+            written = os.pwrite(descriptor, data, position)
+            position += written
+            data = data[written:]
+
+    def _cut_back(self, cause: OSError) -> StorageError:
+        """Remove what a failed append may have written beyond `size`; the error to raise."""
+        try:
+            os.ftruncate(self._descriptor, self.size)
+        except OSError as error:
+            self.failed = True
+            return StorageError(
+                f"Cannot append to {self.path}: {cause.strerror or cause}; and cutting it back to "
+                f"{self.size} bytes failed: {error.strerror or error}."
+            )
+        return storage_error("append to", self.path, cause)
+
+
+class _Handles:
+    """The open descriptors of all files, at most `limit` of them."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.lock = threading.Lock()
+        self.count = 0
+        self._clock: deque[RealFile] = deque()
+
+    def make_room(self) -> None:
+        """Give up idle descriptors until one more fits."""
+        clock = self._clock
+        while self.count >= self.limit and clock:
+            file = clock.popleft()
+            if file.descriptor < 0:
+                continue
+            if file.recently_used:
+                file.recently_used = False
+                clock.append(file)
+            else:
+                file.release_descriptor()
+
+    def remember(self, file: RealFile) -> None:
+        self.count += 1
+        self._clock.append(file)
+        if len(self._clock) > 2 * self.limit:
+            # Closed files leave the clock only when the hand passes them.
+            self._clock = deque({id(f): f for f in self._clock if f.descriptor >= 0}.values())
+
+    def forget_one(self) -> None:
+        self.count -= 1
+
+    def duplicate(self, file: RealFile) -> int:
+        """A descriptor of the file that is the caller's own."""
+        with self.lock:
+            if file.descriptor >= 0:
+                return os.dup(file.descriptor)
+            return os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
+
+
+class RealLock:
+    """An advisory lock of the whole file, as Kafka takes it on `.lock`."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Java's FileLock is a POSIX record lock, which flock does not see: take both, so
+            # that a Kafka broker and this one exclude each other.
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = NO_DESCRIPTOR
+
+    def __enter__(self) -> RealLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class RealFiles:
+    """The file system; see `files.Files` for the contract of each method."""
+
+    def __init__(self, open_handles_max: int = OPEN_HANDLES_DEFAULT) -> None:
+        self._handles = _Handles(open_handles_max)
+
+    @property
+    def open_handles(self) -> int:
+        """How many descriptors are open now."""
+        return self._handles.count
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        try:
+            size = os.stat(path).st_size
+        except FileNotFoundError as error:
+            if not create:
+                raise storage_error("open", path, error) from error
+            return self._create(path)
+        except OSError as error:
+            raise storage_error("open", path, error) from error
+        return RealFile(path, size, self._handles)
+
+    def _create(self, path: str) -> RealFile:
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            raise storage_error("create", path, error) from error
+        return RealFile(path, 0, self._handles)
+
+    def read_bytes(self, path: str) -> bytes:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError as error:
+            raise storage_error("write", path, error) from error
+        self.sync_directory(parent_of(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size_of(self, path: str) -> int:
+        try:
+            return os.stat(path).st_size
+        except OSError as error:
+            raise storage_error("examine", path, error) from error
+
+    def modified_ms(self, path: str) -> int:
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise storage_error("examine", path, error) from error
+
+    def list_directory(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise storage_error("list", path, error) from error
+
+    def make_directory(self, path: str) -> None:
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise storage_error("create directory", path, error) from error
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        try:
+            os.replace(old_path, new_path)
+        except OSError as error:
+            raise storage_error(f"rename to {new_path} the file", old_path, error) from error
+
+    def remove(self, path: str) -> bool:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise storage_error("remove", path, error) from error
+        return True
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if os.path.lexists(path):
+                # Somebody else removes files here at the same time: go on with what is left.
+                self.remove_tree(path)
+        except OSError as error:
+            raise storage_error("remove directory", path, error) from error
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise storage_error("sync directory", path, error) from error
+
+    def lock(self, path: str) -> RealLock:
+        try:
+            return RealLock(path)
+        except (BlockingIOError, PermissionError) as error:
+            raise LockHeld(f"Another process holds the lock {path}.") from error
+        except OSError as error:
+            raise storage_error("lock", path, error) from error
+
+    def free_bytes(self, path: str) -> int:
+        try:
+            return shutil.disk_usage(path).free
+        except OSError as error:
+            raise storage_error("examine the disk of", path, error) from error
+
+    def total_bytes(self, path: str) -> int:
+        try:
+            return shutil.disk_usage(path).total
+        except OSError as error:
+            raise storage_error("examine the disk of", path, error) from error

@@ -1,0 +1,269 @@
+"""Loading a partition's log from disk, and recovering it when the last shutdown was not clean.
+
+This file knows what may be trusted after which kind of shutdown, and in which order files are
+repaired. It must not know why the process ended or what happens to the log afterwards.
+
+After a clean shutdown everything is trusted, and nothing but the end of the last segment is read.
+Otherwise the segments below the recovery point are trusted, because they were synced, and of the
+others every batch is read: indexes, producers and leader epochs are made anew from the batches, and
+from the first batch on that is cut off, does not match its checksum or has a wrong offset,
+everything goes, later segments included. What is kept is thus always a prefix of what was written.
+
+Later segments are removed, durably, before the bad one is cut: a crash in between finds the bad
+batch again and comes to the same result (I-45).
+"""
+
+from __future__ import annotations
+
+from strandline.errors import CorruptRecords
+from strandline.records.batch import HEADER_BYTES, BatchHeader
+from strandline.storage.batch_scan import DamagedSegment, checked_batches
+from strandline.storage.files import join
+from strandline.storage.index_file import DamagedIndex
+from strandline.storage.log_directory import LogToLoad
+from strandline.storage.log_state import LogState
+from strandline.storage.open_transactions import CompletedTransaction
+from strandline.storage.recovery_report import Cut, RecoveryReport
+from strandline.storage.replay import replay_producers
+from strandline.storage.segment import Segment
+from strandline.storage.segment_names import INDEXES, LOG, parse_segment_name
+from strandline.storage.segments import Segments
+from strandline.storage.swap_recovery import finish_interrupted_swaps
+from strandline.storage.transaction_index import AbortedTransaction
+from strandline.types import Offset
+
+
+class Recovery:
+    """Loads one log; `run` once."""
+
+    def __init__(self, log: LogState, found: LogToLoad, now_ms: int) -> None:
+        self._log = log
+        self._found = found
+        self._now_ms = now_ms
+        self._cuts: list[Cut] = []
+        self._notes: list[str] = []
+        self._recovered = 0
+
+    def run(self) -> None:
+        """Fill the log's segments, offsets, producers and leader epochs."""
+        log, found = self._log, self._found
+        if not log.files.is_directory(log.directory):
+            log.files.make_directory(log.directory)
+        self._notes += finish_interrupted_swaps(log.files, log.directory)
+        log.segments = Segments(self._open_segments())
+        self._remove_overlapping_empty()
+        log.producers.remove_stray_snapshots([Offset(b) for b in log.segments.base_offsets])
+        start = self._first_to_recover()
+        if start is not None:
+            self._recover_from(start)
+        end = self._settle_end()
+        log.log_end_offset = end
+        log.log_start_offset = max(found.log_start_offset, Offset(log.segments.first.base_offset))
+        log.recovery_point = min(found.recovery_point, end) if found.needs_recovery else end
+        log.leader_epochs.truncate_from_end(end)
+        log.leader_epochs.truncate_from_start(log.log_start_offset)
+        log.leader_epochs.flush()
+        self._load_producers(end)
+        log.restore_high_watermark(found.high_watermark)
+        log.recovery_report = RecoveryReport(tuple(self._cuts), tuple(self._notes), self._recovered)
+
+    # -- What is there -----------------------------------------------------------------------
+
+    def _open_segments(self) -> list[Segment]:
+        """The segments on disk; removes index files that belong to none."""
+        log = self._log
+        names = log.files.list_directory(log.directory)
+        parsed = [(name, parse_segment_name(name)) for name in names]
+        bases = {p.base_offset for _, p in parsed if p is not None and p.kind == LOG}
+        for name, p in parsed:
+            if p is not None and p.kind in INDEXES and p.base_offset not in bases:
+                log.files.remove(join(log.directory, name))
+                self._notes.append(f"Removed {join(log.directory, name)}: it has no segment.")
+        return [Segment.existing(log.files, log.directory, base) for base in sorted(bases)]
+
+    def _remove_overlapping_empty(self) -> None:
+        """Remove empty segments that a failed roll left inside the range of an older one."""
+        segments = self._log.segments
+        for index in range(len(segments) - 1, 0, -1):
+            segment, before = segments.all[index], segments.all[index - 1]
+            if segment.size == 0 and self._trusted_end(before) > segment.base_offset:
+                segments.forget([segment])
+                segment.discard()
+                self._notes.append(f"Removed {segment.log.path}: it is empty and inside another.")
+
+    def _trusted_end(self, segment: Segment) -> int:
+        end = segment.base_offset
+        try:
+            for _, header, _ in checked_batches(segment.log, 0, segment.size):
+                end = header.next_offset
+        except CorruptRecords:
+            # Only the part that is valid counts here; recovery deals with the rest.
+            return end
+        return end
+
+    def _first_to_recover(self) -> int | None:
+        """The base offset of the first segment that cannot be trusted."""
+        segments, found = self._log.segments, self._found
+        if not len(segments):
+            return None
+        suspects = [s.base_offset for s in segments.all if not self._has_sane_aborts(s)]
+        if found.needs_recovery:
+            suspects.append(segments.since(found.recovery_point)[0].base_offset)
+        return min(suspects, default=None)
+
+    def _has_sane_aborts(self, segment: Segment) -> bool:
+        try:
+            segment.transaction_index.sanity_check(Offset(segment.base_offset))
+        except DamagedIndex as damage:
+            self._notes.append(f"{damage} It is made anew.")
+            return False
+        return True
+
+    # -- Recovering --------------------------------------------------------------------------
+
+    def _recover_from(self, base_offset: int) -> None:
+        log = self._log
+        segments = log.segments
+        log.log_start_offset = max(self._found.log_start_offset, Offset(segments.first.base_offset))
+        start = Offset(max(base_offset, log.log_start_offset))
+        reload = log.producers.truncate_and_reload(log.log_start_offset, start, self._now_ms)
+        self._notes += reload.damaged_snapshots
+        replay_producers(log.producers, segments, reload.scan_from, Offset(base_offset))
+        expected: int | None = None
+        for segment in list(segments.since(base_offset)):
+            if expected is not None and not log.config.is_compacted:
+                reason = self._gap(segment, expected)
+                if reason is not None:
+                    self._cut_before(segment, Offset(expected), reason)
+                    return
+            log.producers.take_snapshot(Offset(segment.base_offset), sync=False)
+            valid_bytes, expected, reason = self._recover_segment(segment)
+            self._recovered += 1
+            if reason is not None:
+                self._cut_at(segment, valid_bytes, Offset(expected), reason)
+            segment.close_indexes()
+            if reason is not None:
+                return
+
+    def _gap(self, segment: Segment, expected: int) -> str | None:
+        if segment.base_offset == expected:
+            return None
+        # Only compaction makes gaps. Without it, batches in front of this segment were lost
+        # although they are older, as a disk may do that writes in its own order.
+        return f"the segment starts at {segment.base_offset}, but {expected} is the next offset"
+
+    def _recover_segment(self, segment: Segment) -> tuple[int, int, str | None]:
+        """Where the valid part ends (position, offset), and why that is not the whole segment."""
+        segment.start_recovery(self._log.config)
+        limit = min(segment.last_offset_max, self._next_base(segment) - 1)
+        valid_bytes, expected = 0, segment.base_offset
+        reason = None
+        try:
+            for position, header, batch in checked_batches(segment.log, 0, segment.size):
+                if header.base_offset < expected or header.last_offset > limit:
+                    reason = f"A batch has the wrong offsets, from {header.base_offset} on."
+                    break
+                self._take(segment, header, position, batch)
+                valid_bytes, expected = position + header.size_bytes, header.next_offset
+        except CorruptRecords as error:
+            reason = str(error)
+        self._log.producers.end_offset = Offset(expected)
+        return valid_bytes, expected, reason
+
+    def _take(
+        self, segment: Segment, header: BatchHeader, position: int, batch: memoryview
+    ) -> None:
+        """Note a valid batch in the state of the log. Raises `CorruptRecords` before it does."""
+        log = self._log
+        if header.producer_id >= 0:
+            completed = log.producers.replay(header, batch)
+            if completed is not None:
+                self._finish(segment, completed)
+        segment.note_batch(header, position)
+        if header.leader_epoch > log.leader_epochs.latest:
+            log.leader_epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _finish(self, segment: Segment, completed: CompletedTransaction) -> None:
+        producers = self._log.producers
+        if completed.is_abort:
+            segment.transaction_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    producers.last_stable_offset_after(completed),
+                )
+            )
+        producers.complete_transaction(completed)
+
+    def _next_base(self, segment: Segment) -> int:
+        above = self._log.segments.above(segment.base_offset)
+        return above[0].base_offset if above else segment.last_offset_max + 1
+
+    # -- Cutting -----------------------------------------------------------------------------
+
+    def _cut_at(self, segment: Segment, position: int, end: Offset, reason: str) -> None:
+        log = self._log
+        self._remove_from(log.segments.above(segment.base_offset), end, reason)
+        rest = segment.size - position
+        if log.config.preallocate and not any(segment.log.read_at(position, HEADER_BYTES)):
+            self._notes.append(f"Gave back {rest} reserved bytes of {segment.log.path}.")
+        else:
+            self._cuts.append(Cut(segment.log.path, end, rest, reason))
+        segment.log.truncate(position)
+        segment.size = position
+        segment.log.sync()
+
+    def _cut_before(self, segment: Segment, end: Offset, reason: str) -> None:
+        self._remove_from(self._log.segments.since(segment.base_offset), end, reason)
+
+    def _remove_from(self, segments: list[Segment], end: Offset, reason: str) -> None:
+        """Remove segments, newest first, and make that durable."""
+        log = self._log
+        for segment in reversed(segments):
+            self._cuts.append(Cut(segment.log.path, end, segment.size, reason))
+            log.segments.forget([segment])
+            segment.discard()
+        if segments:
+            log.files.sync_directory(log.directory)
+
+    # -- The end of the log ------------------------------------------------------------------
+
+    def _settle_end(self) -> Offset:
+        """Open the last segment for appending, or make the first one; returns the log's end."""
+        log, found = self._log, self._found
+        if len(log.segments):
+            end = self._end_of_last()
+            if end >= found.log_start_offset:
+                log.segments.last.open_for_append(log.config, end)
+                log.start_segment(log.segments.last, self._now_ms)
+                return end
+            # Files were removed behind our back: what is left was all deleted before.
+            reason = f"everything is below the log start {found.log_start_offset}"
+            self._remove_from(list(log.segments.all), found.log_start_offset, reason)
+            log.leader_epochs.clear()
+            log.producers.truncate_fully_and_start_at(found.log_start_offset)
+        start = found.log_start_offset
+        log.segments.add(Segment.create(log.files, log.directory, start, log.config))
+        log.start_segment(log.segments.last, self._now_ms)
+        return start
+
+    def _end_of_last(self) -> Offset:
+        segments = self._log.segments
+        try:
+            return segments.last.end_offset()
+        except DamagedSegment as damage:
+            # The shutdown was clean, but the file was changed since.
+            self._notes.append(f"{damage} The segment is recovered.")
+            self._recover_from(segments.last.base_offset)
+            return segments.last.end_offset()
+
+    def _load_producers(self, end: Offset) -> None:
+        log = self._log
+        if not self._found.needs_recovery and not log.producers.snapshots.offsets:
+            # As Kafka: a clean shutdown without a snapshot means that there were no producers.
+            log.producers.end_offset = end
+            return
+        reload = log.producers.truncate_and_reload(log.log_start_offset, end, self._now_ms)
+        self._notes += reload.damaged_snapshots
+        replay_producers(log.producers, log.segments, reload.scan_from, end)

@@ -1,0 +1,142 @@
+"""The segments of one log in order, and the files that are on their way out.
+
+This file knows which segments there are, how to find the one for an offset, and that files go in
+two steps: they are renamed to `.deleted` at once, so that a restart does not take them for data,
+and removed after `file.delete.delay.ms`, so that a slow reader can finish. It must not know why a
+segment is dropped.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from strandline.errors import InvariantViolated
+from strandline.storage.files import Files
+from strandline.storage.segment import Segment
+from strandline.storage.segment_names import DELETED, SEGMENT_FILES
+
+
+class Removal(NamedTuple):
+    """Files that were renamed away and go at `due_ms`."""
+
+    due_ms: int
+    paths: tuple[str, ...]
+    segment: Segment | None
+
+
+class Segments:
+    """Never empty once a log is loaded; base offsets strictly increase; the last is active."""
+
+    __slots__ = ("_bases", "_segments", "removals")
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
+        self.removals: list[Removal] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def all(self) -> Sequence[Segment]:
+        """Oldest first; not to be changed."""
+        return self._segments
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def last(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def base_offsets(self) -> Sequence[int]:
+        return self._bases
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: Segment) -> None:
+        """Put a segment behind all others."""
+        if self._bases and segment.base_offset <= self._bases[-1]:
+            raise InvariantViolated(
+                f"A segment at {segment.base_offset} cannot follow one at {self._bases[-1]}."
+            )
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+
+    def index_of(self, offset: int) -> int:
+        """The index of the segment whose range holds `offset`: the first for one below all."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments that may hold `offset` or what comes after it."""
+        return self._segments[self.index_of(offset) :]
+
+    def above(self, offset: int) -> list[Segment]:
+        """The segments with a base offset greater than `offset`."""
+        return self._segments[bisect_right(self._bases, offset) :]
+
+    def forget(self, segments: Iterable[Segment]) -> None:
+        """Take segments out of the list; their files are the caller's affair."""
+        for segment in list(segments):
+            index = bisect_left(self._bases, segment.base_offset)
+            del self._segments[index], self._bases[index]
+
+    def retire(self, files: Files, segments: Iterable[Segment], due_ms: int) -> None:
+        """Drop segments, newest first, and have their files removed at `due_ms`."""
+        for segment in sorted(segments, key=lambda s: s.base_offset, reverse=True):
+            paths = []
+            for kind in SEGMENT_FILES:
+                path = segment.path(kind)
+                if files.exists(path):
+                    files.rename(path, path + DELETED)
+                    paths.append(path + DELETED)
+            segment.moved_to(segment.directory, DELETED)
+            self.forget([segment])
+            self.removals.append(Removal(due_ms, tuple(paths), segment))
+
+    def retire_files(self, paths: Iterable[str], due_ms: int) -> None:
+        """Have files that were already renamed removed at `due_ms`."""
+        paths = tuple(paths)
+        if paths:
+            self.removals.append(Removal(due_ms, paths, None))
+
+    def remove_due(self, files: Files, now_ms: int) -> int:
+        """Remove the retired files whose time has come; returns how many files went."""
+        due = [removal for removal in self.removals if removal.due_ms <= now_ms]
+        count = 0
+        for removal in due:
+            if removal.segment is not None:
+                removal.segment.close()
+            count += sum(files.remove(path) for path in removal.paths)
+            self.removals.remove(removal)
+        return count
+
+    def moved_to(self, directory: str) -> None:
+        """Tell that the directory of the partition was renamed."""
+        for segment in self._segments:
+            segment.moved_to(directory)
+        self.removals = [
+            Removal(r.due_ms, tuple(_inside(directory, path) for path in r.paths), r.segment)
+            for r in self.removals
+        ]
+        for removal in self.removals:
+            if removal.segment is not None:
+                removal.segment.moved_to(directory, DELETED)
+
+    def close(self) -> None:
+        """Give all handles up without writing anything."""
+        for segment in self._segments:
+            segment.close()
+        for removal in self.removals:
+            if removal.segment is not None:
+                removal.segment.close()
+
+
+def _inside(directory: str, path: str) -> str:
+    return directory + path[path.rindex("/") :]

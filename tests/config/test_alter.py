@@ -1,0 +1,132 @@
+"""What alterations do to stored overrides."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.config.alter import (
+    Alteration,
+    Operation,
+    alter_broker,
+    alter_topic,
+    replace_broker,
+    replace_topic,
+)
+from strandline.config.broker import BrokerConfig
+from strandline.config.load import load_broker_config
+from strandline.errors import ErrorCode, ProtocolError
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+BROKER = BrokerConfig()
+
+
+def topic(overrides: dict[str, str], *alterations: tuple[str, int, str | None]) -> dict[str, str]:
+    before = dict(overrides)
+    altered = alter_topic(overrides, [Alteration(*each) for each in alterations], BROKER)
+    assert overrides == before
+    return altered
+
+
+def topic_error(*alterations: tuple[str, int, str | None]) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        topic({"retention.ms": "5"}, *alterations)
+    return caught.value
+
+
+def test_set_and_delete() -> None:
+    assert topic({}, ("retention.ms", SET, "1")) == {"retention.ms": "1"}
+    assert topic({"retention.ms": "1"}, ("retention.ms", SET, "2")) == {"retention.ms": "2"}
+    assert topic({"retention.ms": "1"}, ("retention.ms", DELETE, None)) == {}
+    assert topic({}, ("retention.ms", DELETE, None)) == {}
+    assert topic({}, ("no.such.setting", DELETE, None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "operation", "value", "expected"),
+    [
+        (None, APPEND, "compact", "delete,compact"),
+        (None, SUBTRACT, "delete", ""),
+        ("compact", APPEND, "delete", "compact,delete"),
+        ("compact", APPEND, "compact", "compact"),
+        ("compact,delete", SUBTRACT, "compact", "delete"),
+        ("compact,delete", SUBTRACT, "compact,delete", ""),
+        ("compact", SUBTRACT, "delete", "compact"),
+        ("", APPEND, "compact,delete", "compact,delete"),
+    ],
+)
+def test_lists(stored: str | None, operation: int, value: str, expected: str) -> None:
+    before = {} if stored is None else {"cleanup.policy": stored}
+    assert topic(before, ("cleanup.policy", operation, value)) == {"cleanup.policy": expected}
+
+
+@pytest.mark.parametrize(
+    ("alterations", "code"),
+    [
+        ([("retention", SET, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        ([("cleanup.policy", APPEND, "shred")], ErrorCode.INVALID_CONFIG),
+        ([("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "8")],
+         ErrorCode.INVALID_CONFIG),
+        ([("leader.replication.throttled.replicas", SET, "0:1," * 9000)],
+         ErrorCode.INVALID_CONFIG),
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        ([("cleanup.policy", APPEND, None)], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", 4, "1")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)  # fmt: skip
+def test_errors(alterations: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+    error = topic_error(*alterations)
+    assert error.code is code
+    assert alterations[0][0] in error.message
+
+
+def test_the_older_request_replaces_everything() -> None:
+    assert replace_topic([("retention.ms", "1")], BROKER) == {"retention.ms": "1"}
+    assert replace_topic([], BROKER) == {}
+    with pytest.raises(ProtocolError, match="null"):
+        replace_topic([("retention.ms", None)], BROKER)
+    with pytest.raises(ProtocolError, match="more than once"):
+        replace_topic([("retention.ms", "1"), ("retention.ms", "1")], BROKER)
+
+
+@pytest.mark.parametrize("one_broker", [True, False])
+def test_broker_settings(one_broker: bool) -> None:
+    setting = [Alteration("log.segment.bytes", SET, "1048576")]
+    altered = alter_broker({"max.connections": "5"}, setting, BROKER, one_broker=one_broker)
+    assert altered == {"max.connections": "5", "log.segment.bytes": "1048576"}
+    replaced = replace_broker([("max.connections", "1")], BROKER, one_broker=one_broker)
+    assert replaced == {"max.connections": "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "one_broker", "code", "sentence"),
+    [
+        ("num.partitions", "1", True, ErrorCode.INVALID_REQUEST, "while the broker runs"),
+        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST, "while the broker runs"),
+        ("cordoned.log.dirs", "*", False, ErrorCode.INVALID_REQUEST, "only be set for one broker"),
+        ("ssl.key.password", "x", True, ErrorCode.INVALID_REQUEST, "only change for one listener"),
+        ("listener.name.x.max.connections", "1", True, ErrorCode.INVALID_REQUEST, "cannot change"),
+        ("max.connection", "1", True, ErrorCode.INVALID_CONFIG, "did you mean max.connections?"),
+        ("max.connections", "-1", True, ErrorCode.INVALID_REQUEST, "must be at least 0"),
+        ("max.connections.per.ip", "0", False, ErrorCode.INVALID_REQUEST, "nobody could connect"),
+        ("log.roll.ms", "0", False, ErrorCode.INVALID_REQUEST, "segment.ms"),
+    ],
+)
+def test_broker_settings_that_cannot_change(
+    name: str, value: str, one_broker: bool, code: ErrorCode, sentence: str
+) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        alter_broker({}, [Alteration(name, SET, value)], BROKER, one_broker=one_broker)
+    assert caught.value.code is code
+    assert sentence in caught.value.message
+
+
+def test_a_broker_change_is_checked_together_with_the_other_layers() -> None:
+    broker = load_broker_config(overrides=["max.connections.per.ip.overrides=h:1"]).config
+    limit = [Alteration("max.connections.per.ip", SET, "0")]
+    assert alter_broker({}, limit, broker, one_broker=False) == {"max.connections.per.ip": "0"}

@@ -1,0 +1,279 @@
+"""A small world for a group coordinator: virtual time, a log per partition, and its replies."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict, deque
+
+import pytest
+
+from strandline.errors import ErrorCode
+from strandline.groups.coordinator import GroupCoordinator
+from strandline.groups.effects import AppendRecords, Reply
+from strandline.groups.offset_requests import (
+    GroupFetch,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    PartitionCommit,
+    TopicCommit,
+)
+from strandline.groups.requests import (
+    HeartbeatRequest,
+    JoinProtocol,
+    JoinRequest,
+    LeaveRequest,
+    LeavingMember,
+    SyncRequest,
+)
+from strandline.groups.settings import GroupSettings
+from strandline.groups.wire import Writer
+from strandline.types import Instant, TopicPartition
+
+WALL_MS = 1_700_000_000_000
+
+
+def subscription(*topics, version=0):
+    """A consumer's subscription, as its protocol writes it."""
+    writer = Writer()
+    writer.int16(version)
+    writer.count(len(topics))
+    for topic in topics:
+        writer.string(topic)
+    writer.int32(-1)
+    return writer.done()
+
+
+def assignment(*partitions):
+    """A consumer's assignment, one topic entry for each partition."""
+    writer = Writer()
+    writer.int16(0)
+    writer.count(len(partitions))
+    for topic, partition in partitions:
+        writer.string(topic)
+        writer.count(1)
+        writer.int32(partition)
+    writer.int32(-1)
+    return writer.done()
+
+
+class World:
+    """A coordinator that leads every partition, with a log that acknowledges at once or by hand."""
+
+    subscription = staticmethod(subscription)
+    assignment = staticmethod(assignment)
+
+    def __init__(self, settings=None, *, partition_count=1, load=True):
+        self.settings = settings or GroupSettings()
+        self.partition_count = partition_count
+        self.coordinator = GroupCoordinator(
+            self.settings, random.Random(7), partition_count=partition_count
+        )
+        self.now = Instant(1_000, WALL_MS)
+        self.replies = {}
+        self.log = defaultdict(list)
+        self.held = deque()
+        self.hold = False
+        self.fail_with = None
+        self.tokens = 0
+        if load:
+            for partition in range(partition_count):
+                self.load(partition, 1)
+
+    # Running.
+
+    def run(self, effects):
+        """Carry out effects, and what comes of them."""
+        self.coordinator.check()
+        for effect in effects:
+            if isinstance(effect, Reply):
+                assert effect.token not in self.replies, "answered twice"
+                self.replies[effect.token] = effect.response
+                continue
+            assert isinstance(effect, AppendRecords)
+            if self.fail_with is not None:
+                error, self.fail_with = self.fail_with, None
+                self.run(self.coordinator.appended(effect.append_id, error, self.now))
+                continue
+            self.log[effect.partition] += effect.records
+            self.held.append(effect.append_id)
+        if not self.hold:
+            self.release()
+
+    def release(self, count=None):
+        """Let the oldest held appends become durable."""
+        while self.held and count != 0:
+            self.run(self.coordinator.appended(self.held.popleft(), None, self.now))
+            count = None if count is None else count - 1
+
+    def refuse(self, error):
+        """The oldest held append has failed; its records vanish from the log's end."""
+        self.run(self.coordinator.appended(self.held.popleft(), error, self.now))
+
+    def advance(self, ms):
+        """Let time pass, with a tick at every deadline."""
+        end = self.now.monotonic_ms + ms
+        while (due := self.coordinator.next_deadline()) is not None and due <= end:
+            self._set(max(due, self.now.monotonic_ms))
+            self.run(self.coordinator.tick(self.now))
+        self._set(end)
+
+    def _set(self, monotonic_ms):
+        passed = monotonic_ms - self.now.monotonic_ms
+        self.now = Instant(monotonic_ms, self.now.wall_ms + passed)
+
+    def load(self, partition=0, epoch=1, records=None):
+        """Load a partition from its log, or from given records."""
+        records = self.log[partition] if records is None else records
+        effects, report = self.coordinator.load_partition(partition, epoch, records, self.now)
+        self.run(effects)
+        return report
+
+    def fail_over(self, epoch):
+        """A new coordinator on a new broker takes over from the log."""
+        successor = World(self.settings, partition_count=self.partition_count, load=False)
+        successor.now, successor.tokens = self.now, self.tokens
+        successor.coordinator = GroupCoordinator(
+            self.settings, random.Random(epoch), partition_count=self.partition_count
+        )
+        for partition in range(self.partition_count):
+            successor.log[partition] = list(self.log[partition])
+            successor.load(partition, epoch)
+        return successor
+
+    # Asking.
+
+    def token(self):
+        self.tokens += 1
+        return self.tokens
+
+    def ask(self, request):
+        """Hand in a request; returns its token."""
+        self.run(self.coordinator.handle(request, self.now))
+        return request.token
+
+    def answer(self, request):
+        """Hand in a request that is answered at once."""
+        return self.replies[self.ask(request)]
+
+    def join_request(self, member_id="", group="g", **overrides):
+        fields = {
+            "token": self.token(),
+            "version": 9,
+            "group_id": group,
+            "member_id": member_id,
+            "group_instance_id": None,
+            "client_id": "client",
+            "client_host": "/10.0.0.1",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": (JoinProtocol("range", subscription("orders")),),
+        }
+        return JoinRequest(**(fields | overrides))
+
+    def join(self, member_id="", group="g", **overrides):
+        """Ask to join; returns the token."""
+        return self.ask(self.join_request(member_id, group, **overrides))
+
+    def new_member(self, group="g", **overrides):
+        """Join for the first time, fetching the member id first; returns (member id, token)."""
+        first = self.replies[self.join(group=group, **overrides)]
+        assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+        return first.member_id, self.join(first.member_id, group, **overrides)
+
+    def sync(self, member_id, generation, assignments=(), group="g", **overrides):
+        request = SyncRequest(
+            self.token(),
+            group,
+            generation,
+            member_id,
+            assignments=tuple(assignments),
+            **overrides,
+        )
+        return self.ask(request)
+
+    def heartbeat(self, member_id, generation, group="g", instance=None):
+        """The error with which a heartbeat is answered."""
+        request = HeartbeatRequest(self.token(), group, generation, member_id, instance)
+        return self.answer(request).error
+
+    def leave(self, *members, group="g"):
+        leaving = tuple(
+            LeavingMember(*member) if isinstance(member, tuple) else LeavingMember(member)
+            for member in members
+        )
+        return self.ask(LeaveRequest(self.token(), group, leaving))
+
+    def commit(self, *commits, group="g", topic="orders", version=9, **overrides):
+        """Commit (partition, offset[, metadata]) of a topic; returns the token."""
+        partitions = tuple(
+            PartitionCommit(entry[0], entry[1], metadata=entry[2] if len(entry) > 2 else None)
+            for entry in commits
+        )
+        topics = (TopicCommit(topic, partitions, overrides.pop("topic_id", _no_topic_id())),)
+        return self.ask(OffsetCommitRequest(self.token(), version, group, topics, **overrides))
+
+    def commit_error(self, *commits, **overrides):
+        """The one error of a commit that is answered at once."""
+        errors = {
+            error
+            for topic in self.replies[self.commit(*commits, **overrides)].topics
+            for _, error in topic.partitions
+        }
+        assert len(errors) == 1
+        return errors.pop()
+
+    def offsets(self, group="g", require_stable=False):
+        """All committed offsets of a group, by partition."""
+        request = OffsetFetchRequest(self.token(), (GroupFetch(group, None),), require_stable)
+        [found] = self.answer(request).groups
+        assert found.error is ErrorCode.NONE
+        return {
+            TopicPartition(topic.topic, entry.partition): entry.offset
+            for topic in found.topics
+            for entry in topic.partitions
+        }
+
+    # Whole stories.
+
+    def stable_group(self, count=1, group="g", **overrides):
+        """A stable group; returns (member ids, the leader's first, and the generation)."""
+        joined = [self.new_member(group, **overrides) for _ in range(count)]
+        self.advance(self.settings.initial_rebalance_delay_ms * (count + 1))
+        return self.stabilize([token for _, token in joined], group)
+
+    def stabilize(self, tokens, group="g"):
+        """Sync everyone whose join has been answered; returns (member ids, generation)."""
+        responses = [self.replies[token] for token in tokens]
+        assert {response.error for response in responses} == {ErrorCode.NONE}
+        leader = responses[0].leader
+        members = [response.member_id for response in responses]
+        generation = responses[0].generation
+        parts = [(member, assignment(("orders", i))) for i, member in enumerate(members)]
+        waiting = [
+            self.sync(member, generation, group=group) for member in members if member != leader
+        ]
+        waiting.append(self.sync(leader, generation, parts, group=group))
+        assert {self.replies[token].error for token in waiting} == {ErrorCode.NONE}
+        return sorted(members, key=lambda member: member != leader), generation
+
+    def state(self, group="g"):
+        """The state of a group as everybody may see it, or None."""
+        found = [o for o in self.coordinator.overviews() if o.group_id == group]
+        return found[0].state.value if found else None
+
+
+def _no_topic_id():
+    from strandline.types import NO_TOPIC_ID
+
+    return NO_TOPIC_ID
+
+
+@pytest.fixture
+def world_type():
+    return World
+
+
+@pytest.fixture
+def world():
+    return World()

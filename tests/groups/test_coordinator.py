@@ -1,0 +1,229 @@
+"""Routing, loading, giving up, and the facts for readers."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.admin_requests import DescribeGroupsRequest, ListGroupsRequest
+from strandline.groups.coordinator import partition_for
+from strandline.groups.offset_records import CoordinatorRecord
+from strandline.groups.offset_requests import GroupFetch, OffsetFetchRequest
+from strandline.types import TopicPartition
+
+
+@pytest.mark.parametrize(
+    ("group_id", "code"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("console-consumer-12345", 158_455_506),
+        ("polygenelubricants", -(2**31)),
+        ("\U0001f600", 1_772_899),
+        ("gr\u00fcn", 3_185_949),
+    ],
+)
+def test_groups_are_spread_as_java_hashes_strings(group_id, code):
+    expected = 0 if code == -(2**31) else abs(code)
+    assert partition_for(group_id, 50) == expected % 50
+    assert partition_for(group_id, 2**31) == expected
+
+
+class TestOwnership:
+    def errors(self, world):
+        """What every request about group g is answered."""
+        fetch = OffsetFetchRequest(world.token(), (GroupFetch("g", None),))
+        described = world.answer(DescribeGroupsRequest(world.token(), 6, ("g",)))
+        return [
+            world.replies[world.join()].error,
+            world.replies[world.sync("m", 1)].error,
+            world.replies[world.leave("m")].error,
+            world.commit_error((0, 5)),
+            world.answer(fetch).groups[0].error,
+            described.groups[0].error,
+            world.heartbeat("m", 1),
+        ]
+
+    def test_not_ours(self, world_type):
+        world = world_type(load=False)
+        assert set(self.errors(world)) == {ErrorCode.NOT_COORDINATOR}
+        assert world.answer(ListGroupsRequest(world.token())).error is ErrorCode.NONE
+
+    def test_loading(self, world_type):
+        world = world_type(load=False)
+        world.run(world.coordinator.start_loading(0, 1, world.now))
+        *others, heartbeat = self.errors(world)
+        assert set(others) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        assert heartbeat is ErrorCode.NONE, "nobody may lose a session over our loading"
+        listing = world.answer(ListGroupsRequest(world.token()))
+        assert listing.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        _, report = world.coordinator.finish_loading(0, 1, world.now)
+        assert report.groups == 0
+        assert world.commit_error((0, 5)) is ErrorCode.NONE
+
+    def test_in_pieces(self, world, world_type):
+        for offset in range(4):
+            world.commit((offset, offset))
+        other = world_type(load=False)
+        other.run(other.coordinator.start_loading(0, 5, other.now))
+        for record in world.log[0]:
+            other.coordinator.replay(0, 5, [record])
+        other.coordinator.replay(0, 4, [world.log[0][0]])
+        _, report = other.coordinator.finish_loading(0, 5, other.now)
+        assert (report.groups, report.offsets) == (1, 4)
+        assert other.offsets() == world.offsets()
+
+    def test_news_of_old_epochs_is_ignored(self, world):
+        world.load(epoch=5)
+        world.commit((0, 5))
+        world.run(world.coordinator.unload_partition(0, 4, world.now))
+        assert world.load(epoch=4, records=[]) is None
+        assert world.load(epoch=5, records=[]) is None
+        assert world.offsets() == {TopicPartition("orders", 0): 5}
+        world.run(world.coordinator.unload_partition(0, 6, world.now))
+        assert world.load(epoch=5) is None
+        assert world.heartbeat("m", 1) is ErrorCode.NOT_COORDINATOR
+        assert world.load(epoch=6) is not None
+
+    def test_giving_up_while_loading(self, world_type):
+        world = world_type(load=False)
+        world.run(world.coordinator.start_loading(0, 1, world.now))
+        world.run(world.coordinator.unload_partition(0, 2, world.now))
+        assert world.coordinator.finish_loading(0, 1, world.now) == ([], None)
+
+    def test_everyone_who_waits_is_told(self, world):
+        moved = ErrorCode.NOT_COORDINATOR
+        [last], _ = world.stable_group(group="leaving", session_timeout_ms=60_000)
+        static = world.join(group="static", group_instance_id="i", session_timeout_ms=60_000)
+        world.advance(3_000)
+        world.stabilize([static], "static")
+        (leader, _), (follower, _) = world.new_member("syncing"), world.new_member("syncing")
+        world.advance(6_000)
+        _, joining = world.new_member("joining")
+        syncing = world.sync(follower, 1, group="syncing")
+        world.hold = True
+        leading = world.sync(leader, 1, group="syncing")
+        commit = world.commit((0, 5), group="committing")
+        fetch = world.ask(
+            OffsetFetchRequest(world.token(), (GroupFetch("committing", None),), True)
+        )
+        leave = world.leave(last, group="leaving")
+        replaced = world.join(group="static", group_instance_id="i")
+        world.run(world.coordinator.unload_partition(0, 2, world.now))
+        for token in (joining, syncing, leading, leave, replaced):
+            assert world.replies[token].error is moved
+        assert world.replies[commit].topics[0].partitions == ((0, moved),)
+        assert world.replies[fetch].groups[0].error is moved
+        assert world.coordinator.next_deadline() is None
+        world.release()  # the late ends of appends mean nothing any more
+        assert world.coordinator.overviews() == []
+
+
+class TestFailOver:
+    def test_members_go_on_under_the_new_coordinator(self, world):
+        members, generation = world.stable_group(2)
+        world.commit((0, 5), generation=generation, member_id=members[0])
+        later = world.fail_over(2)
+        assert later.offsets() == {TopicPartition("orders", 0): 5}
+        for member in members:
+            assert later.heartbeat(member, generation) is ErrorCode.NONE
+        token = later.sync(members[1], generation)
+        assert later.replies[token].assignment == world.assignment(("orders", 1))
+        later.advance(9_000)
+        assert later.heartbeat(members[0], generation) is ErrorCode.NONE
+        later.advance(1_000)
+        assert later.heartbeat(members[1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_deleted_group_stays_deleted(self, world):
+        world.commit((0, 5))
+        [member], _ = world.stable_group()
+        world.leave(member)
+        world.advance(8 * 24 * 3_600_000)
+        assert world.fail_over(2).coordinator.overviews() == []
+
+    def test_records_that_are_not_ours_are_counted(self, world_type):
+        records = [
+            CoordinatorRecord(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x01"),
+            CoordinatorRecord(b"\x00\x03\x00\x01h", None),
+            CoordinatorRecord(b"\x00\x08\x00\x01g\x00\x01m", b"\x00\x00"),
+            CoordinatorRecord(b"\x00\x02\x00\x05g", b""),
+            CoordinatorRecord(b"", None),
+        ]
+        report = world_type(load=False).load(records=records)
+        assert report.unknown_kinds == {3: 2, 8: 1}
+        assert report.damaged_records == 2
+        assert (report.groups, report.offsets) == (0, 0)
+
+
+class TestFacts:
+    def test_list_groups(self, world_type):
+        world = world_type(partition_count=4)
+        world.commit((0, 5), group="simple")
+        world.stable_group(group="stable")
+        world.new_member("preparing")
+
+        def listed(states=(), types=()):
+            request = ListGroupsRequest(world.token(), frozenset(states), frozenset(types))
+            return [group.group_id for group in world.answer(request).groups]
+
+        assert listed() == ["preparing", "simple", "stable"]
+        assert listed([" STABLE ", "empty"]) == ["simple", "stable"]
+        assert listed(["nonsense"]) == []
+        assert listed(types=["classic"]) == ["preparing", "simple", "stable"]
+        assert listed(types=["Consumer"]) == []
+        request = ListGroupsRequest(world.token(), frozenset({"Stable"}), frozenset())
+        [group] = world.answer(request).groups
+        assert (group.protocol_type, group.state, group.group_type) == (
+            "consumer",
+            "Stable",
+            "Classic",
+        )
+
+    def test_describe_groups(self, world):
+        world.stable_group(group="stable")
+        world.new_member("preparing")
+        request = DescribeGroupsRequest(world.token(), 6, ("preparing", "none", "stable"))
+        preparing, missing, stable = world.answer(request).groups
+        assert missing.error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert missing.error_message == "Group none not found."
+        assert missing.state == "Dead"
+        assert (stable.state, stable.protocol_type, stable.protocol) == (
+            "Stable",
+            "consumer",
+            "range",
+        )
+        assert stable.members[0].metadata == world.subscription("orders")
+        assert stable.members[0].assignment == world.assignment(("orders", 0))
+        assert stable.members[0].client_host == "/10.0.0.1"
+        assert (preparing.state, preparing.protocol) == ("PreparingRebalance", "")
+        assert preparing.members[0].metadata == b""
+        old = world.answer(DescribeGroupsRequest(world.token(), 5, ("none",))).groups[0]
+        assert (old.error, old.state, old.error_message) == (ErrorCode.NONE, "Dead", None)
+
+    def test_overviews(self, world):
+        [member], generation = world.stable_group()
+        world.commit((0, 5, "note"), generation=generation, member_id=member)
+        [overview] = world.coordinator.overviews()
+        assert (overview.group_id, overview.generation, overview.leader) == ("g", 1, member)
+        assert overview.state_since_ms == world.now.wall_ms
+        assert overview.members[0].subscribed_topics == {"orders"}
+        assert overview.members[0].assigned_partitions == (("orders", 0),)
+        assert overview.committed[TopicPartition("orders", 0)].metadata == "note"
+        assert member in overview.rebalance_reason
+
+
+def test_bugs_of_the_driver_are_noticed(world):
+    world.hold = True
+    world.commit((0, 5))
+    world.commit((0, 6))
+    first, second = world.held
+    with pytest.raises(InvariantViolated, match="before earlier ones"):
+        world.coordinator.appended(second, None, world.now)
+    request = world.join_request()
+    world.new_member()
+    world.ask(request)
+    parked = world.join_request(version=3)
+    world.ask(parked)
+    with pytest.raises(InvariantViolated, match="in use"):
+        world.coordinator.handle(parked, world.now)
+    assert first < second

@@ -1,0 +1,66 @@
+"""Keyed timers against a plain model."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.groups.timers import Timers
+from strandline.types import Instant
+
+KEYS = st.integers(0, 4)
+STEPS = st.lists(
+    st.tuples(st.just("schedule"), KEYS, st.integers(0, 20))
+    | st.tuples(st.just("cancel"), KEYS)
+    | st.tuples(st.just("advance"), st.integers(0, 10)),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_everything_fires_once_and_in_time(steps):
+    timers, model, now_ms = Timers(), {}, 0
+    fired = []
+    for step in steps:
+        match step:
+            case ("schedule", key, delay_ms):
+                deadline_ms = now_ms + delay_ms
+                model[key] = deadline_ms
+                timers.schedule(key, deadline_ms, partial(lambda k, _now: fired.append(k), key))
+            case ("cancel", key):
+                model.pop(key, None)
+                timers.cancel(key)
+            case ("advance", delay_ms):
+                now_ms += delay_ms
+                timers.fire_due(Instant(now_ms, 0))
+                due = {key: at for key, at in model.items() if at <= now_ms}
+                assert sorted(fired) == sorted(due)
+                assert [due[key] for key in fired] == sorted(due.values())
+                model = {key: at for key, at in model.items() if key not in due}
+                fired.clear()
+        assert timers.next_deadline() == min(model.values(), default=None)
+        assert len(timers) == len(model)
+        assert set(timers) == set(model)
+
+
+def test_heartbeats_do_not_grow_the_heap():
+    timers = Timers()
+    for now_ms in range(10_000):
+        timers.schedule("session", now_ms + 10_000, lambda _now: None)
+    assert len(timers._heap) == 1
+
+
+def test_an_action_may_schedule_what_is_due_at_once():
+    timers, seen = Timers(), []
+
+    def again(now):
+        seen.append(now.monotonic_ms)
+        if len(seen) < 3:
+            timers.schedule("again", now.monotonic_ms, again)
+
+    timers.schedule("again", 5, again)
+    timers.fire_due(Instant(7, 0))
+    assert seen == [7, 7, 7]
+    assert timers.next_deadline() is None

@@ -1,0 +1,47 @@
+"""The clean-shutdown marker: there once, gone at once, durably both."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
+from strandline.storage.memory_files import MemoryFiles
+
+PATH = "/data/.kafka_cleanshutdown"
+
+
+def disk(data: bytes | None = None) -> MemoryFiles:
+    files = MemoryFiles()
+    files.make_directory("/data")
+    files.sync_directory("/")
+    if data is not None:
+        files.write_atomically(PATH, data)
+    return files
+
+
+def test_the_marker_is_kafkas() -> None:
+    files = disk()
+    write_marker(files, "/data", 17)
+    assert files.read_bytes(PATH) == b'{"version":0,"brokerEpoch":17}'
+    assert take_marker(files.crash_clone(Random(3)), "/data") == CleanShutdown(17)
+
+
+def test_it_is_taken_once_whatever_crashes() -> None:
+    """KAFKA-10471: a crash while logs are loaded must count as one."""
+    files = disk()
+    write_marker(files, "/data", 17)
+    assert take_marker(files, "/data") == CleanShutdown(17)
+    assert take_marker(files, "/data") is None
+    for seed in range(30):
+        assert take_marker(files.crash_clone(Random(seed)), "/data") is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b"17", b"{", b"\xff", b'{"brokerEpoch":"x"}', b'{"brokerEpoch":true}'],
+)
+def test_only_the_presence_matters(data: bytes) -> None:
+    """Before Kafka 3.7 the marker was empty."""
+    assert take_marker(disk(data), "/data") == CleanShutdown(None)
