@@ -10,7 +10,7 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, ProtocolError
 from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
-from strandline.records.control import EndTransactionMarker
+from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage.log_append import UnexpectedOffset
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
@@ -170,7 +170,8 @@ def test_a_time_finds_the_first_record_as_new_as_it(world: Any, kit: Any) -> Non
         batch = kit.batch(b"x" * 40, b"y", timestamp=kit.now_ms + extra, codec=codec)
         log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
     stamps = [kit.now_ms + extra + i for extra in times for i in (0, 1)]
-    for current in (log, world.reopen(log)):
+    for reopened in (False, True):
+        current = world.reopen(log) if reopened else log
         for wanted in range(kit.now_ms, kit.now_ms + 80):
             expected = next(((t, o) for o, t in enumerate(stamps) if t >= wanted), None)
             found = current.offset_for_timestamp(wanted)
@@ -209,7 +210,7 @@ def test_a_duplicate_is_answered_with_its_first_append(world: Any, kit: Any) -> 
 
 def _end(log: Any, kit: Any, *, commits: bool, producer_id: int = 9) -> None:
     marker = build_control_batch(
-        EndTransactionMarker(commits=commits, coordinator_epoch=1),
+        EndTransactionMarker(ControlType.COMMIT if commits else ControlType.ABORT, 1),
         timestamp=kit.now_ms,
         producer_id=ProducerId(producer_id),
         producer_epoch=ProducerEpoch(0),
@@ -229,8 +230,10 @@ def test_an_open_transaction_holds_the_last_stable_offset(world: Any, kit: Any) 
     assert log.last_stable_offset == 1, "the marker is not replicated yet"
     log.advance_high_watermark_to(Offset(4))
     assert log.last_stable_offset == 4
-    for current in (log, world.reopen(log), world.kill(world.load(clean=True))):
-        aborted = current.aborted_transactions(Offset(0), Offset(4))
+    for step in range(3):
+        if step:
+            log = world.reopen(log) if step == 1 else world.kill(log)
+        aborted = log.aborted_transactions(Offset(0), Offset(4))
         assert [(a.producer_id, a.first_offset, a.last_offset) for a in aborted] == [(9, 1, 3)]
 
 
@@ -368,11 +371,8 @@ def test_retention_by_age_goes_by_the_newest_record(world: Any, kit: Any) -> Non
 def test_deleted_records_go_with_their_segments(world: Any, kit: Any) -> None:
     log = world.create(TopicConfig(segment_bytes=1000, cleanup_policies=frozenset({"compact"})))
     for index in range(20):
-        batch = kit.batch(b"." * 100)
-        log.append_as_follower(
-            kit.batch(b"." * 100, base_offset=index, leader_epoch=0), kit.now_ms
-        )
-        del batch
+        batch = kit.batch(b"." * 100, base_offset=index, leader_epoch=0)
+        log.append_as_follower(batch, kit.now_ms)
     with pytest.raises(ProtocolError):
         log.delete_records_to(Offset(1))
     log.advance_high_watermark_to(Offset(20))

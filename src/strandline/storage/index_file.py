@@ -56,7 +56,7 @@ class IndexFile:
         if size % self._layout.size:
             raise DamagedIndex(f"The index {self.path} ends inside an entry ({size} bytes).")
         self.entries = self._written = size // self._layout.size
-        if self.entries > 1 and self.entry(self.entries - 1) < self.entry(0):
+        if self.entries > 1 and self.entry(self.entries - 1) <= self.entry(0):
             raise DamagedIndex(f"The index {self.path} is not in order, or ends in zeros.")
 
     def start_empty(self, capacity_bytes: int) -> None:

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from strandline.errors import StorageError
+from strandline.errors import InvariantViolated, StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
@@ -221,7 +221,7 @@ class LogDirectory(Generic[LogType]):
     def remove_deleted(self, path: str) -> None:
         """Remove a directory whose name says that it was deleted, after the delay is over."""
         if parent_of(path) != self.path or not is_deleted(path):
-            raise StorageError(f"{path} is not a deleted partition of {self.path}.")
+            raise InvariantViolated(f"{path} is not a deleted partition of {self.path}.")
         with self._or_offline("remove a deleted partition from"):
             self._files.remove_tree(path)
 

@@ -197,7 +197,7 @@ class Segment:
     def open_for_append(self, config: TopicConfig, end_offset: int) -> None:
         """Make a closed segment, whose last batch ends in front of `end_offset`, active again."""
         self.index_interval_bytes = config.index_interval_bytes
-        self.with_indexes(self._check_indexes)
+        self.with_indexes(_nothing)
         last = self.time_index.last
         self.max_timestamp, self.max_timestamp_offset = last
         # Without a closing entry, batches behind the last one may have larger timestamps.
@@ -228,7 +228,7 @@ class Segment:
 
     def files_to_sync(self) -> list[File]:
         """The files of the segment, with everything written to them that was waiting."""
-        self.with_indexes(self._check_indexes)
+        self.with_indexes(_nothing)
         self.offset_index.write_pending()
         self.time_index.write_pending()
         files = [self.log, self.offset_index.file, self.time_index.file]
@@ -360,14 +360,25 @@ class Segment:
             return use()
 
     def _open_indexes(self) -> None:
-        for index in (self.offset_index, self.time_index):
-            if not index.is_open:
-                index.open_existing()
-                self._check_indexes()
+        if not self.offset_index.is_open:
+            self.offset_index.open_existing()
+            self.offset_index.check_within(self.size)
+        if not self.time_index.is_open:
+            self.time_index.open_existing()
+            self._check_time_index()
 
-    def _check_indexes(self) -> None:
-        self.offset_index.check_within(self.size)
-        self.time_index.check_within(self.last_offset_max + 1)
+    def _check_time_index(self) -> None:
+        """Raise `DamagedIndex` unless the last entry is true; a closed segment always has one."""
+        timestamp, offset = self.time_index.last
+        if self.time_index.entries == 0:
+            if self.size:
+                raise DamagedIndex(f"{self.time_index.path} has no entry.")
+            return
+        found = self.find(offset)
+        if found is None or not (
+            found[1].base_offset <= offset and found[1].max_timestamp == timestamp
+        ):
+            raise DamagedIndex(f"{self.time_index.path} ends with an entry that no batch bears out.")
 
     # -- Cutting and going away --------------------------------------------------------------
 
@@ -377,7 +388,7 @@ class Segment:
         The cut is at a batch boundary, so the end is at most `offset`: a batch is kept whole or not
         at all. `open_for_append` must follow.
         """
-        self.with_indexes(self._check_indexes)
+        self.with_indexes(_nothing)
         found = self.find(offset)
         end = offset
         if found is not None:
@@ -411,3 +422,7 @@ class Segment:
         self.offset_index.close()
         self.time_index.close()
         self.transaction_index.close()
+
+
+def _nothing() -> None:
+    """For `with_indexes`, when opening and checking them is all that is wanted."""

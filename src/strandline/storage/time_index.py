@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from strandline.storage.files import Files
-from strandline.storage.index_file import DamagedIndex, IndexFile
+from strandline.storage.index_file import IndexFile
 from strandline.types import NO_TIMESTAMP
 
 LAYOUT: Final = Struct(">qi")
@@ -62,13 +62,6 @@ class TimeIndex(IndexFile):
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The greatest entry whose timestamp is at most `timestamp`."""
         return self._at(self.floor_slot(timestamp, 0))
-
-    def check_within(self, next_offset: int) -> None:
-        """Raise `DamagedIndex` when entries cannot belong to a segment that ends there."""
-        if self.entries:
-            first, last = self.entry(0), self.entry(self.entries - 1)
-            if first[0] < 0 or first[1] < 0 or self.base_offset + last[1] >= next_offset:
-                raise DamagedIndex(f"The time index {self.path} points outside its segment.")
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with offsets below `offset`."""
