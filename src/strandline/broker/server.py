@@ -22,7 +22,6 @@ from typing import Final, assert_never
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
 from strandline.cluster.store import Changes, SessionId, Store, StoreError
 from strandline.errors import StorageError
-from strandline.node.connection import Connection
 from strandline.node.effects import Close, ConnectionId, Effect, Send, SyncLog, WriteMetadata
 from strandline.node.node import Node
 from strandline.storage.files import Files
@@ -72,6 +71,7 @@ class Server:
         listeners: Sequence[socket.socket],
     ) -> None:
         self.frame_bytes_max = limits.frame_bytes_max
+        self.receive = node.receive
         self._node = node
         self._metadata = metadata
         self._files = files
@@ -187,7 +187,9 @@ class Server:
             del self._addresses[connection.client_host]
         self._node.close_connection(connection)
         if reason is not None:
-            log.info("Connection %d from %s closed: %s", connection.id, connection.client_host, reason)
+            log.info(
+                "Connection %d from %s closed: %s", connection.id, connection.client_host, reason
+            )
 
     @property
     def _idle_sweep_s(self) -> float:
@@ -203,13 +205,12 @@ class Server:
 
     # -- turns -------------------------------------------------------------------------------
 
-    def receive(self, connection: Connection, frame: memoryview) -> None:
-        """Give one frame to the node; its answers leave at the end of the round."""
+    def begin(self) -> Instant:
+        """A socket has brought something; what comes of it leaves at the end of the round."""
         if not self._turn_scheduled:
             self._tick()
             self._schedule_turn()
-        self._transports[connection.id].last_active_ms = self._now.monotonic_ms
-        self._node.receive(connection, frame, self._now)
+        return self._now
 
     def _tick(self) -> Instant:
         self._now = read_clock()

@@ -1,7 +1,8 @@
 """Putting a broker together: the order of its start and of its end.
 
-    claim the log directories ── load the metadata ── load the logs ── adopt what only the disk knows
-    ── register ── take the controller's office ── elect ── start the node ── accept connections
+    bind ── load the metadata ── claim the log directories ── load the logs ── register
+    ── take the controller's office ── adopt what only the disk knows ── elect ── start the node
+    ── accept connections
 
 The end is the reverse: connections first, the marker of a clean shutdown last. This file decides
 nothing about the log; it calls the parts in the right order.
@@ -27,7 +28,7 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import Changes, SessionId
+from strandline.cluster.store import Changes, SessionId, StoreView
 from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
@@ -64,7 +65,12 @@ class Broker:
     """A running broker. Made by `start_broker`."""
 
     def __init__(
-        self, node: Node, server: Server, store: EmbeddedStore, session: SessionId, report: StartReport
+        self,
+        node: Node,
+        server: Server,
+        store: EmbeddedStore,
+        session: SessionId,
+        report: StartReport,
     ) -> None:
         self.report = report
         self.node = node
@@ -120,8 +126,9 @@ class _Start:
             self._files.make_directory(path)
         store = self._store = EmbeddedStore(RealFiles(), config.log_dirs[0])
         session = store.open_session()
-        self._image = ClusterImage.from_view(await store.load(self._changed))
-        await self._bootstrap(store)
+        view = await store.load(self._changed)
+        self._image = ClusterImage.from_view(view)
+        await self._bootstrap(store, view)
         cluster_id = self._image.cluster_id or ""
         self._open_directories(cluster_id)
         was_clean = all(
@@ -165,10 +172,9 @@ class _Start:
         else:
             self._server.metadata_changed(changes)
 
-    async def _bootstrap(self, store: EmbeddedStore) -> None:
+    async def _bootstrap(self, store: EmbeddedStore, view: StoreView) -> None:
         present = read_meta_properties(self._files, self._config.log_dirs[0])
         known = None if present is None else present.cluster_id
-        view = await store.load(lambda changes: None)
         operations = bootstrap(
             {node.path for node in view.nodes},
             random=self._random,
@@ -276,9 +282,7 @@ def _bind(listener: Listener, config: BrokerConfig) -> socket.socket:
 
 def _bound(listener: Listener, sock: socket.socket) -> Listener:
     """The listener with the port that the system chose for port 0."""
-    return Listener(
-        listener.name, listener.host, sock.getsockname()[1], listener.security_protocol
-    )
+    return Listener(listener.name, listener.host, sock.getsockname()[1], listener.security_protocol)
 
 
 def _advertised(config: BrokerConfig, bound: Sequence[Listener]) -> list[Listener]:

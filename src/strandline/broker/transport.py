@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, Protocol
@@ -29,6 +29,7 @@ from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk
 from strandline.storage.log_read import LogSlice
+from strandline.types import Instant
 
 _SIZE: Final = Struct(">i")
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
@@ -43,8 +44,12 @@ class Host(Protocol):
 
     frame_bytes_max: int
 
-    def receive(self, connection: Connection, frame: memoryview) -> None:
-        """Handle one whole frame (without its size)."""
+    @property
+    def receive(self) -> Callable[[Connection, memoryview, Instant], None]:
+        """The node's own: handle one whole frame (without its size)."""
+
+    def begin(self) -> Instant:
+        """Something has come in: the present, and a turn that ends when all of it is handled."""
 
     def disconnected(self, transport: Transport, reason: str | None) -> None:
         """The socket is closed; `reason` says why if it was not the client's wish."""
@@ -164,6 +169,8 @@ class Transport:
         position = 0
         connection = self.connection
         receive = self._host.receive
+        now = self._host.begin()
+        self.last_active_ms = now.monotonic_ms
         frame_bytes_max = self._host.frame_bytes_max
         while end - position >= 4 and connection.wants_input:
             (size,) = _SIZE.unpack_from(view, position)
@@ -176,7 +183,7 @@ class Transport:
                     self._begin_large(view[start:end], size)
                     return
                 break
-            receive(connection, view[start : start + size])
+            receive(connection, view[start : start + size], now)
             position = start + size
             if self.closed:
                 return
@@ -204,7 +211,9 @@ class Transport:
         if large.filled < large.size:
             return
         self._large = None
-        self._host.receive(self.connection, view[: large.size])
+        now = self._host.begin()
+        self.last_active_ms = now.monotonic_ms
+        self._host.receive(self.connection, view[: large.size], now)
         self._pool.give_back(large.buffer)
         self.update_watch()
 

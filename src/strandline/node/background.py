@@ -171,5 +171,3 @@ class Background:
             if due_ms <= now.monotonic_ms:
                 self._replicas.removed.remove(item)
                 self._guarded(directory, partial(directory.remove_deleted, path))
-
-

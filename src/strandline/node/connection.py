@@ -16,6 +16,7 @@ from strandline.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from strandline.node.effects import Chunk, ConnectionId
+    from strandline.node.produce_path import ProducePath
     from strandline.node.purgatory import ParkedEntry
 
 
@@ -38,6 +39,7 @@ class Connection:
         "in_flight_max",
         "outgoing",
         "parked",
+        "produce_path",
         "slots",
     )
 
@@ -49,6 +51,7 @@ class Connection:
         self.outgoing: list[Chunk] = []
         self.parked: dict[ParkedEntry, None] = {}
         self.closing: str | None = None
+        self.produce_path: ProducePath | None = None
 
     @property
     def wants_input(self) -> bool:

@@ -69,7 +69,8 @@ class Controller:
 def _for_clients(error: StoreError) -> ProtocolError:
     if isinstance(error, OutcomeUnknown):
         return ProtocolError(
-            ErrorCode.REQUEST_TIMED_OUT, "The metadata store did not say whether it wrote the change."
+            ErrorCode.REQUEST_TIMED_OUT,
+            "The metadata store did not say whether it wrote the change.",
         )
     if isinstance(error, MultiRefused):
         return ProtocolError(

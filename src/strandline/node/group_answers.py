@@ -195,22 +195,26 @@ def _fetch(call: FetchCall, response: OffsetFetchResponse) -> offset_fetch.Offse
                 error_code=group.error,
                 topics=[
                     *refused,
-                    *(offset_fetch.OffsetFetchResponseTopics(
-                        name=topic.topic,
-                        topic_id=topics[topic.topic].topic_id if topic.topic in topics else topic.topic_id,
-                        partitions=[
-                            offset_fetch.OffsetFetchResponsePartitions(
-                                partition_index=item.partition,
-                                committed_offset=item.offset,
-                                committed_leader_epoch=item.leader_epoch,
-                                metadata=item.metadata,
-                                error_code=item.error,
-                            )
-                            for item in topic.partitions
-                        ],
-                    )
-                    for topic in group.topics
-                    if request.version < _TOPIC_IDS_SINCE or topic.topic in topics),
+                    *(
+                        offset_fetch.OffsetFetchResponseTopics(
+                            name=topic.topic,
+                            topic_id=topics[topic.topic].topic_id
+                            if topic.topic in topics
+                            else topic.topic_id,
+                            partitions=[
+                                offset_fetch.OffsetFetchResponsePartitions(
+                                    partition_index=item.partition,
+                                    committed_offset=item.offset,
+                                    committed_leader_epoch=item.leader_epoch,
+                                    metadata=item.metadata,
+                                    error_code=item.error,
+                                )
+                                for item in topic.partitions
+                            ],
+                        )
+                        for topic in group.topics
+                        if request.version < _TOPIC_IDS_SINCE or topic.topic in topics
+                    ),
                 ],
             )
             for group, refused in zip(response.groups, call.early, strict=True)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from itertools import count
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.store import Changes, StoreError
@@ -28,6 +28,7 @@ from strandline.node.controller import Controller
 from strandline.node.effects import Effect
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import Outbox
+from strandline.node.produce_path import ProducePath
 from strandline.node.purgatory import Purgatory
 from strandline.node.replicas import Directory, Replicas
 from strandline.node.request import Handler, Request
@@ -37,6 +38,7 @@ from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, peek
+from strandline.protocol.messages.produce import ProduceRequest
 from strandline.protocol.schema import decode
 from strandline.storage.files import Files
 from strandline.types import BrokerId, Instant, TopicPartition
@@ -107,6 +109,9 @@ class Node:
 
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""
+        path = connection.produce_path
+        if path is not None and path.maybe_produce(frame, now.wall_ms):
+            return
         try:
             self._receive(connection, frame, now)
         except MalformedFrame as error:
@@ -125,25 +130,34 @@ class Node:
                 raise MalformedFrame(
                     f"Version {version} of {api.name} is not served, only {api.versions}."
                 )
-            request = Request(
-                connection, self.outbox, api.key, version, header.correlation_id, None, None
+            self._routes.api_versions.handle_unknown_version(
+                Request(
+                    connection, self.outbox, api.key, version, header.correlation_id, None, None
+                )
             )
-            self._routes.api_versions.handle_unknown_version(request)
             return
         body: object = decode(api.request_class, version, frame, position)
-        self._handle(
-            handler,
-            Request(
-                connection,
-                self.outbox,
-                api.key,
-                version,
-                header.correlation_id,
-                header.client_id,
-                body,
-            ),
-            now,
+        request: Request[Any] = Request(
+            connection, self.outbox, api.key, version, header.correlation_id, header.client_id, body
         )
+        self._handle(handler, request, now)
+        if api_key == ApiKey.PRODUCE:
+            self._learn(request, frame)
+
+    def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
+        """Give further produce requests of this shape the short way."""
+        body, connection = request.body, request.connection
+        if body.acks == 0 or body.transactional_id is not None or len(body.topic_data) != 1:
+            return
+        topic = body.topic_data[0]
+        if len(topic.partition_data) != 1 or connection.closing is not None:
+            return
+        replica = self.replicas.find(topic.name, topic.topic_id, topic.partition_data[0].index)
+        if replica is None or replica.topic_partition.topic in INTERNAL_TOPICS:
+            return
+        if connection.produce_path is None:
+            connection.produce_path = ProducePath(connection, self.outbox)
+        connection.produce_path.learn(frame, request, replica)
 
     def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
         try:
@@ -227,5 +241,3 @@ class Node:
             config = self.settings.of_topic(name, image)
             for number in topic.partitions:
                 self.replicas.reconfigure(TopicPartition(name, number), config)
-
-

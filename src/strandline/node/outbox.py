@@ -1,4 +1,4 @@
-"""The effects of the turn in progress, in order, and the connections that have something to send."""
+"""The effects of the turn in progress, in order, and the connections that have answers to send."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from strandline.node.effects import Close, Effect, Send
 
 
 class Outbox:
-    """Collects what the driver has to do. One `Send` per connection per turn, however many answers."""
+    """Collects what the driver has to do: at most one `Send` per connection and turn."""
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
@@ -22,7 +22,7 @@ class Outbox:
         self._speaking[connection] = None
 
     def take(self) -> list[Effect]:
-        """Hand over everything collected since the last call: stores and disks first, then sends."""
+        """Hand over what was collected since the last call: stores and disks first, then sends."""
         effects, self._effects = self._effects, []
         for connection in self._speaking:
             if connection.outgoing:

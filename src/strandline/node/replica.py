@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.purgatory import Purgatory, Watched
-from strandline.records.batch import WritableBuffer
+from strandline.records.batch import BatchHeader, WritableBuffer
 from strandline.storage.log import Log
 from strandline.storage.log_append import AppendResult
 from strandline.types import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -79,6 +79,17 @@ class Replica(Watched):
         if log.wants_flush:
             self._flushable[self] = None
         return result
+
+    def append_validated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> Offset:
+        """Append and commit a client's batch that is known to be valid and no duplicate."""
+        log = self.log
+        base_offset = log.append_validated(batch, header, self.leader_epoch, now_ms)
+        log.advance_high_watermark_to(log.log_end_offset)
+        if self.waiting:
+            self._purgatory.changed(self)
+        if log.wants_flush:
+            self._flushable[self] = None
+        return base_offset
 
     def append_as_coordinator(self, records: WritableBuffer, now_ms: int) -> AppendResult:
         """Append a batch that this node itself wrote, and commit it."""

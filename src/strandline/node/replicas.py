@@ -80,6 +80,12 @@ class Replicas:
             )
         return replica
 
+    def find(self, topic: str, topic_id: TopicId, partition: int) -> Replica | None:
+        """The replica by name, or by id where the name is empty; None if it is not led here."""
+        if topic:
+            return self._by_name.get((topic, partition))
+        return self._by_id.get((topic_id, partition))
+
     def in_directory(self, directory: Directory) -> Iterator[Replica]:
         """The replicas whose logs are in one log directory, by name."""
         for partition in sorted(directory.logs):

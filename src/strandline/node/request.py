@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from strandline.node.connection import Connection, Slot
-from strandline.node.effects import Chunk
 from strandline.node.outbox import Outbox
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import response_frame

@@ -72,6 +72,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 SEQUENCE_MAX: Final = 2**31 - 1
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
+OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
+"""The first 16 bytes: what a leader assigns, with the length in between."""
 LENGTH_MIN: Final = HEADER_BYTES - LOG_OVERHEAD
 
 _CODECS: Final = tuple(Codec)

@@ -40,6 +40,16 @@ class AppendRules:
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     """What one batch may decompress to, where it must be opened."""
 
+    @property
+    def header_suffices(self) -> bool:
+        """Whether the header alone decides every batch whose times are not in the future."""
+        return (
+            not self.compacted
+            and self.timestamp_type is TimestampType.CREATE_TIME
+            and self.before_max_ms == UNLIMITED_MS
+            and self.codec is None
+        )
+
     @classmethod
     def for_topic(cls, config: TopicConfig, *, allow_control: bool = False) -> AppendRules:
         """The rules that follow from a topic's settings."""

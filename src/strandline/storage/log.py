@@ -18,6 +18,7 @@ from __future__ import annotations
 from random import Random
 
 from strandline.config.topic import TopicConfig
+from strandline.errors import StorageError
 from strandline.storage.files import Files, join, parent_of
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import LeaderEpochs
@@ -119,15 +120,23 @@ class Log(AppendsRecords, ReadsRecords, DropsRecords):
         After this the recovery point is the log's end, and the next `load` reads nearly nothing.
         """
         self.check_usable()
+        try:
+            self._finish_files()
+        except StorageError as error:
+            # Some files are in their final state and some are not: only a restart can go on.
+            self.fail(f"The log could not be closed cleanly: {error}")
+            raise
+        finally:
+            self.close()
+        self.recovery_point = self.log_end_offset
+
+    def _finish_files(self) -> None:
         active = self.active
         active.close_indexes()
         active.trim_log()
         self.producers.take_snapshot(self.log_end_offset)
         self.leader_epochs.flush()
         plan = self.flush_plan()
-        files = active.files_to_sync() if plan is None else plan.files
-        for file in files:
+        for file in active.files_to_sync() if plan is None else plan.files:
             file.sync()
         self.files.sync_directory(self.directory)
-        self.recovery_point = self.log_end_offset
-        self.close()

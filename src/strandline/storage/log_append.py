@@ -18,6 +18,7 @@ from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageE
 from strandline.records.batch import (
     CONTROL_BIT,
     LOG_OVERHEAD,
+    OFFSET_LENGTH_EPOCH,
     BatchHeader,
     Buffer,
     WritableBuffer,
@@ -74,12 +75,26 @@ class AppendsRecords(LogState):
         if self.failure is not None or self.closed:
             self.check_usable()
         batch, header, append_time_ms, _ = validate_client_batch(records, self.client_rules, now_ms)
-        producers = self.producers
-        producer_id = header[9]
-        if producer_id >= 0:
-            known = producers.check(header, _CLIENT, guard)
+        if header[9] >= 0:
+            known = self.producers.check(header, _CLIENT, guard)
             if known is not None:
                 return AppendResult(known.first_offset, known.last_offset, known.timestamp, True, 0)
+        base_offset = self.append_validated(batch, header, leader_epoch, now_ms)
+        return AppendResult(
+            base_offset,
+            Offset(base_offset + header[6]),
+            append_time_ms,
+            False,
+            header[1] + LOG_OVERHEAD,
+        )
+
+    def append_validated(
+        self, batch: WritableBuffer, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
+    ) -> Offset:
+        """Append a client's batch that is known to be valid and new; returns its base offset.
+
+        Raises `StorageError`; the log is unchanged then.
+        """
         base_offset = self.log_end_offset
         size = header[1] + LOG_OVERHEAD
         last_offset = base_offset + header[6]
@@ -95,7 +110,8 @@ class AppendsRecords(LogState):
             segment = self.roll_before_append(base_offset, now_ms)
         if leader_epoch != self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
-        set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+        # The length between offset and epoch is written over with itself: one call for both.
+        OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         try:
             segment.append_batch(batch, size, last_offset, max_timestamp)
         except StorageError:
@@ -103,12 +119,13 @@ class AppendsRecords(LogState):
             raise
         end = Offset(last_offset + 1)
         self.log_end_offset = end
-        if producer_id >= 0:
+        producers = self.producers
+        if header[9] >= 0:
             producers.update(header, base_offset, max_timestamp)
         producers.end_offset = end
         if end >= self.flush_at_offset:
             self.wants_flush = True
-        return AppendResult(base_offset, Offset(last_offset), append_time_ms, False, size)
+        return base_offset
 
     def append_as_coordinator(
         self,
@@ -294,4 +311,4 @@ class AppendsRecords(LogState):
 
     def _note_failed_write(self, segment: Segment) -> None:
         if segment.log.failed:
-            self.fail(f"{segment.log.path} holds bytes behind its end that could not be cut.")
+            self.fail(f"A write to {segment.log.path}, or a sync of it, could not be taken back.")

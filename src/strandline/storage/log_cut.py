@@ -51,12 +51,11 @@ class DropsRecords(LogState):
         self.cuts += 1
         try:
             self._drop_segments(self.segments.above(offset), now_ms)
-            end = self._cut_last_segment(offset, now_ms)
+            self._end_at(self._cut_last_segment(offset, now_ms), now_ms)
         except StorageError as error:
             # Memory and disk may differ from here on; a restart recovers what is there.
             self.fail(f"The truncation to offset {offset} failed: {error}")
             raise
-        self._end_at(end, now_ms)
         return True
 
     def truncate_fully_and_start_at(
@@ -114,7 +113,7 @@ class DropsRecords(LogState):
         """Retire segments at the end of the log, and make that durable before anything else."""
         if segments:
             due_ms = now_ms + self.config.file_delete_delay_ms
-            self.segments.retire(self.files, segments, due_ms)
+            self.segments.retire(self.files, reversed(segments), due_ms)
             self.files.sync_directory(self.directory)
 
     # -- Retention ---------------------------------------------------------------------------
@@ -192,7 +191,7 @@ class DropsRecords(LogState):
         self.delete_records_to(start)
         due_ms = now_ms + self.config.file_delete_delay_ms
         try:
-            self.segments.retire(self.files, reversed(dropped), due_ms)
+            self.segments.retire(self.files, dropped, due_ms)
             snapshots = self.producers.snapshots
             retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
         except StorageError as error:

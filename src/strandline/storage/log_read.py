@@ -58,8 +58,14 @@ class ReadsRecords(LogState):
         its size. All of it is from one segment. Raises `ProtocolError` OFFSET_OUT_OF_RANGE when
         `offset` is below the log start or beyond the log end.
         """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} of {self.topic_partition} is not in the log, which has the "
+                f"offsets {self.log_start_offset} to {self.log_end_offset}.",
+            )
         active = self.active
-        if offset >= active.tail.start_offset and offset <= self.log_end_offset:
+        if offset >= active.tail.start_offset:
             found = active.tail.find(
                 offset, max_bytes, end_offset, active.size, at_least_one=at_least_one_batch
             )
@@ -67,12 +73,6 @@ class ReadsRecords(LogState):
                 return None
             return LogSlice(
                 active.log, found[0], found[1], Offset(active.base_offset), Offset(found[2])
-            )
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise ProtocolError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} of {self.topic_partition} is not in the log, which has the "
-                f"offsets {self.log_start_offset} to {self.log_end_offset}.",
             )
         return self._read_from_disk(offset, max_bytes, end_offset, at_least_one_batch)
 

@@ -51,6 +51,7 @@ class LogState:
         "failure",
         "files",
         "flush_at_offset",
+        "header_suffices",
         "high_watermark",
         "last_flush_ms",
         "leader_epochs",
@@ -118,6 +119,7 @@ class LogState:
         """Follow settings of the topic, or new ones, from the next append on."""
         self.config = config
         self.client_rules = AppendRules.for_topic(config)
+        self.header_suffices = self.client_rules.header_suffices
         self.coordinator_rules = AppendRules.for_topic(config, allow_control=True)
         self.segment_bytes = config.segment_bytes
         self._set_flush_offset()
@@ -136,7 +138,8 @@ class LogState:
                 f"{self.log_end_offset}."
             )
         self.high_watermark = offset
-        self.producers.acknowledge_to(offset)
+        if self.producers.first_unstable_offset is not None:
+            self.producers.acknowledge_to(offset)
         return True
 
     def restore_high_watermark(self, offset: Offset) -> Offset:

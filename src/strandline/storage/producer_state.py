@@ -102,20 +102,21 @@ class ProducerStates:
         nothing. Raises `ProtocolError` with 45, 47 or 48. Changes nothing. An append may hold one
         batch per producer: each is judged against what is already written.
         """
+        if origin is AppendOrigin.REPLICATION or (origin is _CLIENT and self.is_next(header)):
+            return None
+        return self._check_all_rules(self._by_id.get(header.producer_id), header, origin, guard)
+
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether a client's batch plainly continues what its producer wrote last."""
         entry = self._by_id.get(header.producer_id)
-        if (
+        return (
             entry is not None
-            and origin is _CLIENT
             and header.base_sequence == entry.next_sequence
             and header.producer_epoch == entry.epoch
             and entry.in_sequence
             and (entry.transaction_first_offset >= 0) == (header.attributes & TRANSACTIONAL_BIT > 0)
             and not self.verifications
-        ):
-            return None
-        if origin is AppendOrigin.REPLICATION:
-            return None
-        return self._check_all_rules(entry, header, origin, guard)
+        )
 
     def update(self, header: BatchHeader, base_offset: Offset, max_timestamp: int) -> None:
         """Note a data batch that was written at `base_offset`, from whatever origin.

@@ -88,8 +88,11 @@ class Segments:
             del self._segments[index], self._bases[index]
 
     def retire(self, files: Files, segments: Iterable[Segment], due_ms: int) -> None:
-        """Drop segments, newest first, and have their files removed at `due_ms`."""
-        for segment in sorted(segments, key=lambda s: s.base_offset, reverse=True):
+        """Drop segments in the given order, and have their files removed at `due_ms`.
+
+        The order matters if it is interrupted: what is left must have no hole.
+        """
+        for segment in list(segments):
             paths = []
             for kind in SEGMENT_FILES:
                 path = segment.path(kind)

@@ -33,8 +33,10 @@ from strandline.protocol.messages import (
 )
 from strandline.protocol.messages import (
     describe_configs,
-    incremental_alter_configs as incremental_messages,
     list_config_resources,
+)
+from strandline.protocol.messages import (
+    incremental_alter_configs as incremental_messages,
 )
 from strandline.types import BrokerId, Instant
 
@@ -123,7 +125,8 @@ class ConfigsHandler:
             for asked in body.resources
         ]
 
-        def reply(results: Sequence[ConfigsAltered]) -> None:
+        def done(results: Sequence[ConfigsAltered], at: Instant) -> None:
+            del at
             request.reply(
                 alter_messages.AlterConfigsResponse(
                     responses=[
@@ -139,8 +142,8 @@ class ConfigsHandler:
             )
 
         def failed(error: ProtocolError, at: Instant) -> None:
-            del at
-            reply([ConfigsAltered(item.kind, item.name, Refusal.of(error)) for item in wanted])
+            refusal = Refusal.of(error)
+            done([ConfigsAltered(item.kind, item.name, refusal) for item in wanted], at)
 
         decide = partial(
             alter_configs,
@@ -148,9 +151,7 @@ class ConfigsHandler:
             broker=self._settings.broker,
             validate_only=body.validate_only,
         )
-        self._controller.carry_out(
-            decide, done=lambda results, at: reply(results), failed=failed, now=now
-        )
+        self._controller.carry_out(decide, done=done, failed=failed, now=now)
 
     def incremental_alter(
         self, request: Request[incremental_messages.IncrementalAlterConfigsRequest], now: Instant
@@ -169,7 +170,8 @@ class ConfigsHandler:
             for asked in body.resources
         ]
 
-        def reply(results: Sequence[ConfigsAltered]) -> None:
+        def done(results: Sequence[ConfigsAltered], at: Instant) -> None:
+            del at
             request.reply(
                 incremental_messages.IncrementalAlterConfigsResponse(
                     responses=[
@@ -185,8 +187,8 @@ class ConfigsHandler:
             )
 
         def failed(error: ProtocolError, at: Instant) -> None:
-            del at
-            reply([ConfigsAltered(item.kind, item.name, Refusal.of(error)) for item in wanted])
+            refusal = Refusal.of(error)
+            done([ConfigsAltered(item.kind, item.name, refusal) for item in wanted], at)
 
         decide = partial(
             incremental_alter_configs,
@@ -194,14 +196,12 @@ class ConfigsHandler:
             broker=self._settings.broker,
             validate_only=body.validate_only,
         )
-        self._controller.carry_out(
-            decide, done=lambda results, at: reply(results), failed=failed, now=now
-        )
+        self._controller.carry_out(decide, done=done, failed=failed, now=now)
 
     def list_resources(
         self, request: Request[list_config_resources.ListConfigResourcesRequest], now: Instant
     ) -> None:
-        """Answers ListConfigResources, versions 0 (client metrics, of which there are none) and 1."""
+        """Answers ListConfigResources, versions 0 (client metrics: there are none) and 1."""
         del now
         asked = set(request.body.resource_types)
         if request.version == 0:

@@ -29,6 +29,7 @@ class DeleteRecordsHandler:
 
     def handle(self, request: Request[DeleteRecordsRequest], now: Instant) -> None:
         """Delete up to each offset, or tell why not."""
+        del now
         response = DeleteRecordsResponse()
         for topic in request.body.topics:
             answers = DeleteRecordsTopicResult(name=topic.name)
@@ -38,7 +39,7 @@ class DeleteRecordsHandler:
                 answers.partitions.append(answer)
                 try:
                     answer.low_watermark = self._delete(
-                        topic.name, partition.partition_index, partition.offset, now
+                        topic.name, partition.partition_index, partition.offset
                     )
                 except ProtocolError as error:
                     answer.low_watermark, answer.error_code = NO_OFFSET, error.code
@@ -47,7 +48,7 @@ class DeleteRecordsHandler:
                     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         request.reply(response)
 
-    def _delete(self, topic: str, number: int, offset: int, now: Instant) -> int:
+    def _delete(self, topic: str, number: int, offset: int) -> int:
         if topic in self._replicas.internal_topics:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         replica = self._replicas.leader(topic, number)

@@ -65,11 +65,12 @@ class DescribeClusterHandler:
         for broker_id, broker in image.brokers.items():
             endpoint = broker.endpoints[0]
             response.brokers.append(
-                DescribeClusterBroker(broker_id=broker_id,
+                DescribeClusterBroker(
+                    broker_id=broker_id,
                     host=endpoint.host,
                     port=endpoint.port,
                     rack=broker.rack,
-)
+                )
             )
         if body.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS

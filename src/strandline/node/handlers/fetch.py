@@ -251,5 +251,3 @@ class _Fetch:
                 topic = key.topic_id if by_id else (key.topic or "")
                 answer.add(topic, partition)
         self._request.reply_chunks(encode_fetch_answer(self._request, answer))
-
-

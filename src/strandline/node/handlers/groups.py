@@ -75,9 +75,12 @@ class FindCoordinatorHandler:
         if body.key_type != _GROUP_KEY or CONSUMER_OFFSETS in self._metadata.image.topics:
             self._reply(request)
             return
-        self._creation.ensure(
-            [CONSUMER_OFFSETS], lambda refused, at: self._reply(request), now
-        )
+
+        def created(refused: dict[str, ErrorCode], at: Instant) -> None:
+            del refused, at
+            self._reply(request)
+
+        self._creation.ensure([CONSUMER_OFFSETS], created, now)
 
     def _reply(self, request: Request[find_coordinator.FindCoordinatorRequest]) -> None:
         body = request.body
@@ -206,9 +209,7 @@ class OffsetsHandler:
         for asked in body.topics:
             by_id = request.version >= _TOPIC_IDS_SINCE
             topic = image.topic_by_id(asked.topic_id) if by_id else image.topics.get(asked.name)
-            unknown = (
-                ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused = offset_commit.OffsetCommitResponseTopic(
                 name=asked.name, topic_id=asked.topic_id
             )

@@ -56,9 +56,10 @@ class ListOffsetsHandler:
             for partition in topic.partitions:
                 answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
                 answers.partitions.append(answer)
+                if (topic.name, partition.partition_index) in twice:
+                    answer.error_code = ErrorCode.INVALID_REQUEST
+                    continue
                 try:
-                    if (topic.name, partition.partition_index) in twice:
-                        raise ProtocolError(ErrorCode.INVALID_REQUEST)
                     replica = self._replicas.leader(topic.name, partition.partition_index)
                     self._look_up(request, replica, partition, answer)
                 except ProtocolError as error:
@@ -97,13 +98,19 @@ class ListOffsetsHandler:
             case _:
                 found = log.offset_for_timestamp(timestamp)
                 offset, found_at = (found.offset, found.timestamp) if found else (NO_OFFSET, -1)
-        if offset != NO_OFFSET and offset >= end and timestamp not in (LATEST, EARLIEST, EARLIEST_LOCAL):
+        if (
+            offset != NO_OFFSET
+            and offset >= end
+            and timestamp not in (LATEST, EARLIEST, EARLIEST_LOCAL)
+        ):
             offset, found_at = NO_OFFSET, NO_TIMESTAMP
         answer.offset = offset
         answer.timestamp = found_at
         if offset != NO_OFFSET and request.version >= _EPOCHS_SINCE:
             answer.leader_epoch = (
-                replica.leader_epoch if offset >= log.log_end_offset else log.leader_epochs.epoch_for_offset(Offset(offset))
+                replica.leader_epoch
+                if offset >= log.log_end_offset
+                else log.leader_epochs.epoch_for_offset(Offset(offset))
             )
 
 

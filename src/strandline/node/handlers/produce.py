@@ -125,7 +125,9 @@ def _refuse_partition(
     answer.error_message = error.message or None
     if isinstance(error, RecordsRejectedError):
         answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=item.index, batch_index_error_message=item.message)
+            BatchIndexAndErrorMessage(
+                batch_index=item.index, batch_index_error_message=item.message
+            )
             for item in error.record_errors
         ]
 

@@ -1,0 +1,299 @@
+"""A client's way into a cluster: which broker to ask, over which connection, and how often.
+
+This file knows metadata, connections and retries. It must not know records or what the requests
+mean: producer, consumer and admin bring those.
+
+Theory: everything that is learned of the cluster may be stale by the time it is used. A broker that
+is asked for something that is not its affair says so (NOT_LEADER_OR_FOLLOWER, NOT_CONTROLLER,
+NOT_COORDINATOR); then the metadata is fetched anew and the request sent to whom it names. One
+object belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random, SystemRandom
+from typing import TypeVar
+
+from strandline.client.clock import Clock, SystemClock
+from strandline.client.connection import Connection
+from strandline.client.metadata import (
+    ClusterView,
+    PartitionInfo,
+    TopicInfo,
+    merge_views,
+    view_of,
+)
+from strandline.client.refusal import check, refusal
+from strandline.client.retry import Backoff, retrying
+from strandline.client.settings import (
+    Address,
+    ClientSettings,
+    join_addresses,
+    parse_addresses,
+)
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from strandline.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from strandline.types import BrokerId, TopicPartition
+
+T = TypeVar("T")
+
+_NULL_TOPICS_SINCE = 1
+_AUTO_CREATION_SINCE = 4
+_COORDINATOR_LIST_SINCE = 4
+_STILL_APPEARING = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE}
+)
+
+
+class ClusterClient:
+    """See the module. A context manager: leaving it closes all connections."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[Address],
+        settings: ClientSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """`bootstrap` is text as in `host:port,host:port`, or addresses. Connects to nothing yet."""
+        self.settings = settings or ClientSettings()
+        self.clock: Clock = clock or SystemClock()
+        self.random: Random = random or SystemRandom()
+        self.bootstrap = (
+            parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
+        )
+        self._view = ClusterView()
+        self._refreshed_ms: dict[str, int] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._coordinators: dict[str, BrokerId] = {}
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. The client may be used again and then connects anew."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # -- Metadata ----------------------------------------------------------------------------
+
+    @property
+    def view(self) -> ClusterView:
+        """What is known at the moment, without asking."""
+        return self._view
+
+    def refresh(
+        self, topics: Iterable[str] | None = (), *, may_create: bool = False
+    ) -> ClusterView:
+        """Ask for metadata: of some topics, of all (None), or of the brokers alone (none).
+
+        `may_create` lets the broker create missing topics if it is configured to. Topics that the
+        broker refuses are in the view's `refused`; nothing is raised for them.
+        """
+        names = None if topics is None else sorted(set(topics))
+
+        def request(version: int) -> MetadataRequest:
+            wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+            if version < _NULL_TOPICS_SINCE:
+                wanted = wanted or []
+            body = MetadataRequest(topics=wanted)
+            if version >= _AUTO_CREATION_SINCE:
+                body.allow_auto_topic_creation = may_create
+            return body
+
+        response = self.retry(
+            lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
+        )
+        check(response.error_code, None, "the cluster")
+        fresh = view_of(response)
+        self._view = fresh if names is None else merge_views(self._view, fresh)
+        now_ms = self.clock.monotonic_ms()
+        if names is None:
+            self._refreshed_ms.clear()
+        for name in (*fresh.topics, *fresh.refused):
+            self._refreshed_ms[name] = now_ms
+        return self._view
+
+    def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
+        """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
+        refreshed_ms = self._refreshed_ms.get(name)
+        known = self._view.topics.get(name)
+        age_max_ms = self.settings.metadata_age_max_ms
+        now_ms = self.clock.monotonic_ms()
+        if known is not None and refreshed_ms is not None and now_ms - refreshed_ms < age_max_ms:
+            return known
+        backoff = self.backoff(self.settings.topic_wait_ms if may_create else 0)
+        while True:
+            view = self.refresh([name], may_create=may_create)
+            found = view.topics.get(name)
+            if found is not None:
+                return found
+            code = view.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if code not in _STILL_APPEARING or not backoff.maybe_wait():
+                raise refusal(code, None, f"topic '{name}'")
+
+    def partition(self, partition: TopicPartition) -> PartitionInfo:
+        """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
+        topic = self.topic(partition.topic)
+        found = topic.partitions.get(partition.partition)
+        if found is None:
+            raise ProtocolError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no partition {partition.partition} of topic '{partition.topic}'; "
+                f"it has the partitions 0 to {len(topic.partitions) - 1}.",
+            )
+        if found.leader not in self._view.brokers:
+            raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
+        return found
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Ask again for these topics before they are used next."""
+        for name in topics:
+            self._refreshed_ms.pop(name, None)
+
+    def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[BrokerId, list[TopicPartition]]:
+        """The partitions under the brokers that lead them."""
+        grouped: dict[BrokerId, list[TopicPartition]] = {}
+        for each in partitions:
+            grouped.setdefault(self.partition(each).leader, []).append(each)
+        return grouped
+
+    # -- Connections -------------------------------------------------------------------------
+
+    def connection_to(self, broker: BrokerId) -> Connection:
+        """The connection to a broker, opened when first needed."""
+        info = self._view.brokers.get(broker)
+        if info is None:
+            info = self.refresh().brokers.get(broker)
+        if info is None:
+            raise ProtocolError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker} is not in the cluster."
+            )
+        return self._connect(info.address)
+
+    def any_connection(self) -> Connection:
+        """A connection to whichever broker can be reached, an open one if there is one."""
+        for connection in self._connections.values():
+            if not connection.closed:
+                return connection
+        known = [broker.address for broker in self._view.brokers.values()]
+        self.random.shuffle(known)
+        candidates = list(dict.fromkeys((*known, *self.bootstrap)))
+        failures: list[str] = []
+        for address in candidates:
+            try:
+                return self._connect(address)
+            except ProtocolError as error:
+                failures.append(error.message)
+        if len(failures) == 1:
+            raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, failures[0])
+        raise ProtocolError(
+            ErrorCode.BROKER_NOT_AVAILABLE,
+            f"None of the brokers {join_addresses(candidates)} can be reached: {failures[-1]}",
+        )
+
+    def controller(self) -> Connection:
+        """The connection to the controller, as far as metadata knows it."""
+        if self._view.controller is None:
+            self.refresh()
+        if self._view.controller is None:
+            raise refusal(ErrorCode.NOT_CONTROLLER, "The cluster has no controller.", "")
+        return self.connection_to(self._view.controller)
+
+    def coordinator(self, group: str) -> Connection:
+        """The connection to a group's coordinator."""
+        known = self._coordinators.get(group)
+        if known is not None and known in self._view.brokers:
+            return self.connection_to(known)
+
+        def request(version: int) -> FindCoordinatorRequest:
+            if version >= _COORDINATOR_LIST_SINCE:
+                return FindCoordinatorRequest(coordinator_keys=[group])
+            return FindCoordinatorRequest(key=group)
+
+        response = self.any_connection().call(
+            ApiKey.FIND_COORDINATOR, FindCoordinatorResponse, request
+        )
+        found = response.coordinators[0] if response.coordinators else _only_one(response)
+        check(found.error_code, found.error_message, f"group '{group}'")
+        broker = BrokerId(found.node_id)
+        if broker not in self._view.brokers:
+            self.refresh()
+        self._coordinators[group] = broker
+        return self.connection_to(broker)
+
+    def forget_coordinator(self, group: str) -> None:
+        """Look the group's coordinator up again before it is asked next."""
+        self._coordinators.pop(group, None)
+
+    def _connect(self, address: Address) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = Connection.open(address, self.settings, self.clock)
+            self._connections[address] = connection
+        return connection
+
+    # -- Retries -----------------------------------------------------------------------------
+
+    def backoff(self, timeout_ms: int | None = None) -> Backoff:
+        """Growing waits; without a timeout, for as long as an operation may take."""
+        if timeout_ms is None:
+            timeout_ms = self.settings.operation_timeout_ms
+        return Backoff(self.settings, self.clock, self.random, timeout_ms=timeout_ms)
+
+    def retry(self, attempt: Callable[[], T], prepare: Callable[[], None] | None = None) -> T:
+        """Do something until it succeeds, fails for good, or the operation's time is up."""
+        return retrying(attempt, self.backoff(), prepare or _nothing)
+
+    def retry_on_topics(self, attempt: Callable[[], T], topics: Iterable[str]) -> T:
+        """As `retry`, with fresh metadata of these topics before each further try."""
+        names = tuple(topics)
+        return self.retry(attempt, lambda: self.forget(names))
+
+    def retry_on_controller(self, attempt: Callable[[Connection], T]) -> T:
+        """As `retry`, for something that the controller is asked."""
+        return self.retry(lambda: attempt(self.controller()), lambda: void(self.refresh()))
+
+    def retry_on_coordinator(self, group: str, attempt: Callable[[Connection], T]) -> T:
+        """As `retry`, for something that a group's coordinator is asked."""
+        return self.retry(
+            lambda: attempt(self.coordinator(group)), lambda: self.forget_coordinator(group)
+        )
+
+
+def void(result: object) -> None:
+    """For calls whose result does not matter, where a function without one is wanted."""
+    del result
+
+
+def _nothing() -> None:
+    """There is nothing to prepare."""
+
+
+def _only_one(response: FindCoordinatorResponse) -> Coordinator:
+    """The form of older versions, which name one coordinator in the response itself."""
+    return Coordinator(
+        node_id=response.node_id,
+        host=response.host,
+        port=response.port,
+        error_code=response.error_code,
+        error_message=response.error_message,
+    )

@@ -1,0 +1,70 @@
+"""Trying again: how often, how long, and after which errors. Knows no request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, TypeVar
+
+from strandline.client.clock import Clock
+from strandline.client.settings import ClientSettings
+from strandline.errors import ErrorCode, ProtocolError
+
+T = TypeVar("T")
+
+_JITTER: Final = 0.2
+PERMANENT_HERE: Final = frozenset(
+    {
+        # Kafka calls these retriable, because metadata may be behind. Whoever knows that it may be
+        # waits for `topic_wait_ms`; for everybody else an unknown topic is a typing mistake.
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        # Offered again, the damaged batch is the same damaged batch.
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+    }
+)
+
+
+class Backoff:
+    """Growing waits until a deadline, with jitter so that clients do not march in step."""
+
+    __slots__ = ("_clock", "_deadline_ms", "_random", "_settings", "_wait_ms")
+
+    def __init__(
+        self, settings: ClientSettings, clock: Clock, random: Random, *, timeout_ms: int
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._wait_ms: float = settings.retry_backoff_ms
+        self._deadline_ms = clock.monotonic_ms() + timeout_ms
+
+    def maybe_wait(self) -> bool:
+        """Sleep and return True, or return False if the deadline would pass meanwhile."""
+        jitter = 1 + self._random.uniform(-_JITTER, _JITTER)
+        wait_ms = int(self._wait_ms * jitter)
+        if self._clock.monotonic_ms() + wait_ms > self._deadline_ms:
+            return False
+        self._clock.sleep_ms(wait_ms)
+        self._wait_ms = min(self._wait_ms * 2, self._settings.retry_backoff_max_ms)
+        return True
+
+
+def is_worth_retrying(error: ProtocolError) -> bool:
+    """Whether the same operation may succeed after fresh metadata or a moment's wait."""
+    return error.retriable and error.code not in PERMANENT_HERE
+
+
+def retrying(attempt: Callable[[], T], backoff: Backoff, prepare: Callable[[], None]) -> T:
+    """The result of `attempt`, which is tried again while its errors are retriable.
+
+    `prepare` is called before each further try, to forget what may be stale. The last error is
+    raised when time is up.
+    """
+    while True:
+        try:
+            return attempt()
+        except ProtocolError as error:
+            if not is_worth_retrying(error) or not backoff.maybe_wait():
+                raise
+        prepare()

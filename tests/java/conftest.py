@@ -1,0 +1,51 @@
+"""Fixtures for the tests with Kafka's own Java code.
+
+They need Kafka's jars (STRANDLINE_KAFKA_JARS names their directory) and a `java`. A virtual machine
+costs a second or two to start, so tests share one for the tools and one broker per file; each test
+has topics and groups of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.java.processes import JARS, JAVA, Broker, ToolServer, Workshop
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip all tests of this directory, with a reason, where Kafka or Java is missing."""
+    reason = None
+    if JARS is None:
+        reason = "STRANDLINE_KAFKA_JARS does not name the directory of Kafka's jars"
+    elif JAVA is None:
+        reason = "there is no java on the path"
+    if reason is None:
+        return
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """Where processes are started; all of them have ended after the last test of the file."""
+    made = Workshop(tmp_path_factory.mktemp("java"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def broker(workshop: Workshop) -> Broker:
+    """A broker that all tests of the file share."""
+    return workshop.broker()
+
+
+@pytest.fixture(scope="module")
+def tools(workshop: Workshop) -> ToolServer:
+    """A virtual machine that runs Kafka's tools."""
+    return workshop.tools()
