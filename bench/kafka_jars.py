@@ -1,4 +1,4 @@
-"""Apache Kafka's broker from Maven Central, by its coordinates, into a cache directory.
+"""Apache Kafka's broker and tools from Maven Central, by coordinates, into a cache directory.
 
 These are the released artefacts, unchanged; only the launch scripts of the binary distribution are
 missing, and the harness passes the JVM flags that those scripts would pass (see `brokers`).
@@ -6,6 +6,7 @@ missing, and the harness passes the JVM flags that those scripts would pass (see
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -33,9 +34,10 @@ def kafka_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
 
 
 def project_file(version: str) -> str:
-    """A Maven project that depends on the broker and nothing else."""
+    """A Maven project that depends on the broker and its tools, and on nothing else."""
     wanted = (
         ("org.apache.kafka", f"kafka_{SCALA_VERSION}", version),
+        ("org.apache.kafka", "kafka-tools", version),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
     )
     dependencies = "\n".join(
@@ -72,3 +74,16 @@ def _checked(directory: Path) -> Path:
     if not any(directory.glob(f"kafka_{SCALA_VERSION}-*.jar")):
         raise JarsError(f"{directory} holds no kafka_{SCALA_VERSION}-*.jar")
     return directory
+
+
+def main() -> None:
+    """Fetch the jars if need be and print their directory: for shell scripts."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--cache-dir", type=Path, required=True)
+    cache: Path = parser.parse_args().cache_dir
+    cache.mkdir(parents=True, exist_ok=True)
+    print(kafka_jars(cache))
+
+
+if __name__ == "__main__":
+    main()

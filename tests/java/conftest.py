@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.java.processes import JARS, JAVA, Broker, ToolServer, Workshop
+from tests.java.processes import JARS, JAVA, Broker, ToolServer, Workshop, compile_java
 
 HERE = Path(__file__).parent
 
@@ -31,10 +31,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our Java programs, compiled."""
+    return compile_java(tmp_path_factory.mktemp("classes"))
+
+
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+def workshop(tmp_path_factory: pytest.TempPathFactory, classes: Path) -> Iterator[Workshop]:
     """Where processes are started; all of them have ended after the last test of the file."""
-    made = Workshop(tmp_path_factory.mktemp("java"))
+    made = Workshop(tmp_path_factory.mktemp("java"), classes)
     yield made
     made.close()
 

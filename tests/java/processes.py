@@ -166,11 +166,22 @@ class ToolServer:
         return Outcome(found["exit"], found["out"], found["err"])
 
 
+def compile_java(target: Path) -> Path:
+    """Compile the Java sources of this directory once, and return where their classes are."""
+    subprocess.run(
+        ["javac", "-nowarn", "-proc:none", "-cp", f"{JARS}/*", "-d", target, *HERE.glob("*.java")],
+        check=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    return target
+
+
 class Workshop:
     """Starts processes with their files in one directory, and ends those that still run."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, classes: Path) -> None:
         self.directory = directory
+        self.classes = classes
         self._started: list[Process] = []
 
     def start(self, *command: str | Path, env: Mapping[str, str] | None = None) -> Process:
@@ -192,21 +203,15 @@ class Workshop:
         )
         return Broker(process, data)
 
-    def java(self, main: str | Path, *arguments: str | Path) -> Process:
-        """Start a virtual machine with Kafka's classes, for a main class or a source file."""
+    def java(self, main: str, *arguments: str | Path) -> Process:
+        """Start a virtual machine with Kafka's classes and ours."""
         assert JAVA is not None
-        return self.start(JAVA, *_JVM_FLAGS, "-cp", f"{JARS}/*", main, *arguments)
-
-    def run_java(self, main: str | Path, *arguments: str | Path) -> Outcome:
-        """Run a main class or a source file to its end."""
-        process = self.java(main, *arguments)
-        process.close_input()
-        out = "\n".join(process.lines())
-        return Outcome(process.wait(), out, process.errors.read_text(errors="replace"))
+        class_path = os.pathsep.join([str(self.classes), f"{JARS}/*"])
+        return self.start(JAVA, *_JVM_FLAGS, "-cp", class_path, main, *arguments)
 
     def tools(self) -> ToolServer:
-        """Start a machine for Kafka's tools."""
-        return ToolServer(self.java(HERE / "ToolServer.java"))
+        """Start a machine that runs one main class after the other."""
+        return ToolServer(self.java("ToolServer"))
 
     def close(self) -> None:
         """End everything that still runs."""

@@ -62,9 +62,7 @@ def _write(world: Any, kit: Any) -> Any:
             producer_id=ProducerId(9),
             producer_epoch=ProducerEpoch(0),
         )
-        log.append_as_coordinator(
-            bytearray(marker), leader_epoch=LeaderEpoch(3), now_ms=kit.now_ms
-        )
+        log.append_as_coordinator(bytearray(marker), leader_epoch=LeaderEpoch(3), now_ms=kit.now_ms)
     return log
 
 

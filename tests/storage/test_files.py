@@ -206,9 +206,7 @@ def test_a_failed_append_is_cut_back(
         "pwrite",
         _failing(*([] if many else [lambda f, d, p: write(f, bytes(d)[:2], p)]), full),
     )
-    monkeypatch.setattr(
-        real_files.os, "pwritev", _failing(lambda f, b, p: write_all(f, [b[0]], p))
-    )
+    monkeypatch.setattr(real_files.os, "pwritev", _failing(lambda f, b, p: write_all(f, [b[0]], p)))
     with pytest.raises(StorageError, match="No space left"):
         file.append_all([b"de", b"fg"]) if many else file.append(b"defg")
     assert (file.size, file.failed) == (3, False)

@@ -198,9 +198,7 @@ def test_reserved_space_is_given_back(world: Any, kit: Any) -> None:
     assert [offset for offset, _ in kit.records(world.reopen(log))] == list(range(103))
 
 
-def test_a_clean_start_survives_a_last_segment_that_was_damaged_since(
-    world: Any, kit: Any
-) -> None:
+def test_a_clean_start_survives_a_last_segment_that_was_damaged_since(world: Any, kit: Any) -> None:
     log = world.create()
     kit.fill(log, 8)
     name = f"{log.active.base_offset:020d}.log"

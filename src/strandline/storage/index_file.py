@@ -104,12 +104,14 @@ class IndexFile:
         """The two numbers of the entry at `slot`."""
         if not 0 <= slot < self.entries:
             raise InvariantViolated(f"The index {self.path} has no entry {slot}.")
+        first: int
+        second: int
         if slot >= self._written:
-            first, second = self._layout.unpack_from(
-                self._pending, (slot - self._written) * self._layout.size
-            )
-            return first, second
-        return self._read(slot, 1)[0]
+            waiting_at = (slot - self._written) * self._layout.size
+            first, second = self._layout.unpack_from(self._pending, waiting_at)
+        else:
+            first, second = self._layout.unpack(self._read(slot, 1))
+        return first, second
 
     def floor_slot(self, target: int, column: int) -> int:
         """The last slot whose number in `column` is at most `target`, or -1.
@@ -125,11 +127,11 @@ class IndexFile:
                 high = middle
         if low == high:
             return low - 1
-        block = self._read(low, high - low)
-        start = low
+        entry_bytes = self._layout.size
+        block, start = self._read(low, high - low), low
         while low < high:
             middle = (low + high) // 2
-            if block[middle - start][column] <= target:
+            if self._layout.unpack_from(block, (middle - start) * entry_bytes)[column] <= target:
                 low = middle + 1
             else:
                 high = middle
@@ -173,11 +175,11 @@ class IndexFile:
             self._file = None
             self._pending.clear()
 
-    def _read(self, slot: int, count: int) -> list[tuple[int, int]]:
+    def _read(self, slot: int, count: int) -> bytes:
         entry_bytes = self._layout.size
         data = self.file.read_at(slot * entry_bytes, count * entry_bytes)
         if len(data) != count * entry_bytes:
             raise DamagedIndex(
                 f"The index {self.path} is shorter than its {self._written} entries."
             )
-        return list(self._layout.iter_unpack(data))
+        return data

@@ -29,8 +29,8 @@ from strandline.records.batch import (
 from strandline.records.validation import ValidatedBatch, validate_client_batch
 from strandline.storage.end_marker import EndMarker, read_end_marker
 from strandline.storage.log_state import LogState
-from strandline.storage.origin import AppendOrigin
 from strandline.storage.open_transactions import CompletedTransaction
+from strandline.storage.origin import AppendOrigin
 from strandline.storage.segment import Segment
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.storage.transaction_verification import NO_GUARD, Guard

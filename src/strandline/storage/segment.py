@@ -142,7 +142,8 @@ class Segment:
     def append_batch(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch of `size` bytes. After a `StorageError` the segment is as before."""
         position = self.size
-        wants_entry = self.bytes_since_entry > self.index_interval_bytes
+        waiting = self.bytes_since_entry
+        wants_entry = waiting > self.index_interval_bytes
         if wants_entry:
             self.offset_index.make_room()
             self.time_index.make_room()
@@ -153,7 +154,8 @@ class Segment:
             self.max_timestamp_offset = last_offset
         if wants_entry:
             self._add_entries(last_offset, position)
-        self.bytes_since_entry += size
+            waiting = 0
+        self.bytes_since_entry = waiting + size
         self.tail.add(last_offset, position)
         if position == 0:
             self.first_timestamp = max_timestamp
@@ -378,7 +380,9 @@ class Segment:
         if found is None or not (
             found[1].base_offset <= offset and found[1].max_timestamp == timestamp
         ):
-            raise DamagedIndex(f"{self.time_index.path} ends with an entry that no batch bears out.")
+            raise DamagedIndex(
+                f"{self.time_index.path} ends with an entry that no batch bears out."
+            )
 
     # -- Cutting and going away --------------------------------------------------------------
 

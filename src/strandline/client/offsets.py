@@ -1,0 +1,297 @@
+"""Looking offsets up: the ends of logs, offsets of times, and what groups have committed.
+
+This file knows three requests and their versions. It must not know what readers do with offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.connection import Connection
+from strandline.client.fetching import Isolation
+from strandline.client.refusal import check
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from strandline.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from strandline.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from strandline.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from strandline.types import LeaderEpoch, Offset, TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+
+_GROUPS_SINCE: Final = 8
+_LAST_BY_NAME: Final = 9
+"""From version 10 on, commits and fetches name topics by id. A group may hold offsets of topics
+that are gone, which have no id to ask with: names stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAt:
+    """A place in a log; offset -1 when no record is as late as the time asked for."""
+
+    offset: Offset
+    timestamp: int
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a group has stored for a partition."""
+
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    metadata: str
+
+
+def list_offsets(
+    cluster: ClusterClient,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, OffsetAt]:
+    """For each partition the first offset at or after a time, or of `LATEST`, `EARLIEST`...
+
+    Retries what may succeed; raises `ProtocolError` for the first partition that cannot be asked.
+    """
+    found: dict[TopicPartition, OffsetAt] = {}
+
+    def attempt() -> None:
+        missing = [each for each in wanted if each not in found]
+        for leader, partitions in cluster.by_leader(missing).items():
+            asked = {each: wanted[each] for each in partitions}
+            found.update(
+                _ask_leader(cluster.connection_to(leader), cluster, asked, isolation, found)
+            )
+
+    cluster.retry_on_topics(attempt, {each.topic for each in wanted})
+    return found
+
+
+def _ask_leader(
+    connection: Connection,
+    cluster: ClusterClient,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation,
+    found: dict[TopicPartition, OffsetAt],
+) -> dict[TopicPartition, OffsetAt]:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for partition, timestamp in wanted.items():
+        topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=partition.partition,
+                current_leader_epoch=cluster.partition(partition).leader_epoch,
+                timestamp=timestamp,
+            )
+        )
+    response = connection.call(
+        ApiKey.LIST_OFFSETS,
+        ListOffsetsResponse,
+        ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=list(topics.values()),
+            timeout_ms=cluster.settings.request_timeout_ms,
+        ),
+    )
+    answered: dict[TopicPartition, OffsetAt] = {}
+    refused: ProtocolError | None = None
+    for answers in response.topics:
+        for answer in answers.partitions:
+            partition = TopicPartition(answers.name, answer.partition_index)
+            try:
+                check(answer.error_code, None, f"partition {partition}")
+            except ProtocolError as error:
+                refused = refused or error
+                continue
+            answered[partition] = OffsetAt(
+                Offset(answer.offset), answer.timestamp, LeaderEpoch(answer.leader_epoch)
+            )
+    if refused is not None:
+        found.update(answered)
+        raise refused
+    if answered.keys() != wanted.keys():
+        raise ProtocolError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "A broker's answer lacks partitions that were asked."
+        )
+    return answered
+
+
+def committed_offsets(
+    cluster: ClusterClient, group: str, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Committed]:
+    """The stored offsets of a group, of all partitions by default. Those without one are absent."""
+    names = None if partitions is None else _by_topic(partitions)
+
+    def request(version: int) -> OffsetFetchRequest:
+        if version >= _GROUPS_SINCE:
+            topics = None
+            if names is not None:
+                topics = [
+                    OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+                    for name, numbers in names.items()
+                ]
+            return OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]
+            )
+        older = None
+        if names is not None:
+            older = [
+                OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+                for name, numbers in names.items()
+            ]
+        return OffsetFetchRequest(group_id=group, topics=older)
+
+    def attempt(connection: Connection) -> dict[TopicPartition, Committed]:
+        response = connection.call(
+            ApiKey.OFFSET_FETCH, OffsetFetchResponse, request, highest=_LAST_BY_NAME
+        )
+        return _stored(response, group)
+
+    return cluster.retry_on_coordinator(group, attempt)
+
+
+def _stored(response: OffsetFetchResponse, group: str) -> dict[TopicPartition, Committed]:
+    check(response.error_code, None, f"group '{group}'")
+    stored: dict[TopicPartition, Committed] = {}
+    for topic in response.topics:
+        for each in topic.partitions:
+            _keep(stored, TopicPartition(topic.name, each.partition_index), each)
+    for answer in response.groups:
+        check(answer.error_code, None, f"group '{group}'")
+        for named in answer.topics:
+            for one in named.partitions:
+                _keep(stored, TopicPartition(named.name, one.partition_index), one)
+    return stored
+
+
+def _keep(stored: dict[TopicPartition, Committed], partition: TopicPartition, each: object) -> None:
+    error, offset, epoch, metadata = (
+        getattr(each, name)
+        for name in ("error_code", "committed_offset", "committed_leader_epoch", "metadata")
+    )
+    check(error, None, f"partition {partition}")
+    if offset >= 0:
+        stored[partition] = Committed(Offset(offset), LeaderEpoch(epoch), metadata or "")
+
+
+def commit_offsets(
+    cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = ""
+) -> None:
+    """Store offsets for a group that has no members (a "simple" consumer, or a reset).
+
+    Raises `ProtocolError`: UNKNOWN_MEMBER_ID while the group has members, or whatever is refused
+    first; others of `offsets` may then be stored.
+    """
+    if not offsets:
+        return
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                topic_id=UUID(int=0),
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=offsets[TopicPartition(name, number)],
+                        committed_metadata=metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in _by_topic(offsets).items()
+        ],
+    )
+
+    def attempt(connection: Connection) -> None:
+        response = connection.call(
+            ApiKey.OFFSET_COMMIT, OffsetCommitResponse, request, highest=_LAST_BY_NAME
+        )
+        for topic in response.topics:
+            for each in topic.partitions:
+                what = f"group '{group}'"
+                if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    what = f"partition {TopicPartition(topic.name, each.partition_index)}"
+                check(each.error_code, None, what)
+
+    cluster.retry_on_coordinator(group, attempt)
+
+
+def delete_offsets(
+    cluster: ClusterClient, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ProtocolError | None]:
+    """Forget what a group has stored; the outcome of each partition."""
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequestPartition(partition_index=each) for each in numbers],
+            )
+            for name, numbers in _by_topic(partitions).items()
+        ],
+    )
+
+    def attempt(connection: Connection) -> dict[TopicPartition, ProtocolError | None]:
+        response = connection.call(ApiKey.OFFSET_DELETE, OffsetDeleteResponse, request)
+        check(response.error_code, None, f"group '{group}'")
+        outcomes: dict[TopicPartition, ProtocolError | None] = {}
+        for topic in response.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                outcomes[partition] = outcome(each.error_code, None, f"partition {partition}")
+        return outcomes
+
+    return cluster.retry_on_coordinator(group, attempt)
+
+
+def outcome(number: int, message: str | None, what: str) -> ProtocolError | None:
+    """The error for a code as a value; None for NONE."""
+    try:
+        check(number, message, what)
+    except ProtocolError as error:
+        return error
+    return None
+
+
+def only(results: list[ProtocolError | None]) -> None:
+    """Raise the outcome of a request for one thing."""
+    if len(results) != 1:
+        raise InvariantViolated(f"One outcome was expected, not {len(results)}.")
+    if results[0] is not None:
+        raise results[0]
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

@@ -1,0 +1,363 @@
+"""Getting a producer's batches to the leaders of their partitions, in order.
+
+This file knows produce requests, retries and what each error means for a batch. It must not know
+how records are collected.
+
+Theory: of each partition one batch at a time is on the way, so order needs no further care. A batch
+that fails in a way that a retry may mend stays first in its partition's queue and is sent again,
+byte for byte, until the delivery timeout.
+"""
+
+from __future__ import annotations
+
+import select
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.connection import Connection, Pending
+from strandline.client.delivery import Batch, FailedRecords, FlushResult
+from strandline.client.producer_identity import IdentitySource
+from strandline.client.refusal import refusal
+from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from strandline.records.builder import BatchBuilder, BatchOptions
+from strandline.records.codec import Codec
+from strandline.types import (
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerId,
+    Offset,
+    TopicPartition,
+)
+
+REQUESTS_IN_FLIGHT_MAX: Final = 5
+"""Per connection; each carries batches of partitions that the others do not."""
+REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
+RENEWALS_MAX: Final = 3
+_TOPIC_IDS_SINCE: Final = 13
+_LAST_BY_NAME: Final = 12
+_WAIT_MS_MAX: Final = 1000
+
+_IDENTITY_LOST: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _InFlight:
+    """A request on the way, with the batches in it."""
+
+    connection: Connection
+    pending: Pending
+    batches: dict[TopicPartition, Batch]
+    names: dict[object, str]
+    """Topic names by the topic ids of the request."""
+
+
+class Sender:
+    """See the module. `held_bytes` counts everything not done, open batches included."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        *,
+        acks: int,
+        codec: tuple[Codec, int | None],
+        timeouts_ms: tuple[int, int],
+        is_idempotent: bool,
+    ) -> None:
+        """`codec` comes with its level; the timeouts are those of an append and a delivery."""
+        self.held_bytes = 0
+        self._cluster = cluster
+        self._acks = acks
+        self._codec, self._level = codec
+        self._append_timeout_ms, self._delivery_timeout_ms = timeouts_ms
+        self._identities = IdentitySource(cluster) if is_idempotent else None
+        self._queues: dict[TopicPartition, deque[Batch]] = {}
+        self._retry_at_ms: dict[TopicPartition, int] = {}
+        self._on_the_way: set[TopicPartition] = set()
+        self._in_flight: list[_InFlight] = []
+        self._delivered = 0
+        self._failed: dict[tuple[TopicPartition, ErrorCode], FailedRecords] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a batch waits or is on the way."""
+        return bool(self._queues)
+
+    def enqueue(self, batch: Batch) -> None:
+        """Take a batch over; it is sent after those of its partition that came before."""
+        self._queues.setdefault(batch.topic_partition, deque()).append(batch)
+
+    def take_outcomes(self) -> FlushResult:
+        """What became of records since this was asked last."""
+        result = FlushResult(self._delivered, tuple(self._failed.values()))
+        self._delivered, self._failed = 0, {}
+        return result
+
+    def pump(self, *, wait: bool) -> None:
+        """Send what can be sent and take in what was answered; with `wait`, until either happens."""
+        self._take_in_answers()
+        self._give_up_old()
+        sent = self._send_ready()
+        if wait and not sent and self._queues:
+            self._wait()
+            self._take_in_answers()
+
+    # -- Sending -----------------------------------------------------------------------------
+
+    def _send_ready(self) -> bool:
+        """Send each sendable first batch of a partition; whether there were any."""
+        by_leader: dict[BrokerId, list[Batch]] = {}
+        now_ms = self._cluster.clock.monotonic_ms()
+        for partition in list(self._queues):
+            if partition in self._on_the_way or self._retry_at_ms.get(partition, 0) > now_ms:
+                continue
+            batch = self._queues[partition][0]
+            try:
+                leader = self._cluster.partition(partition).leader
+                self._encode(batch)
+            except ProtocolError as error:
+                self._settle(batch, error)
+                continue
+            by_leader.setdefault(leader, []).append(batch)
+        sent = False
+        for leader, batches in by_leader.items():
+            sent |= self._send_to(leader, batches)
+        return sent
+
+    def _send_to(self, leader: BrokerId, batches: list[Batch]) -> bool:
+        sent = False
+        while batches:
+            request = [batches.pop(0)]
+            size = len(request[0].encoded or b"")
+            while batches and size + len(batches[0].encoded or b"") <= REQUEST_BYTES_MAX:
+                size += len(batches[0].encoded or b"")
+                request.append(batches.pop(0))
+            try:
+                connection = self._cluster.connection_to(leader)
+                if connection.in_flight >= REQUESTS_IN_FLIGHT_MAX:
+                    return sent
+                self._send_request(connection, request)
+            except ProtocolError as error:
+                for batch in request:
+                    self._settle(batch, error)
+            sent = True
+        return sent
+
+    def _send_request(self, connection: Connection, batches: list[Batch]) -> None:
+        ids = {
+            name: self._cluster.topic(name).topic_id
+            for name in {batch.topic_partition.topic for batch in batches}
+        }
+        version = connection.version_for(ApiKey.PRODUCE)
+        if version >= _TOPIC_IDS_SINCE and NO_TOPIC_ID in ids.values():
+            version = _LAST_BY_NAME
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            name, number = batch.topic_partition
+            data = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
+            data.partition_data.append(
+                PartitionProduceData(index=number, records=memoryview(batch.encoded or b""))
+            )
+        request = ProduceRequest(
+            acks=self._acks,
+            timeout_ms=self._append_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        if self._acks == 0:
+            connection.send_unanswered(ApiKey.PRODUCE, request, highest=version)
+            for batch in batches:
+                self._finish(batch, NO_OFFSET, None)
+            return
+        sent = {batch.topic_partition: batch for batch in batches}
+        pending = connection.send(ApiKey.PRODUCE, request, highest=version)
+        self._on_the_way.update(sent)
+        names: dict[object, str] = {topic_id: name for name, topic_id in ids.items()}
+        self._in_flight.append(_InFlight(connection, pending, sent, names))
+
+    def _encode(self, batch: Batch) -> None:
+        if batch.encoded is not None:
+            return
+        options = BatchOptions(codec=self._codec, level=self._level)
+        if self._identities is not None:
+            identity = self._identities.next_for(batch.topic_partition)
+            batch.identity = identity
+            options = BatchOptions(
+                codec=self._codec,
+                level=self._level,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=identity.base_sequence,
+            )
+        builder = BatchBuilder(options)
+        for record in batch.records:
+            builder.append(record)
+        batch.encoded = builder.build()
+
+    # -- Answers -----------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Sleep until an answer comes, a retry is due, or an answer is overdue."""
+        now_ms = self._cluster.clock.monotonic_ms()
+        waking = [at_ms for at_ms in self._retry_at_ms.values() if at_ms > now_ms]
+        waking += [each.pending.sent_ms + self._answer_timeout_ms for each in self._in_flight]
+        wait_ms = max(0, min(min(waking, default=now_ms) - now_ms, _WAIT_MS_MAX))
+        poller = select.poll()
+        watched = [each.connection for each in self._in_flight if not each.connection.closed]
+        if not watched:
+            self._cluster.clock.sleep_ms(wait_ms)
+            return
+        for connection in watched:
+            poller.register(connection, select.POLLIN)
+        poller.poll(wait_ms)
+
+    @property
+    def _answer_timeout_ms(self) -> int:
+        """The broker may use up the append timeout before it answers at all."""
+        return max(self._cluster.settings.request_timeout_ms, self._append_timeout_ms + 5000)
+
+    def _take_in_answers(self) -> None:
+        now_ms = self._cluster.clock.monotonic_ms()
+        for request in list(self._in_flight):
+            pending = request.pending
+            if not pending.is_done:
+                request.connection.take_arrived()
+            is_overdue = now_ms - pending.sent_ms > self._answer_timeout_ms
+            if pending.is_done or is_overdue:
+                self._in_flight.remove(request)
+                self._on_the_way.difference_update(request.batches)
+                self._take_in(request)
+
+    def _take_in(self, request: _InFlight) -> None:
+        timeout_ms = self._answer_timeout_ms
+        try:
+            response = request.connection.result(
+                request.pending, ProduceResponse, timeout_ms=timeout_ms
+            )
+        except (ProtocolError, MalformedFrame) as failure:
+            error = (
+                failure
+                if isinstance(failure, ProtocolError)
+                else ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(failure))
+            )
+            for batch in request.batches.values():
+                batch.maybe_written = True
+                self._settle(batch, error)
+            return
+        unanswered = dict(request.batches)
+        for topic in response.responses:
+            name = topic.name or request.names.get(topic.topic_id, "")
+            for answer in topic.partition_responses:
+                found = unanswered.pop(TopicPartition(name, answer.index), None)
+                if found is not None:
+                    self._take_in_one(found, answer)
+        for batch in unanswered.values():
+            batch.maybe_written = True
+            self._settle(
+                batch, ProtocolError(ErrorCode.NETWORK_EXCEPTION, "The broker's answer lacks it.")
+            )
+
+    def _take_in_one(self, batch: Batch, answer: PartitionProduceResponse) -> None:
+        if answer.error_code == ErrorCode.NONE:
+            self._finish(batch, Offset(answer.base_offset), None)
+        elif answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._finish(batch, NO_OFFSET, None)
+        else:
+            what = f"partition {batch.topic_partition}"
+            message = answer.error_message
+            if answer.record_errors:
+                message = answer.record_errors[0].batch_index_error_message or message
+            error = refusal(answer.error_code, message, what)
+            batch.maybe_written |= not error.definite
+            self._settle(batch, error)
+
+    # -- Outcomes ----------------------------------------------------------------------------
+
+    def _settle(self, batch: Batch, error: ProtocolError) -> None:
+        """Decide what a failed attempt means: try again, number anew, split, or give up."""
+        partition = batch.topic_partition
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+            self._queues[partition].popleft()
+            self._queues[partition].extendleft(reversed(batch.split()))
+            return
+        if error.code in _IDENTITY_LOST and self._maybe_renumber(batch):
+            return
+        now_ms = self._cluster.clock.monotonic_ms()
+        if now_ms - batch.created_ms < self._patience_ms(error):
+            self._cluster.forget([partition.topic])
+            self._retry_at_ms[partition] = now_ms + self._cluster.settings.retry_backoff_ms
+            return
+        self._finish(batch, NO_OFFSET, error)
+
+    def _patience_ms(self, error: ProtocolError) -> int:
+        """For how long batches that meet this error are tried again."""
+        if not error.retriable or error.code is ErrorCode.CORRUPT_MESSAGE:
+            return 0
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return min(self._cluster.settings.topic_wait_ms, self._delivery_timeout_ms)
+        return self._delivery_timeout_ms
+
+    def _maybe_renumber(self, batch: Batch) -> bool:
+        """Send the batch under a new producer id, if no attempt can have written it."""
+        if self._identities is None or batch.identity is None or batch.maybe_written:
+            return False
+        if batch.renewals >= RENEWALS_MAX:
+            return False
+        self._identities.renew(batch.identity)
+        batch.renewals += 1
+        batch.identity = batch.encoded = None
+        return True
+
+    def _give_up_old(self) -> None:
+        """Fail batches that waited longer than the delivery timeout."""
+        oldest_ms = self._cluster.clock.monotonic_ms() - self._delivery_timeout_ms
+        for partition in list(self._queues):
+            queue = self._queues[partition]
+            if partition not in self._on_the_way and queue[0].created_ms < oldest_ms:
+                self._finish(
+                    queue[0],
+                    NO_OFFSET,
+                    ProtocolError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"Records for partition {partition} could not be delivered within "
+                        f"{self._delivery_timeout_ms} ms.",
+                    ),
+                )
+
+    def _finish(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
+        """Set a batch's outcome and go on to the next of its partition."""
+        partition = batch.topic_partition
+        count = len(batch.records)
+        if error is None:
+            self._delivered += count
+            if self._identities is not None and batch.identity is not None:
+                self._identities.written(partition, batch.identity, count)
+        else:
+            before = self._failed.get((partition, error.code))
+            self._failed[partition, error.code] = FailedRecords(
+                partition, count + (before.count if before else 0), error
+            )
+            if self._identities is not None and batch.identity and batch.maybe_written:
+                self._identities.renew(batch.identity)
+        batch.finish(base_offset, error)
+        self.held_bytes -= batch.size_bytes
+        self._retry_at_ms.pop(partition, None)
+        queue = self._queues[partition]
+        queue.popleft()
+        if not queue:
+            del self._queues[partition]

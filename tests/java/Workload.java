@@ -1,0 +1,196 @@
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Random;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * Writes the same topics, records and committed offsets to any cluster:
+ * {@code Workload BOOTSTRAP SEGMENT_BYTES PARTS...}, where PARTS are "plain", "more",
+ * "transactions" and "await-compaction".
+ */
+public final class Workload {
+    private static final long BASE_MS = 1_700_000_000_000L;
+    private static final int COMPACTED = 1500;
+    private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
+
+    private final String bootstrap;
+    private final String segmentBytes;
+
+    private Workload(String bootstrap, String segmentBytes) {
+        this.bootstrap = bootstrap;
+        this.segmentBytes = segmentBytes;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Workload workload = new Workload(args[0], args[1]);
+        for (String part : List.of(args).subList(2, args.length)) {
+            switch (part) {
+                case "plain" -> workload.plain();
+                case "more" -> workload.more();
+                case "transactions" -> workload.transactions();
+                case "await-compaction" -> workload.awaitCompaction();
+                default -> throw new IllegalArgumentException(part);
+            }
+        }
+        System.out.println("written");
+    }
+
+    private void plain() throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            List<NewTopic> topics = new ArrayList<>();
+            for (String codec : CODECS) {
+                topics.add(topic("codec-" + codec, 2, Map.of()));
+            }
+            topics.add(topic("segments", 2, Map.of("index.interval.bytes", "200")));
+            topics.add(topic("trimmed", 1, Map.of()));
+            topics.add(topic("append-time", 1, Map.of("message.timestamp.type", "LogAppendTime")));
+            topics.add(topic("empty", 1, Map.of()));
+            topics.add(topic("compacted", 1, Map.of(
+                "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")));
+            admin.createTopics(topics).all().get();
+            for (String codec : CODECS) {
+                write("codec-" + codec, 2, 300, 400, 0, codec);
+            }
+            write("segments", 2, 1500, 2200, 0, "none");
+            write("trimmed", 1, 400, 100, 0, "lz4");
+            write("append-time", 1, 200, 100, 0, "zstd");
+            write("compacted", 1, COMPACTED, 2200, 40, "none");
+            TopicPartition trimmed = new TopicPartition("trimmed", 0);
+            admin.deleteRecords(Map.of(trimmed, RecordsToDelete.beforeOffset(123))).all().get();
+            for (int group = 0; group < 6; group++) {
+                Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+                offsets.put(new TopicPartition("segments", 0),
+                    new OffsetAndMetadata(100 + group, Optional.of(0), "note " + group));
+                offsets.put(new TopicPartition("codec-gzip", group % 2), new OffsetAndMetadata(group));
+                admin.alterConsumerGroupOffsets("group-" + group, offsets).all().get();
+            }
+            admin.deleteConsumerGroups(List.of("group-5")).all().get();
+        }
+    }
+
+    /** More records for topics that exist, as a producer with a new id. */
+    private void more() throws Exception {
+        for (String codec : CODECS) {
+            write("codec-" + codec, 2, 50, 400, 0, codec);
+        }
+    }
+
+    private void transactions() throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            admin.createTopics(List.of(topic("transactions", 1, Map.of()))).all().get();
+        }
+        Map<String, Object> settings = settings("none");
+        settings.put("transactional.id", "writer");
+        try (Producer<byte[], byte[]> producer = new KafkaProducer<>(settings)) {
+            producer.initTransactions();
+            for (int round = 0; round < 6; round++) {
+                producer.beginTransaction();
+                for (int n = 0; n < 10; n++) {
+                    producer.send(new ProducerRecord<>(
+                        "transactions", 0, BASE_MS + n, null, bytes(round + "/" + n)));
+                }
+                producer.flush();
+                if (round % 2 == 0) {
+                    producer.commitTransaction();
+                } else {
+                    producer.abortTransaction();
+                }
+            }
+        }
+    }
+
+    /** Waits until the topic "compacted" has lost records. */
+    private void awaitCompaction() {
+        TopicPartition partition = new TopicPartition("compacted", 0);
+        Map<String, Object> settings = Map.of(
+            "bootstrap.servers", bootstrap,
+            "key.deserializer", ByteArrayDeserializer.class,
+            "value.deserializer", ByteArrayDeserializer.class);
+        long deadline = System.nanoTime() + Duration.ofSeconds(40).toNanos();
+        try (Consumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
+            consumer.assign(List.of(partition));
+            for (int count = COMPACTED; count == COMPACTED;) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("nothing was compacted");
+                }
+                consumer.seekToBeginning(List.of(partition));
+                count = 0;
+                while (consumer.position(partition) < COMPACTED) {
+                    count += consumer.poll(Duration.ofMillis(500)).count();
+                }
+            }
+        }
+    }
+
+    private NewTopic topic(String name, int partitions, Map<String, String> extra) {
+        Map<String, String> settings = new HashMap<>(extra);
+        settings.put("segment.bytes", segmentBytes);
+        settings.put("retention.ms", "-1");
+        return new NewTopic(name, partitions, (short) 1).configs(settings);
+    }
+
+    private Map<String, Object> settings(String codec) {
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("key.serializer", ByteArraySerializer.class);
+        settings.put("value.serializer", ByteArraySerializer.class);
+        settings.put("compression.type", codec);
+        settings.put("enable.idempotence", true);
+        settings.put("linger.ms", 5);
+        settings.put("batch.size", 8000);
+        return settings;
+    }
+
+    /** Records with keys, headers, null values and chosen timestamps, some of them out of order. */
+    private void write(String topic, int partitions, int count, int size, int keys, String codec)
+        throws ExecutionException, InterruptedException {
+        Random random = new Random(topic.hashCode());
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (Producer<byte[], byte[]> producer = new KafkaProducer<>(settings(codec))) {
+            for (int n = 0; n < count; n++) {
+                byte[] key = keys > 0 ? bytes("key-" + n % keys) : n % 3 == 0 ? null : bytes("k" + n);
+                byte[] value = new byte[size / 2 + random.nextInt(size)];
+                random.nextBytes(value);
+                Arrays.fill(value, 0, value.length / 2, (byte) n);
+                if (n % 17 == 5) {
+                    value = null;
+                }
+                RecordHeaders headers = new RecordHeaders();
+                if (n % 4 == 0) {
+                    headers.add("trace", bytes("t" + n)).add("trace", null).add("ü", new byte[0]);
+                }
+                long timestamp = BASE_MS + n * 1000L - (n % 10 == 9 ? 30_000L : 0L);
+                sent.add(producer.send(new ProducerRecord<>(
+                    topic, n % partitions, timestamp, key, value, headers)));
+            }
+        }
+        for (Future<RecordMetadata> one : sent) {
+            one.get();
+        }
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+}

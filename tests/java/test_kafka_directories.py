@@ -1,0 +1,104 @@
+"""A log directory goes from a real Kafka to Strandline and back, and says the same everywhere.
+
+What "the same" is, is what clients see: every record with offset, timestamp, leader epoch, key,
+value and headers, under both isolation levels; what offsets are found by time; committed offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.java.kafka_broker import CLUSTER_ID, NODE_ID, Kafka
+from tests.java.processes import Broker, ToolServer, Workshop
+
+SEGMENT_BYTES = str(2**20)  # the least that Kafka 4 accepts
+# The topics' settings are in Kafka's metadata log, which Strandline does not read: the broker's
+# settings take their place, and the records carry timestamps of 2023.
+SETTINGS = (f"node.id={NODE_ID}", "log.retention.ms=-1", "offsets.topic.num.partitions=4")
+# Kafka finds nothing by time in a log whose first segment compaction has emptied: the segment's
+# file time stands in for the missing timestamps and hides the segments behind it.
+BY_TIME = ("offsets at the base", "offsets in the middle", "offsets just after it")
+
+Contents = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Directories that a real Kafka wrote, and what it served from them."""
+
+    contents: Contents
+    clean: Path
+    killed: Path
+
+
+@pytest.fixture(scope="module")
+def written(workshop: Workshop, tools: ToolServer) -> Written:
+    """Several segments, codecs, epochs, transactions, a compacted topic; also after kill -9."""
+    kafka = Kafka(workshop, tools, workshop.directory / "kafka")
+    kafka.start()
+    parts = ("plain", "transactions", "await-compaction")
+    tools.run("Workload", kafka.address, SEGMENT_BYTES, *parts).succeeded()
+    kafka.stop()
+    # From here on the cleaner rests, so that what was served stays comparable.
+    kafka.start("log.cleaner.enable=false")
+    tools.run("Workload", kafka.address, SEGMENT_BYTES, "more").succeeded()
+    contents = contents_of(tools, kafka.address)
+    kafka.kill()
+    killed = workshop.directory / "killed"
+    shutil.copytree(kafka.data, killed)
+    kafka.start("log.cleaner.enable=false")
+    assert contents_of(tools, kafka.address) == contents
+    kafka.stop()
+    return Written(contents, kafka.data, killed)
+
+
+def contents_of(tools: ToolServer, address: str, *topics: str) -> Contents:
+    found: Contents = json.loads(tools.run("Contents", address, *topics).succeeded())
+    return found
+
+
+def without_lookups_in_compacted(contents: Contents) -> Contents:
+    copy: Contents = json.loads(json.dumps(contents))
+    for key in BY_TIME:
+        del copy[key]["compacted-0"]
+    return copy
+
+
+def test_what_kafka_wrote_is_worth_comparing(written: Written) -> None:
+    records = written.contents["read_uncommitted"]
+    assert len(records["segments-0"]) == 750
+    assert 0 < len(records["compacted-0"]) < 1500
+    assert len(written.contents["read_committed"]["transactions-0"]) == 30
+    assert len(records["transactions-0"]) == 60
+    assert len(written.contents["groups"]) == 5
+    assert written.contents["offsets earliest"]["trimmed-0"] == [123, -1]
+    epochs = {line.split(" ")[3] for line in records["codec-zstd-1"]}
+    assert len(epochs) == 2, "Kafka's restart was to begin a new leader epoch"
+    assert len(list((written.clean / "segments-0").glob("*.log"))) > 1
+
+
+@pytest.mark.parametrize("ending", ["clean", "killed"])
+def test_strandline_serves_what_kafka_wrote(
+    ending: str, written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    data = workshop.directory / f"from-{ending}"
+    shutil.copytree(getattr(written, ending), data)
+
+    broker = workshop.broker(data, *SETTINGS)
+    assert broker.report["cluster_id"] == CLUSTER_ID
+    assert broker.report["was_clean"] is (ending == "clean")
+    found = contents_of(tools, broker.address)
+    assert without_lookups_in_compacted(found) == without_lookups_in_compacted(written.contents)
+    assert broker.stop()
+
+    again = workshop.broker(data, *SETTINGS)
+    assert again.report["was_clean"] is True
+    assert contents_of(tools, again.address) == found
+    assert again.stop()
