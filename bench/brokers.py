@@ -144,6 +144,13 @@ class Broker(ABC):
         return log.read_text(errors="replace")[-4000:] if log.exists() else "(no log)"
 
 
+def _environment() -> dict[str, str]:
+    """Ours, but with Python's bytecode cache on, as an installed package has it."""
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
+
+
 class SocketBroker(Broker):
     """A broker that is started by a command and found by its port."""
 
@@ -162,6 +169,7 @@ class SocketBroker(Broker):
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     text=True,
+                    env=_environment(),
                 )
             except OSError as error:
                 raise BrokerError(f"{self.label} cannot be started: {error}") from error

@@ -26,8 +26,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Writes the same topics, records and committed offsets to any cluster:
- * {@code Workload BOOTSTRAP SEGMENT_BYTES PARTS...}, where PARTS are "plain", "more",
- * "transactions" and "await-compaction".
+ * {@code Workload BOOTSTRAP WORDS...}, where a word is a topic setting (NAME=VALUE) or one of
+ * "topics", "plain", "more", "transactions" and "await-compaction".
  */
 public final class Workload {
     private static final long BASE_MS = 1_700_000_000_000L;
@@ -35,17 +35,22 @@ public final class Workload {
     private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
 
     private final String bootstrap;
-    private final String segmentBytes;
+    private final Map<String, String> topicSettings = new HashMap<>(Map.of("retention.ms", "-1"));
 
-    private Workload(String bootstrap, String segmentBytes) {
+    private Workload(String bootstrap) {
         this.bootstrap = bootstrap;
-        this.segmentBytes = segmentBytes;
     }
 
     public static void main(String[] args) throws Exception {
-        Workload workload = new Workload(args[0], args[1]);
-        for (String part : List.of(args).subList(2, args.length)) {
+        Workload workload = new Workload(args[0]);
+        for (String part : List.of(args).subList(1, args.length)) {
+            String[] setting = part.split("=", 2);
+            if (setting.length == 2) {
+                workload.topicSettings.put(setting[0], setting[1]);
+                continue;
+            }
             switch (part) {
+                case "topics" -> workload.topics();
                 case "plain" -> workload.plain();
                 case "more" -> workload.more();
                 case "transactions" -> workload.transactions();
@@ -58,17 +63,7 @@ public final class Workload {
 
     private void plain() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-            List<NewTopic> topics = new ArrayList<>();
-            for (String codec : CODECS) {
-                topics.add(topic("codec-" + codec, 2, Map.of()));
-            }
-            topics.add(topic("segments", 2, Map.of("index.interval.bytes", "200")));
-            topics.add(topic("trimmed", 1, Map.of()));
-            topics.add(topic("append-time", 1, Map.of("message.timestamp.type", "LogAppendTime")));
-            topics.add(topic("empty", 1, Map.of()));
-            topics.add(topic("compacted", 1, Map.of(
-                "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")));
-            admin.createTopics(topics).all().get();
+            createTopics(admin);
             for (String codec : CODECS) {
                 write("codec-" + codec, 2, 300, 400, 0, codec);
             }
@@ -86,6 +81,30 @@ public final class Workload {
                 admin.alterConsumerGroupOffsets("group-" + group, offsets).all().get();
             }
             admin.deleteConsumerGroups(List.of("group-5")).all().get();
+        }
+    }
+
+    private void createTopics(Admin admin) throws Exception {
+        List<NewTopic> topics = new ArrayList<>();
+        for (String codec : CODECS) {
+            topics.add(topic("codec-" + codec, 2, Map.of()));
+        }
+        topics.add(topic("segments", 2, Map.of()));
+        topics.add(topic("trimmed", 1, Map.of()));
+        topics.add(topic("append-time", 1, Map.of("message.timestamp.type", "LogAppendTime")));
+        topics.add(topic("empty", 1, Map.of()));
+        topics.add(topic("compacted", 1, Map.of(
+            "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")));
+        admin.createTopics(topics).all().get();
+    }
+
+    /** The topics without records, and the topic of committed offsets. */
+    private void topics() throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            createTopics(admin);
+            Map<TopicPartition, OffsetAndMetadata> offsets =
+                Map.of(new TopicPartition("empty", 0), new OffsetAndMetadata(0));
+            admin.alterConsumerGroupOffsets("first", offsets).all().get();
         }
     }
 
@@ -144,9 +163,8 @@ public final class Workload {
     }
 
     private NewTopic topic(String name, int partitions, Map<String, String> extra) {
-        Map<String, String> settings = new HashMap<>(extra);
-        settings.put("segment.bytes", segmentBytes);
-        settings.put("retention.ms", "-1");
+        Map<String, String> settings = new HashMap<>(topicSettings);
+        settings.putAll(extra);
         return new NewTopic(name, partitions, (short) 1).configs(settings);
     }
 

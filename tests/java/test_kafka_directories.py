@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.java.kafka_broker import CLUSTER_ID, NODE_ID, Kafka
-from tests.java.processes import Broker, ToolServer, Workshop
+from tests.java.processes import ToolServer, Workshop
 
-SEGMENT_BYTES = str(2**20)  # the least that Kafka 4 accepts
+# Kafka 4 accepts no smaller segments.
+TOPICS = ("segment.bytes=1048576", "index.interval.bytes=200")
 # The topics' settings are in Kafka's metadata log, which Strandline does not read: the broker's
 # settings take their place, and the records carry timestamps of 2023.
 SETTINGS = (f"node.id={NODE_ID}", "log.retention.ms=-1", "offsets.topic.num.partitions=4")
@@ -33,6 +33,7 @@ Contents = dict[str, Any]
 class Written:
     """Directories that a real Kafka wrote, and what it served from them."""
 
+    kafka: Kafka
     contents: Contents
     clean: Path
     killed: Path
@@ -44,11 +45,11 @@ def written(workshop: Workshop, tools: ToolServer) -> Written:
     kafka = Kafka(workshop, tools, workshop.directory / "kafka")
     kafka.start()
     parts = ("plain", "transactions", "await-compaction")
-    tools.run("Workload", kafka.address, SEGMENT_BYTES, *parts).succeeded()
+    tools.run("Workload", kafka.address, *TOPICS, *parts).succeeded()
     kafka.stop()
     # From here on the cleaner rests, so that what was served stays comparable.
     kafka.start("log.cleaner.enable=false")
-    tools.run("Workload", kafka.address, SEGMENT_BYTES, "more").succeeded()
+    tools.run("Workload", kafka.address, "more").succeeded()
     contents = contents_of(tools, kafka.address)
     kafka.kill()
     killed = workshop.directory / "killed"
@@ -56,7 +57,7 @@ def written(workshop: Workshop, tools: ToolServer) -> Written:
     kafka.start("log.cleaner.enable=false")
     assert contents_of(tools, kafka.address) == contents
     kafka.stop()
-    return Written(contents, kafka.data, killed)
+    return Written(kafka, contents, kafka.data, killed)
 
 
 def contents_of(tools: ToolServer, address: str, *topics: str) -> Contents:
@@ -102,3 +103,55 @@ def test_strandline_serves_what_kafka_wrote(
     assert again.report["was_clean"] is True
     assert contents_of(tools, again.address) == found
     assert again.stop()
+
+
+@pytest.mark.parametrize("ending", ["clean", "killed"])
+def test_kafka_opens_its_directory_again_after_strandline_wrote_to_it(
+    ending: str, written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    data = workshop.directory / f"back-from-{ending}"
+    shutil.copytree(written.clean, data)
+    broker = workshop.broker(data, *SETTINGS)
+    tools.run("Workload", broker.address, "more").succeeded()
+    contents = contents_of(tools, broker.address)
+    assert len(contents["read_committed"]["codec-lz4-0"]) == 200
+    if ending == "clean":
+        assert broker.stop()
+    else:
+        broker.kill()
+
+    written.kafka.move_to(data)
+    written.kafka.start("log.cleaner.enable=false")
+    found = contents_of(tools, written.kafka.address)
+    written.kafka.stop()
+    assert without_lookups_in_compacted(found) == without_lookups_in_compacted(contents)
+
+
+def test_kafka_serves_topics_that_strandline_made(
+    written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    """Kafka takes a log in if its metadata knows the topic: by name, and by the id beside the log."""
+    broker = workshop.broker(None, "log.retention.ms=-1", "offsets.topic.num.partitions=4")
+    tools.run("Workload", broker.address, *TOPICS, "plain", "more").succeeded()
+    contents = contents_of(tools, broker.address)
+    assert broker.stop()
+
+    kafka = Kafka(workshop, tools, workshop.directory / "receiver")
+    kafka.start("log.cleaner.enable=false")
+    tools.run("Workload", kafka.address, *TOPICS, "topics").succeeded()
+    kafka.stop()
+    for theirs in kafka.data.glob("*-[0-9]*"):
+        ours = broker.data / theirs.name
+        if ours.exists():
+            topic_id = (theirs / "partition.metadata").read_bytes()
+            shutil.rmtree(theirs)
+            shutil.copytree(ours, theirs)
+            (theirs / "partition.metadata").write_bytes(topic_id)
+    for checkpoint in broker.data.glob("*-checkpoint"):
+        shutil.copy(checkpoint, kafka.data)
+
+    kafka.start("log.cleaner.enable=false")
+    found = contents_of(tools, kafka.address)
+    kafka.stop()
+    del found["topic ids"], contents["topic ids"]
+    assert found == contents

@@ -7,6 +7,7 @@ up to the recovery point.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from strandline.errors import StorageError
 from strandline.records.batch import iterate_headers
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import Offset
+from tests.storage.conftest import Kit, World
 
 
 class PowerCut(BaseException):
@@ -54,42 +56,38 @@ def _write_a_while(world: Any, kit: Any, random: Random) -> tuple[Any, int]:
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_survives_a_power_loss_is_a_prefix(seed: int) -> None:
-    from tests.storage.conftest import Kit as kit
-
     random = Random(seed)
-    world = kit.world(MemoryFiles(), "/data", "memory")
-    log, checkpointed = _write_a_while(world, kit, random)
-    written = _batches(kit.bytes_from(log, log.log_start_offset))
+    world = World(MemoryFiles(), "/data", "memory")
+    log, checkpointed = _write_a_while(world, Kit, random)
+    written = _batches(Kit.bytes_from(log, log.log_start_offset))
     live = world.files
     for _ in range(4):
         world.files = live.crash_clone(random)
         recovered = world.load(clean=False, recovery_point=checkpointed)
         recovered.check()
         assert recovered.log_end_offset >= checkpointed, seed
-        found = _batches(kit.bytes_from(recovered, recovered.log_start_offset))
+        found = _batches(Kit.bytes_from(recovered, recovered.log_start_offset))
         assert found == written[: len(found)], seed
-        for low, high in zip(found, found[1:], strict=False):
+        for low, high in pairwise(found):
             assert next(iterate_headers(low))[1].next_offset == next(iterate_headers(high))[1][0]
         again = world.files.crash_clone()
         world.files = again
         twice = world.load(clean=False, recovery_point=min(checkpointed, recovered.recovery_point))
-        assert _batches(kit.bytes_from(twice, 0)) == found, seed
-        kit.fill(twice, 12)
-        assert [o for o, _ in kit.records(twice)] == list(range(twice.log_end_offset))
+        assert _batches(Kit.bytes_from(twice, 0)) == found, seed
+        Kit.fill(twice, 12)
+        assert [o for o, _ in Kit.records(twice)] == list(range(twice.log_end_offset))
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_crash_anywhere_in_a_recovery_changes_nothing(seed: int) -> None:
-    from tests.storage.conftest import Kit as kit
-
     random = Random(seed)
-    world = kit.world(MemoryFiles(), "/data", "memory")
-    log, checkpointed = _write_a_while(world, kit, random)
+    world = World(MemoryFiles(), "/data", "memory")
+    log, checkpointed = _write_a_while(world, Kit, random)
     image = log.files.crash_clone(random)
 
     world.files = image.kill_clone()
-    expected = kit.bytes_from(world.load(clean=False, recovery_point=checkpointed), 0)
+    expected = Kit.bytes_from(world.load(clean=False, recovery_point=checkpointed), 0)
     for stop_after in range(1, 200, 1 + random.randint(0, 6)):
         world.files = image.kill_clone()
         world.files.on_call = _stop_after(stop_after, PowerCut())
@@ -98,7 +96,7 @@ def test_a_crash_anywhere_in_a_recovery_changes_nothing(seed: int) -> None:
         except PowerCut:
             world.files = world.files.crash_clone(random)
             second = world.load(clean=False, recovery_point=checkpointed)
-            assert kit.bytes_from(second, 0) == expected, (seed, stop_after)
+            assert Kit.bytes_from(second, 0) == expected, (seed, stop_after)
         else:
             break
 

@@ -252,7 +252,7 @@ def test_a_failed_sync_is_never_forgiven(tmp_path: Path, monkeypatch: pytest.Mon
 def test_syncing_in_another_thread_while_handles_come_and_go(tmp_path: Path) -> None:
     files = RealFiles(open_handles_max=2)
     opened = [files.open(f"{tmp_path}/{number}", create=True) for number in range(6)]
-    failures: list[BaseException] = []
+    failures: list[StorageError | OSError] = []
     stop = threading.Event()
 
     def sync_all() -> None:
@@ -260,7 +260,7 @@ def test_syncing_in_another_thread_while_handles_come_and_go(tmp_path: Path) -> 
             while not stop.is_set():
                 for file in opened:
                     file.sync()
-        except BaseException as error:
+        except (StorageError, OSError) as error:
             failures.append(error)
 
     thread = threading.Thread(target=sync_all)

@@ -199,8 +199,8 @@ def test_a_duplicate_is_answered_with_its_first_append(world: Any, kit: Any) -> 
     assert duplicate.is_duplicate
     assert duplicate[:2] == result[:2]
     assert log.log_end_offset == 2
+    gap = kit.batch(b"c", producer_id=9, epoch=0, sequence=5)
     with pytest.raises(ProtocolError) as refused:
-        gap = kit.batch(b"c", producer_id=9, epoch=0, sequence=5)
         log.append_as_leader(gap, leader_epoch=EPOCH, now_ms=kit.now_ms)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     log = world.reopen(log)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
-from strandline.cluster.store import Changes, SessionId, Store, StoreError
+from strandline.cluster.store import Changes, OutcomeUnknown, SessionId, Store, StoreError
 from strandline.errors import StorageError
 from strandline.node.effects import Close, ConnectionId, Effect, Send, SyncLog, WriteMetadata
 from strandline.node.node import Node
@@ -33,6 +33,7 @@ _ACCEPTS_PER_ROUND: Final = 64
 _ACCEPT_RETRY_S: Final = 0.1
 _POOLED_BUFFERS: Final = 8
 _IDLE_SWEEPS: Final = 10
+_LAST_ROUNDS_MAX: Final = 100
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -85,7 +86,9 @@ class Server:
         self._turn_scheduled = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
+        self._idle_check: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._stopped = False
         self._now = read_clock()
         self._writes: set[asyncio.Task[None]] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="strandline-sync")
@@ -99,7 +102,7 @@ class Server:
             self._loop.add_reader(listener, self._accept, listener)
         self._schedule_turn()
         if self._limits.idle_ms_max > 0:
-            self._loop.call_later(self._idle_sweep_s, self._close_idle)
+            self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
 
     async def stop(self) -> None:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
@@ -108,18 +111,27 @@ class Server:
             self._loop.remove_reader(listener)
             listener.close()
         self._finish_turn()
-        if self._writes:
+        for _ in range(_LAST_ROUNDS_MAX):
+            if not self._writes:
+                break
+            # What a write brings about may be another write.
             await asyncio.wait(self._writes)
-        self._finish_turn()
+            self._finish_turn()
         for transport in list(self._transports.values()):
             transport.close(None)
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._stopped = True
+        for timer in (self._alarm, self._idle_check):
+            if timer is not None:
+                timer.cancel()
         await self._loop.run_in_executor(None, self._disk.shutdown)
 
     def metadata_changed(self, changes: Changes) -> None:
         """Tell the node what changed in the metadata store (the store's listener)."""
-        self._node.metadata_changed(changes, self._tick())
+        try:
+            self._node.metadata_changed(changes, self._tick())
+        except Exception:
+            # The store has written the change: whoever else hears of it must not miss it.
+            log.exception("Following a change of the metadata failed")
         self._schedule_turn()
 
     # -- connections -------------------------------------------------------------------------
@@ -155,8 +167,13 @@ class Server:
             log.warning("Connection from %s refused: max.connections.per.ip is reached", host)
             accepted.close()
             return
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            log.info("Connection from %s was gone at once: %s", host, error.strerror)
+            accepted.close()
+            return
         connection = self._node.open_connection(host)
         transport = Transport(self, connection, accepted, shared=self._shared, pool=self._pool)
         transport.last_active_ms = self._now.monotonic_ms
@@ -201,7 +218,7 @@ class Server:
             if transport.last_active_ms < oldest_ms and not transport.connection.slots:
                 transport.close("connections.max.idle.ms has passed")
         if not self._stopping:
-            self._loop.call_later(self._idle_sweep_s, self._close_idle)
+            self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
 
     # -- turns -------------------------------------------------------------------------------
 
@@ -217,14 +234,26 @@ class Server:
         return self._now
 
     def _schedule_turn(self) -> None:
-        if not self._turn_scheduled:
+        if not self._turn_scheduled and not self._stopped:
             self._turn_scheduled = True
             self._loop.call_soon(self._finish_turn)
 
     def _finish_turn(self) -> None:
         self._turn_scheduled = False
-        for effect in self._node.finish_turn(self._tick()):
-            self._carry_out(effect)
+        if self._stopped:
+            return
+        try:
+            effects = self._node.finish_turn(self._tick())
+        except Exception:
+            # A bug of ours. What was collected leaves with the next turn, which the alarm brings.
+            log.exception("A turn failed")
+            effects = []
+        for effect in effects:
+            try:
+                self._carry_out(effect)
+            except Exception:
+                # The effects behind it belong to others.
+                log.exception("%s could not be carried out", type(effect).__name__)
         self._set_alarm()
 
     def _carry_out(self, effect: Effect) -> None:
@@ -273,6 +302,9 @@ class Server:
             await self._metadata.store.multi(effect.operations, self._metadata.session)
         except StoreError as refused:
             error = refused
+        except Exception:
+            log.exception("A metadata write failed")
+            error = OutcomeUnknown("The metadata store failed.")
         self._node.metadata_written(effect.token, error, self._tick())
         self._schedule_turn()
 
@@ -284,5 +316,8 @@ class Server:
             )
         except StorageError as failed:
             result = failed
+        except Exception as bug:
+            log.exception("A log could not be synced")
+            result = StorageError(f"A log could not be synced: {bug}")
         self._node.log_synced(effect.token, result, self._tick())
         self._schedule_turn()

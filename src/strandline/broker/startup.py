@@ -117,7 +117,8 @@ class _Start:
     async def run(self) -> Broker:
         """All steps, in order."""
         config = self._config
-        self._sockets = [_bind(listener, config) for listener in config.listeners]
+        for listener in config.listeners:
+            self._sockets.append(_bind(listener, config))
         addresses = [
             _bound(listener, sock)
             for listener, sock in zip(config.listeners, self._sockets, strict=True)

@@ -17,6 +17,7 @@ and joined with their neighbours to save system calls.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections import deque
@@ -28,8 +29,11 @@ from typing import Final, Protocol
 from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk
+from strandline.storage.files import File
 from strandline.storage.log_read import LogSlice
 from strandline.types import Instant
+
+log = logging.getLogger(__name__)
 
 _SIZE: Final = Struct(">i")
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
@@ -88,14 +92,15 @@ class _LargeFrame:
 
 @dataclass(slots=True)
 class _FileRange:
-    """The unsent part of a log range, with a descriptor of its own."""
+    """The unsent part of a log range.
 
-    descriptor: int
+    It has no descriptor of its own: a client that asks for much and reads nothing could use up the
+    process's. If the log gives the file up first, the connection is closed, as by Kafka.
+    """
+
+    file: File
     position: int
     length: int
-
-    def close(self) -> None:
-        os.close(self.descriptor)
 
 
 class Transport:
@@ -151,6 +156,13 @@ class Transport:
             return
         except OSError as error:
             self.close(f"reading failed: {error.strerror or error}")
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        """The boundary for bugs of ours: one connection ends, the broker goes on."""
+        log.exception("Serving %s failed", self.connection.client_host)
+        self.close("serving it failed")
 
     def _read_shared(self) -> None:
         shared = self._shared
@@ -222,7 +234,10 @@ class Transport:
         if self._leftover and not self._pending and self.connection.wants_input:
             leftover, self._leftover = self._leftover, b""
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
-            self._deliver(memoryview(bytearray(leftover)), len(leftover))
+            try:
+                self._deliver(memoryview(bytearray(leftover)), len(leftover))
+            except Exception:
+                self._fail()
         self.update_watch()
 
     # -- writing -----------------------------------------------------------------------------
@@ -273,8 +288,7 @@ class Transport:
             position += sent
             length -= sent
         if length:
-            # The log may give its descriptor up before the socket has taken everything.
-            self._pending.append(_FileRange(os.dup(chunk.file.fileno()), position, length))
+            self._pending.append(_FileRange(chunk.file, position, length))
 
     def on_writable(self) -> None:
         """Go on with what the socket did not take before."""
@@ -291,21 +305,22 @@ class Transport:
                     if not finished:
                         self._pending[0] = memoryview(head)[sent:]
                 budget -= sent
-                if finished:
-                    self._pending.popleft()
-                    if isinstance(head, _FileRange):
-                        head.close()
                 if self.closed:
                     return
+                if finished:
+                    self._pending.popleft()
         except BlockingIOError:
             pass  # The socket is full again; the loop tells us when it is not.
+        except StorageError as error:
+            self.close(f"reading a log failed: {error}")
+            return
         except OSError as error:
             self.close(f"writing failed: {error.strerror or error}")
             return
         self.resume()
 
     def _continue_range(self, head: _FileRange) -> int:
-        sent = os.sendfile(self.socket.fileno(), head.descriptor, head.position, head.length)
+        sent = os.sendfile(self.socket.fileno(), head.file.fileno(), head.position, head.length)
         if sent == 0:
             # The range was promised in a length field; without its bytes the stream is broken.
             self.close("a log range was truncated while it was being sent")
@@ -339,9 +354,6 @@ class Transport:
         if self.closed:
             return
         self.closed = True
-        for item in self._pending:
-            if isinstance(item, _FileRange):
-                item.close()
         self._pending.clear()
         self._large = None
         self._leftover = b""

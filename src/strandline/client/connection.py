@@ -140,9 +140,7 @@ class Connection:
         self._send(api_of(key), version, request)
         self._waiting.pop()
 
-    def result(
-        self, pending: Pending, expected: type[T], *, timeout_ms: int | None = None
-    ) -> T:
+    def result(self, pending: Pending, expected: type[T], *, timeout_ms: int | None = None) -> T:
         """The answer to a request; waits for it up to the request timeout.
 
         Raises `ProtocolError` when the connection fails first: REQUEST_TIMED_OUT or

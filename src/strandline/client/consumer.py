@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from strandline.client.cluster import ClusterClient
+from strandline.client.cluster import ClusterClient, void
 from strandline.client.connection import Connection, Pending
 from strandline.client.fetching import (
     FetchedRecords,
@@ -34,7 +34,7 @@ from strandline.client.fetching import (
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets
 from strandline.client.refusal import check
 from strandline.client.retry import is_worth_retrying
-from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.errors import CorruptRecords, ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
 from strandline.types import Offset, TopicPartition
@@ -124,11 +124,9 @@ class Consumer:
 
     def resolve(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Offset]:
         """The offsets that places stand for at the moment."""
-        for partition in starts:
-            self._cluster.retry_on_topics(
-                lambda partition=partition: self._cluster.partition(partition),  # type: ignore[misc]
-                [partition.topic],
-            )
+        self._cluster.retry_on_topics(
+            lambda: void(self._cluster.by_leader(starts)), {each.topic for each in starts}
+        )
         earliest = self._ask(
             {each: EARLIEST for each, start in starts.items() if _needs_start(start)}
         )
@@ -156,7 +154,8 @@ class Consumer:
 
     def end_offsets(self) -> dict[TopicPartition, Offset]:
         """Where the assigned partitions end at the moment for this reader."""
-        return {each: Offset(offset) for each, offset in self._ask(dict.fromkeys(self._positions, LATEST)).items()}
+        ends = self._ask(dict.fromkeys(self._positions, LATEST))
+        return {each: Offset(offset) for each, offset in ends.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end that the last fetch told; unknown ones absent."""
@@ -187,8 +186,7 @@ class Consumer:
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
                 self._send_fetches(left_ms)
-                arrived = self._wait(left_ms)
-                fetched = [each for request in arrived for each in self._take_in(request)]
+                fetched = self._take_in_all(self._wait(left_ms))
             except ProtocolError as error:
                 if not is_worth_retrying(error):
                     raise
@@ -196,6 +194,9 @@ class Consumer:
                 if not backoff.maybe_wait():
                     return []
                 continue
+            for each in fetched:
+                self._positions[each.topic_partition] = each.next_offset
+                self._ends[each.topic_partition] = each.end_offset
             if any(each.records for each in fetched):
                 return fetched
             if self._cluster.clock.monotonic_ms() >= deadline_ms:
@@ -250,43 +251,54 @@ class Consumer:
                 done.append(request)
         return done
 
-    def _take_in(self, request: _InFlight) -> list[FetchedRecords]:
+    def _take_in_all(self, arrived: list[_InFlight]) -> list[FetchedRecords]:
+        """What the answers hold; their first error is raised only if they hold nothing else.
+
+        The position of a partition that failed does not move, so it will fail again by itself.
+        """
+        fetched: list[FetchedRecords] = []
+        failed: ProtocolError | CorruptRecords | None = None
+        for request in arrived:
+            try:
+                answers = self._answers(request)
+            except ProtocolError as error:
+                failed = failed or error
+                continue
+            for asked, data in answers:
+                try:
+                    fetched += self._records(asked, data)
+                except (ProtocolError, CorruptRecords) as error:
+                    failed = failed or error
+                    self._cluster.forget([asked.partition.topic])
+        if failed is not None and not any(each.records for each in fetched):
+            raise failed
+        return fetched
+
+    def _answers(self, request: _InFlight) -> list[tuple[FetchFrom, PartitionData]]:
+        """The parts of an answer that are about present positions."""
         try:
             response = request.connection.result(request.pending, FetchResponse)
         except MalformedFrame as error:
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         check(response.error_code, None, "the fetch")
-        names = {
-            each.topic_id: partition.topic for partition, each in request.asked.items()
-        }
-        fetched: list[FetchedRecords] = []
-        failed: ProtocolError | None = None
-        for partition, data in answers_by_partition(response, names):
-            asked = request.asked.get(partition)
-            if asked is None or self._positions.get(partition) != asked.offset:
-                continue  # the position was changed meanwhile
-            try:
-                fetched.append(self._records(asked, data))
-            except ProtocolError as error:
-                failed = failed or error
-        if failed is not None and not any(each.records for each in fetched):
-            raise failed
-        return fetched
+        names = {each.topic_id: partition.topic for partition, each in request.asked.items()}
+        return [
+            (request.asked[partition], data)
+            for partition, data in answers_by_partition(response, names)
+            if partition in request.asked
+            and self._positions.get(partition) == request.asked[partition].offset
+        ]
 
-    def _records(self, asked: FetchFrom, data: PartitionData) -> FetchedRecords:
+    def _records(self, asked: FetchFrom, data: PartitionData) -> list[FetchedRecords]:
         partition = asked.partition
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._reset is not None:
-            offset = self.resolve({partition: self._reset})[partition]
-            self._positions[partition] = offset
-            return FetchedRecords(partition, (), offset, Offset(-1), Offset(-1))
         what = f"partition {partition}"
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            what = f"the log of partition {partition}: it has no offset {asked.offset}"
+            if self._reset is not None:
+                self._positions[partition] = self.resolve({partition: self._reset})[partition]
+                return []
+            what = f"the log of partition {partition}, which has no offset {asked.offset}"
         check(data.error_code, None, what)
-        fetched = records_of(asked, data, self._settings)
-        self._positions[partition] = fetched.next_offset
-        self._ends[partition] = fetched.end_offset
-        return fetched
+        return [records_of(asked, data, self._settings)]
 
     def _drop_in_flight(self) -> None:
         """Answers still to come are about old positions: their connections are given up."""

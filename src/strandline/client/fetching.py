@@ -126,9 +126,7 @@ def answers_by_partition(
                 yield TopicPartition(name, data.partition_index), data
 
 
-def records_of(
-    asked: FetchFrom, data: PartitionData, settings: FetchSettings
-) -> FetchedRecords:
+def records_of(asked: FetchFrom, data: PartitionData, settings: FetchSettings) -> FetchedRecords:
     """The records in one partition's part of a response, from the asked offset on.
 
     Raises `CorruptRecords` with the partition and the offset at which reading stopped.

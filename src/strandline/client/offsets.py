@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
-from uuid import UUID
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.fetching import Isolation
 from strandline.client.refusal import check
-from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -217,7 +216,6 @@ def commit_offsets(
         topics=[
             OffsetCommitRequestTopic(
                 name=name,
-                topic_id=UUID(int=0),
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=number,
@@ -280,14 +278,6 @@ def outcome(number: int, message: str | None, what: str) -> ProtocolError | None
     except ProtocolError as error:
         return error
     return None
-
-
-def only(results: list[ProtocolError | None]) -> None:
-    """Raise the outcome of a request for one thing."""
-    if len(results) != 1:
-        raise InvariantViolated(f"One outcome was expected, not {len(results)}.")
-    if results[0] is not None:
-        raise results[0]
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

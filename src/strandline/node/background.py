@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from strandline.errors import StorageError
+from strandline.errors import InvariantViolated, StorageError
 from strandline.node.effects import SyncLog
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
@@ -81,8 +81,12 @@ class Background:
 
     def _repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
         def run(at: Instant) -> None:
-            work(at)
+            # First the next time: work that fails must not be the last of its kind.
             self._timers.schedule(at.monotonic_ms + interval_ms, run)
+            try:
+                work(at)
+            except Exception:
+                log.exception("Periodic work failed")
 
         self._timers.schedule(now.monotonic_ms + first_ms, run)
 
@@ -92,6 +96,19 @@ class Background:
     def _directory_of(self, replica: Replica) -> Directory | None:
         at = replica.topic_partition
         return next((d for d in self._replicas.directories if at in d.logs), None)
+
+    def _for_each_usable(self, name: str, work: Callable[[Replica], object]) -> None:
+        """Do work on every log that takes appends; one that fails does not keep it from others."""
+        for replica in self._replicas:
+            if replica.log.failure is not None:
+                continue
+            try:
+                work(replica)
+            except StorageError as error:
+                log.error("%s of %s failed: %s", name, replica.topic_partition, error)
+            except InvariantViolated as error:
+                log.critical("%s of %s found a bug: %s", name, replica.topic_partition, error)
+                replica.log.fail(str(error))
 
     def _guarded(self, directory: Directory, work: Callable[[], object]) -> None:
         """Do work on a directory; a disk error takes it offline and is told once."""
@@ -120,12 +137,8 @@ class Background:
             self._guarded(directory, directory.write_log_starts)
 
     def _apply_retention(self, now: Instant) -> None:
-        for replica in self._replicas:
-            try:
-                dropped = replica.log.apply_retention(now.wall_ms)
-            except StorageError as error:
-                log.error("Retention of %s failed: %s", replica.topic_partition, error)
-                continue
+        def apply(replica: Replica) -> None:
+            dropped = replica.log.apply_retention(now.wall_ms)
             if dropped:
                 log.info(
                     "Retention dropped %d segments of %s, which now starts at %d",
@@ -135,22 +148,20 @@ class Background:
                 )
                 replica.changed()
 
+        self._for_each_usable("Retention", apply)
+
     def _expire_producers(self, now: Instant) -> None:
         for replica in self._replicas:
             replica.log.producers.remove_expired(now.wall_ms)
 
     def _roll_and_flush(self, now: Instant) -> None:
-        for replica in self._replicas:
-            if replica.log.failure is not None:
-                continue
-            try:
-                replica.log.roll_if_time_due(now.wall_ms)
-            except StorageError as error:
-                log.error("%s could not be rolled: %s", replica.topic_partition, error)
-                continue
+        def roll(replica: Replica) -> None:
+            replica.log.roll_if_time_due(now.wall_ms)
             plan = replica.log.flush_plan_if_due(now.wall_ms)
             if plan is not None:
                 self._sync(replica, plan)
+
+        self._for_each_usable("Rolling", roll)
 
     def _sync(self, replica: Replica, plan: FlushPlan) -> None:
         if replica in self._busy or replica.is_retired:
@@ -161,11 +172,9 @@ class Background:
         self._outbox.add(SyncLog(token, plan))
 
     def _remove_files(self, now: Instant) -> None:
-        for replica in self._replicas:
-            try:
-                replica.log.remove_due_files(now.wall_ms)
-            except StorageError as error:
-                log.error("Old files of %s stay: %s", replica.topic_partition, error)
+        self._for_each_usable(
+            "Removing old files", lambda replica: replica.log.remove_due_files(now.wall_ms)
+        )
         for item in list(self._replicas.removed):
             due_ms, directory, path = item
             if due_ms <= now.monotonic_ms:

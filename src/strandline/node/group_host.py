@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
-from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.config.broker import BrokerConfig
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
 from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.coordinator import Request as GroupRequest
 from strandline.groups.effects import AppendRecords, Effect
 from strandline.groups.offset_records import CoordinatorRecord
 from strandline.groups.overview import GroupOverview
+from strandline.groups.settings import GroupSettings
 from strandline.node.group_answers import answer
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
@@ -34,6 +36,7 @@ from strandline.types import NO_OFFSET, Instant, ProducerId, TopicId
 log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 1 << 20
+_RETRY_MS: Final = 1000
 
 
 class GroupHost:
@@ -63,9 +66,14 @@ class GroupHost:
     def became_leader(self, replica: Replica, now: Instant) -> None:
         """Load the groups of a partition of `__consumer_offsets` that is led here now."""
         partition = replica.topic_partition.partition
-        effects, report = self._coordinator.load_partition(
-            partition, replica.leader_epoch, committed_records(replica.log), now
-        )
+        try:
+            effects, report = self._coordinator.load_partition(
+                partition, replica.leader_epoch, committed_records(replica.log), now
+            )
+        except (CorruptRecords, StorageError) as error:
+            # The groups of this partition stay away, and clients retry; all others are served.
+            log.error("The groups in %s cannot be loaded: %s", replica.topic_partition, error)
+            return
         if report is not None and (report.unknown_kinds or report.damaged_records):
             log.warning(
                 "%s holds records that were skipped: %d damaged, %s of kinds that are not served",
@@ -119,7 +127,25 @@ class GroupHost:
             self._timer = self._timers.schedule(deadline_ms, self._tick)
 
     def _tick(self, now: Instant) -> None:
-        self._carry_out(self._coordinator.tick(now), now)
+        try:
+            self._carry_out(self._coordinator.tick(now), now)
+        except Exception:
+            log.exception("The time of the groups could not be kept")
+            self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._tick)
+
+
+def group_settings(broker: BrokerConfig) -> GroupSettings:
+    """The coordinator's settings as the broker's configuration has them."""
+    return GroupSettings(
+        session_timeout_min_ms=broker.group_min_session_timeout_ms,
+        session_timeout_max_ms=broker.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=broker.group_initial_rebalance_delay_ms,
+        members_max=broker.group_max_size,
+        offset_metadata_max=broker.offset_metadata_max_bytes,
+        offset_commit_timeout_ms=broker.offsets_commit_timeout_ms,
+        offsets_retention_ms=broker.offsets_retention_ms,
+        offsets_retention_check_interval_ms=broker.offsets_retention_check_interval_ms,
+    )
 
 
 def committed_records(source: Log) -> Iterator[CoordinatorRecord]:

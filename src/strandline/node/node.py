@@ -32,7 +32,7 @@ from strandline.node.produce_path import ProducePath
 from strandline.node.purgatory import Purgatory
 from strandline.node.replicas import Directory, Replicas
 from strandline.node.request import Handler, Request
-from strandline.node.routes import Routes, build_routes
+from strandline.node.routes import Routes
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
@@ -77,8 +77,7 @@ class Node:
         self.controller = Controller(self.metadata)
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
-        self._routes: Routes = build_routes(self, random)
-        self.groups = self._routes.groups
+        self.routes = Routes(self, random)
         self._connection_ids = count(1)
 
     # -- life --------------------------------------------------------------------------------
@@ -120,7 +119,7 @@ class Node:
 
     def _receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         api_key, version, _ = peek(frame)
-        handler = self._routes.handlers.get(api_key)
+        handler = self.routes.find(api_key)
         if handler is None:
             raise MalformedFrame(f"The API with key {api_key} is not served.")
         api = KNOWN[api_key]
@@ -130,7 +129,7 @@ class Node:
                 raise MalformedFrame(
                     f"Version {version} of {api.name} is not served, only {api.versions}."
                 )
-            self._routes.api_versions.handle_unknown_version(
+            self.routes.refuse_version(
                 Request(
                     connection, self.outbox, api.key, version, header.correlation_id, None, None
                 )
@@ -199,9 +198,9 @@ class Node:
         for topic in delta.topics_deleted:
             for number in topic.partitions:
                 self.replicas.remove(TopicPartition(topic.name, number), topic.topic_id, now)
-        if delta.topics_deleted:
+        if delta.topics_deleted and self.routes.uses_groups:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
-            self.groups.topics_deleted(gone, now)
+            self.routes.groups.topics_deleted(gone, now)
         for partition in delta.partitions_changed:
             self._take_up(partition, now)
         if any(resource.kind is ResourceKind.BROKER for resource in delta.configs_changed):
@@ -230,7 +229,7 @@ class Node:
             now,
         )
         if replica is not None and partition.topic == CONSUMER_OFFSETS:
-            self.groups.became_leader(replica, now)
+            self.routes.groups.became_leader(replica, now)
 
     def _reconfigure(self, topics: Sequence[str]) -> None:
         image = self.metadata.image

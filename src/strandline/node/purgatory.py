@@ -5,16 +5,23 @@ A parked operation is checked, registered with every replica it waits for, and *
 condition holds, because its deadline came, or silently because its connection closed.
 Replicas that changed in a turn are only noted; the operations that wait for them are checked once,
 at the end of the turn, however often the replica changed (replication specification, 3.3, I-40).
+
+A turn serves every connection, so an operation that fails in it must not take the others along: its
+own connection is closed, and the rest goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from strandline.node.connection import Connection
+from strandline.node.outbox import Outbox
 from strandline.node.timers import Timer, Timers
 from strandline.types import Instant
+
+log = logging.getLogger(__name__)
 
 
 class Operation(Protocol):
@@ -54,8 +61,10 @@ class ParkedEntry:
 class Purgatory:
     """Every parked operation of a node. Bounded by the connections' in-flight limits."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, outbox: Outbox | None = None) -> None:
+        """`outbox` is told of connections that are to be closed because an operation failed."""
         self._timers = timers
+        self._outbox = outbox
         self._parked: dict[ParkedEntry, None] = {}
         self._changed: dict[Watched, None] = {}
 
@@ -89,7 +98,7 @@ class Purgatory:
             changed, self._changed = self._changed, {}
             entries = {entry: None for watched in changed for entry in watched.waiting}
             for entry in entries:
-                if entry in self._parked and entry.operation.try_complete(now):
+                if entry in self._parked and self._try(entry, now):
                     self._forget(entry)
 
     def drop_connection(self, connection: Connection) -> None:
@@ -100,7 +109,24 @@ class Purgatory:
     def _expire(self, entry: ParkedEntry, now: Instant) -> None:
         if entry in self._parked:
             self._forget(entry)
-            entry.operation.expire(now)
+            self._guarded(entry.operation, entry.operation.expire, now)
+
+    def _try(self, entry: ParkedEntry, now: Instant) -> bool:
+        """Whether the operation is over: completed, or failed."""
+        return self._guarded(entry.operation, entry.operation.try_complete, now) is not False
+
+    def _guarded(
+        self, operation: Operation, step: Callable[[Instant], bool | None], now: Instant
+    ) -> bool | None:
+        try:
+            return step(now)
+        except Exception:
+            # A bug of ours; whoever waits for this answer must not wait for ever.
+            log.exception("A parked request of %s failed", operation.connection.client_host)
+            operation.connection.closing = "a parked request failed"
+            if self._outbox is not None:
+                self._outbox.speaks(operation.connection)
+            return None
 
     def _forget(self, entry: ParkedEntry) -> None:
         entry.timer.cancel()

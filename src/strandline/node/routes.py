@@ -1,121 +1,221 @@
-"""Which handler answers which API. What is not listed here is not advertised."""
+"""Which handler answers which API. What is not listed here is not advertised.
+
+Handlers are imported and made when their API is first asked for: a broker pays, in start-up time
+and in memory, for what its clients use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING
 
-from strandline.groups.coordinator import GroupCoordinator
-from strandline.groups.settings import GroupSettings
-from strandline.node.fetch_sessions import FetchSessions
-from strandline.node.group_host import GroupHost
-from strandline.node.handlers.api_versions import ApiVersionsHandler
-from strandline.node.handlers.configs import ConfigsHandler
-from strandline.node.handlers.delete_records import DeleteRecordsHandler
-from strandline.node.handlers.describe import (
-    DescribeClusterHandler,
-    DescribeLogDirsHandler,
-    DescribeTopicPartitionsHandler,
-)
-from strandline.node.handlers.fetch import FetchHandler
-from strandline.node.handlers.groups import (
-    FindCoordinatorHandler,
-    GroupAdminHandler,
-    MembershipHandler,
-    OffsetsHandler,
-)
-from strandline.node.handlers.init_producer_id import InitProducerIdHandler
-from strandline.node.handlers.list_offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
-from strandline.node.handlers.metadata import MetadataHandler
-from strandline.node.handlers.produce import ProduceHandler
-from strandline.node.handlers.topics import TopicsHandler
-from strandline.node.producer_ids import ProducerIds
-from strandline.node.request import Handler
+from strandline.node.request import Handler, Request
 from strandline.protocol.apis import ApiKey
-from strandline.records.codec import Codec
 
 if TYPE_CHECKING:
+    from strandline.node.group_host import GroupHost
     from strandline.node.node import Node
 
+Family = Callable[[], Mapping[int, Handler]]
+"""Makes the handlers of APIs that belong together."""
 
-@dataclass(frozen=True, slots=True)
+
 class Routes:
-    """The handlers by API key, and the parts that the node itself needs."""
+    """The handlers of one node."""
 
-    handlers: Mapping[int, Handler]
-    api_versions: ApiVersionsHandler
-    groups: GroupHost
+    def __init__(self, node: Node, random: Random) -> None:
+        self._node = node
+        self._random = random
+        self._made: dict[int, Handler] = {}
+        self._families: dict[int, Family] = {
+            ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.PRODUCE: self._produce,
+            ApiKey.FETCH: self._fetch,
+            ApiKey.LIST_OFFSETS: self._offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self._offsets,
+            ApiKey.METADATA: self._metadata,
+            ApiKey.DESCRIBE_CLUSTER: self._describe,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
+            ApiKey.DESCRIBE_LOG_DIRS: self._describe,
+            ApiKey.CREATE_TOPICS: self._topics,
+            ApiKey.DELETE_TOPICS: self._topics,
+            ApiKey.CREATE_PARTITIONS: self._topics,
+            ApiKey.DELETE_RECORDS: self._delete_records,
+            ApiKey.DESCRIBE_CONFIGS: self._configs,
+            ApiKey.ALTER_CONFIGS: self._configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs,
+            ApiKey.LIST_CONFIG_RESOURCES: self._configs,
+            ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
+            ApiKey.FIND_COORDINATOR: self._groups,
+            ApiKey.JOIN_GROUP: self._groups,
+            ApiKey.SYNC_GROUP: self._groups,
+            ApiKey.HEARTBEAT: self._groups,
+            ApiKey.LEAVE_GROUP: self._groups,
+            ApiKey.OFFSET_COMMIT: self._groups,
+            ApiKey.OFFSET_FETCH: self._groups,
+            ApiKey.OFFSET_DELETE: self._groups,
+            ApiKey.LIST_GROUPS: self._groups,
+            ApiKey.DESCRIBE_GROUPS: self._groups,
+            ApiKey.DELETE_GROUPS: self._groups,
+        }
 
+    def find(self, api_key: int) -> Handler | None:
+        """The handler of an API, or None if it is not served."""
+        handler = self._made.get(api_key)
+        if handler is None:
+            family = self._families.get(api_key)
+            if family is None:
+                return None
+            self._made.update(family())
+            handler = self._made[api_key]
+        return handler
 
-def build_routes(node: Node, random: Random) -> Routes:
-    """Every handler of a node, wired to the parts that it uses."""
-    broker = node.settings.broker
-    replicas, metadata = node.replicas, node.metadata
-    groups = GroupHost(
-        GroupCoordinator(
-            _group_settings(node), random, partition_count=broker.offsets_topic_num_partitions
-        ),
-        replicas,
-        node.timers,
-        Codec(broker.offsets_topic_compression_codec),
-    )
-    sessions = FetchSessions(broker.max_incremental_fetch_session_cache_slots, random)
-    topics = TopicsHandler(node.controller, node.settings, random)
-    configs = ConfigsHandler(metadata, node.controller, node.settings, node.broker_id)
-    membership = MembershipHandler(groups)
-    offsets = OffsetsHandler(groups, metadata)
-    group_admin = GroupAdminHandler(groups)
-    internal = replicas.internal_topics
-    handlers: dict[int, Handler] = {
-        ApiKey.PRODUCE: ProduceHandler(replicas, node.purgatory).handle,
-        ApiKey.FETCH: FetchHandler(
-            replicas, sessions, node.purgatory, answer_bytes_max=broker.fetch_max_bytes
-        ).handle,
-        ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas).handle,
-        ApiKey.METADATA: MetadataHandler(metadata, node.settings, node.creation, internal).handle,
-        ApiKey.OFFSET_COMMIT: offsets.commit,
-        ApiKey.OFFSET_FETCH: offsets.fetch,
-        ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(metadata, groups, node.creation).handle,
-        ApiKey.JOIN_GROUP: membership.join,
-        ApiKey.HEARTBEAT: membership.heartbeat,
-        ApiKey.LEAVE_GROUP: membership.leave,
-        ApiKey.SYNC_GROUP: membership.sync,
-        ApiKey.DESCRIBE_GROUPS: group_admin.describe,
-        ApiKey.LIST_GROUPS: group_admin.list,
-        ApiKey.CREATE_TOPICS: topics.create_topics,
-        ApiKey.DELETE_TOPICS: topics.delete_topics,
-        ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas).handle,
-        ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(
-            ProducerIds(node.controller, node.broker_id)
-        ).handle,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas).handle,
-        ApiKey.DESCRIBE_CONFIGS: configs.describe,
-        ApiKey.ALTER_CONFIGS: configs.alter,
-        ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(replicas).handle,
-        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
-        ApiKey.DELETE_GROUPS: group_admin.delete,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter,
-        ApiKey.OFFSET_DELETE: offsets.delete,
-        ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(metadata).handle,
-        ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(metadata, internal).handle,
-    }
-    api_versions = ApiVersionsHandler([ApiKey(key) for key in handlers])
-    handlers[ApiKey.API_VERSIONS] = api_versions.handle
-    return Routes(handlers, api_versions, groups)
+    def refuse_version(self, request: Request[None]) -> None:
+        """Answer ApiVersions in a version that is not known here."""
+        from strandline.node.handlers.api_versions import ApiVersionsHandler
 
+        ApiVersionsHandler(self._served()).handle_unknown_version(request)
 
-def _group_settings(node: Node) -> GroupSettings:
-    broker = node.settings.broker
-    return GroupSettings(
-        session_timeout_min_ms=broker.group_min_session_timeout_ms,
-        session_timeout_max_ms=broker.group_max_session_timeout_ms,
-        initial_rebalance_delay_ms=broker.group_initial_rebalance_delay_ms,
-        members_max=broker.group_max_size,
-        offset_metadata_max=broker.offset_metadata_max_bytes,
-        offset_commit_timeout_ms=broker.offsets_commit_timeout_ms,
-        offsets_retention_ms=broker.offsets_retention_ms,
-        offsets_retention_check_interval_ms=broker.offsets_retention_check_interval_ms,
-    )
+    @property
+    def uses_groups(self) -> bool:
+        """Whether the group coordinator has been needed yet."""
+        return "groups" in self.__dict__
+
+    @cached_property
+    def groups(self) -> GroupHost:
+        """The group coordinator, made when first needed."""
+        from strandline.groups.coordinator import GroupCoordinator
+        from strandline.node.group_host import GroupHost, group_settings
+        from strandline.records.codec import Codec
+
+        node, broker = self._node, self._node.settings.broker
+        coordinator = GroupCoordinator(
+            group_settings(broker),
+            self._random,
+            partition_count=broker.offsets_topic_num_partitions,
+        )
+        codec = Codec(broker.offsets_topic_compression_codec)
+        return GroupHost(coordinator, node.replicas, node.timers, codec)
+
+    def _served(self) -> list[ApiKey]:
+        return [ApiKey(key) for key in self._families]
+
+    def _api_versions(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.api_versions import ApiVersionsHandler
+
+        return {ApiKey.API_VERSIONS: ApiVersionsHandler(self._served()).handle}
+
+    def _produce(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.produce import ProduceHandler
+
+        return {ApiKey.PRODUCE: ProduceHandler(self._node.replicas, self._node.purgatory).handle}
+
+    def _fetch(self) -> Mapping[int, Handler]:
+        from strandline.node.fetch_sessions import FetchSessions
+        from strandline.node.handlers.fetch import FetchHandler
+
+        node, broker = self._node, self._node.settings.broker
+        sessions = FetchSessions(broker.max_incremental_fetch_session_cache_slots, self._random)
+        handler = FetchHandler(
+            node.replicas, sessions, node.purgatory, answer_bytes_max=broker.fetch_max_bytes
+        )
+        return {ApiKey.FETCH: handler.handle}
+
+    def _offsets(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.list_offsets import (
+            ListOffsetsHandler,
+            OffsetForLeaderEpochHandler,
+        )
+
+        replicas = self._node.replicas
+        return {
+            ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas).handle,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas).handle,
+        }
+
+    def _metadata(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.metadata import MetadataHandler
+
+        node = self._node
+        handler = MetadataHandler(
+            node.metadata, node.settings, node.creation, node.replicas.internal_topics
+        )
+        return {ApiKey.METADATA: handler.handle}
+
+    def _describe(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.describe import (
+            DescribeClusterHandler,
+            DescribeLogDirsHandler,
+            DescribeTopicPartitionsHandler,
+        )
+
+        node = self._node
+        topics = DescribeTopicPartitionsHandler(node.metadata, node.replicas.internal_topics)
+        return {
+            ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(node.metadata).handle,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.handle,
+            ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(node.replicas).handle,
+        }
+
+    def _topics(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.topics import TopicsHandler
+
+        topics = TopicsHandler(self._node.controller, self._node.settings, self._random)
+        return {
+            ApiKey.CREATE_TOPICS: topics.create_topics,
+            ApiKey.DELETE_TOPICS: topics.delete_topics,
+            ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        }
+
+    def _delete_records(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.delete_records import DeleteRecordsHandler
+
+        return {ApiKey.DELETE_RECORDS: DeleteRecordsHandler(self._node.replicas).handle}
+
+    def _configs(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.configs import ConfigsHandler
+
+        node = self._node
+        configs = ConfigsHandler(node.metadata, node.controller, node.settings, node.broker_id)
+        return {
+            ApiKey.DESCRIBE_CONFIGS: configs.describe,
+            ApiKey.ALTER_CONFIGS: configs.alter,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter,
+            ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
+        }
+
+    def _init_producer_id(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.init_producer_id import InitProducerIdHandler
+        from strandline.node.producer_ids import ProducerIds
+
+        producer_ids = ProducerIds(self._node.controller, self._node.broker_id)
+        return {ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(producer_ids).handle}
+
+    def _groups(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.groups import (
+            FindCoordinatorHandler,
+            GroupAdminHandler,
+            MembershipHandler,
+            OffsetsHandler,
+        )
+
+        node, groups = self._node, self.groups
+        membership = MembershipHandler(groups)
+        offsets = OffsetsHandler(groups, node.metadata)
+        admin = GroupAdminHandler(groups)
+        coordinators = FindCoordinatorHandler(node.metadata, groups, node.creation)
+        return {
+            ApiKey.FIND_COORDINATOR: coordinators.handle,
+            ApiKey.JOIN_GROUP: membership.join,
+            ApiKey.SYNC_GROUP: membership.sync,
+            ApiKey.HEARTBEAT: membership.heartbeat,
+            ApiKey.LEAVE_GROUP: membership.leave,
+            ApiKey.OFFSET_COMMIT: offsets.commit,
+            ApiKey.OFFSET_FETCH: offsets.fetch,
+            ApiKey.OFFSET_DELETE: offsets.delete,
+            ApiKey.LIST_GROUPS: admin.list,
+            ApiKey.DESCRIBE_GROUPS: admin.describe,
+            ApiKey.DELETE_GROUPS: admin.delete,
+        }

@@ -61,9 +61,9 @@ class Timers:
 
     def run_due(self, now: Instant) -> None:
         """Run every callback whose time has come, including those that these callbacks add."""
-        heap = self._heap
-        while heap and heap[0][0] <= now.monotonic_ms:
-            timer = heapq.heappop(heap)[2]
+        # A callback may cancel enough timers for a sweep, which makes a new heap.
+        while self._heap and self._heap[0][0] <= now.monotonic_ms:
+            timer = heapq.heappop(self._heap)[2]
             callback = timer.callback
             if callback is None:
                 self._cancelled -= 1

@@ -39,7 +39,7 @@ from strandline.types import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset
 _CLIENT = AppendOrigin.CLIENT
 
 
-class UnexpectedOffset(CorruptRecords):  # noqa: N818 -- a state of the log, named as the others
+class UnexpectedOffset(CorruptRecords):
     """Records from a leader do not continue this log: it must be truncated or fetched again."""
 
 

@@ -9,6 +9,7 @@ Everything runs in the node's thread. Only what a `FlushPlan` names is synced by
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -311,7 +312,7 @@ class LogState:
         bases = self.segments.base_offsets
         if not bases or bases[-1] > self.log_end_offset or self.segments.last is not self.active:
             raise InvariantViolated(f"{self.topic_partition}: the active segment is not the last.")
-        if any(low >= high for low, high in zip(bases, bases[1:], strict=False)):
+        if any(low >= high for low, high in pairwise(bases)):
             raise InvariantViolated(f"{self.topic_partition}: segments are out of order: {bases}.")
         if self.recovery_point > self.log_end_offset:
             raise InvariantViolated(

@@ -43,7 +43,7 @@ class _Contents:
     durable: bytes = b""
     modified_ms: int = 0
 
-    def after_crash(self, random: Random | None) -> _Contents:
+    def after_crash(self, random: Random | None, _: dict[_Node, _Node]) -> _Contents:
         if random is None or self.data == self.durable:
             return _Contents(bytearray(self.durable), self.durable, self.modified_ms)
         sizes = (len(self.durable), len(self.data))
@@ -81,10 +81,7 @@ class _Directory:
         clone = _Directory()
         for name, node in sorted(names.items()):
             if node not in copies:
-                if isinstance(node, _Contents):
-                    copies[node] = node.after_crash(random)
-                else:
-                    copies[node] = node.after_crash(random, copies)
+                copies[node] = node.after_crash(random, copies)
             clone.names[name] = copies[node]
         clone.sync()
         return clone
@@ -159,6 +156,8 @@ class MemoryFile:
 
     def reserve(self, size: int) -> None:
         self._check_writable()
+        if self.size + self._world.free_bytes(self.path) < size:
+            raise StorageError(f"Cannot reserve {size} bytes for {self.path}: no space left.")
         self._world.claim("reserve", self.path, 0)
 
     def sync(self) -> None:
@@ -352,9 +351,11 @@ class MemoryFiles:
         return MemoryLock(path, self._locks)
 
     def free_bytes(self, path: str) -> int:
+        self.on_call("examine", path)
         return self.capacity_bytes - self.used_bytes
 
     def total_bytes(self, path: str) -> int:
+        self.on_call("examine", path)
         return self.capacity_bytes
 
     def _find(self, path: str) -> _Node | None:
@@ -393,7 +394,6 @@ def _deep_copy(directory: _Directory) -> _Directory:
     clone = _Directory()
     for name, node in directory.names.items():
         if isinstance(node, _Contents):
-            # What the page cache holds after a kill is still not durable, but it is all there.
             clone.names[name] = _Contents(bytearray(node.data), node.durable, node.modified_ms)
         else:
             clone.names[name] = _deep_copy(node)

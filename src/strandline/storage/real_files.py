@@ -39,9 +39,12 @@ def storage_error(operation: str, path: str, error: OSError) -> StorageError:
 
 
 class RealFile:
-    """One file; see `files.File` for the contract of each method."""
+    """One file; see `files.File` for the contract of each method.
 
-    __slots__ = ("_descriptor", "_handles", "closed", "failed", "path", "recently_used", "size")
+    `descriptor` is `NO_DESCRIPTOR` while none is open.
+    """
+
+    __slots__ = ("_handles", "closed", "descriptor", "failed", "path", "recently_used", "size")
 
     def __init__(self, path: str, size: int, handles: _Handles) -> None:
         self.path = path
@@ -49,11 +52,11 @@ class RealFile:
         self.failed = False
         self.closed = False
         self.recently_used = False
-        self._descriptor = NO_DESCRIPTOR
+        self.descriptor = NO_DESCRIPTOR
         self._handles = handles
 
     def append(self, data: Buffer) -> None:
-        descriptor = self._descriptor
+        descriptor = self.descriptor
         if descriptor < 0 or self.failed:
             descriptor = self._writable_descriptor()
         self.recently_used = True
@@ -148,31 +151,26 @@ class RealFile:
         self.closed = True
         self.release_descriptor()
 
-    @property
-    def descriptor(self) -> int:
-        """The open descriptor or `NO_DESCRIPTOR`, without opening one."""
-        return self._descriptor
-
     def release_descriptor(self) -> None:
-        """Give up the descriptor; the next use opens a new one unless the file is closed."""
+        """Close the descriptor; the next use opens a new one unless the file is closed."""
         with self._handles.lock:
-            descriptor, self._descriptor = self._descriptor, NO_DESCRIPTOR
+            descriptor, self.descriptor = self.descriptor, NO_DESCRIPTOR
             if descriptor >= 0:
-                self._handles.forget_one()
+                self._handles.count -= 1
                 os.close(descriptor)
 
     def _open_descriptor(self) -> int:
         self.recently_used = True
-        if self._descriptor < 0:
+        if self.descriptor < 0:
             if self.closed:
                 raise StorageError(f"Cannot use {self.path}: the file is closed.")
             self._handles.make_room()
             try:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                self.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             except OSError as error:
                 raise storage_error("open", self.path, error) from error
             self._handles.remember(self)
-        return self._descriptor
+        return self.descriptor
 
     def _writable_descriptor(self) -> int:
         if self.failed:
@@ -189,7 +187,7 @@ class RealFile:
     def _cut_back(self, cause: OSError) -> StorageError:
         """Remove what a failed append may have written beyond `size`; the error to raise."""
         try:
-            os.ftruncate(self._descriptor, self.size)
+            os.ftruncate(self.descriptor, self.size)
         except OSError as error:
             self.failed = True
             return StorageError(
@@ -227,9 +225,6 @@ class _Handles:
         if len(self._clock) > 2 * self.limit:
             # Closed files leave the clock only when the hand passes them.
             self._clock = deque({id(f): f for f in self._clock if f.descriptor >= 0}.values())
-
-    def forget_one(self) -> None:
-        self.count -= 1
 
     def duplicate(self, file: RealFile) -> int:
         """A descriptor of the file that is the caller's own."""
@@ -271,7 +266,7 @@ class RealLock:
 
 
 class RealFiles:
-    """The file system; see `files.Files` for the contract of each method."""
+    """The file system; see `files.Files`."""
 
     def __init__(self, open_handles_max: int = OPEN_HANDLES_DEFAULT) -> None:
         self._handles = _Handles(open_handles_max)
@@ -392,13 +387,15 @@ class RealFiles:
             raise storage_error("lock", path, error) from error
 
     def free_bytes(self, path: str) -> int:
-        try:
-            return shutil.disk_usage(path).free
-        except OSError as error:
-            raise storage_error("examine the disk of", path, error) from error
+        return _usage(path)[0]
 
     def total_bytes(self, path: str) -> int:
-        try:
-            return shutil.disk_usage(path).total
-        except OSError as error:
-            raise storage_error("examine the disk of", path, error) from error
+        return _usage(path)[1]
+
+
+def _usage(path: str) -> tuple[int, int]:
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError as error:
+        raise storage_error("examine the disk of", path, error) from error
+    return usage.free, usage.total

@@ -17,7 +17,12 @@ from __future__ import annotations
 
 from strandline.errors import CorruptRecords
 from strandline.records.batch import HEADER_BYTES, BatchHeader
-from strandline.storage.batch_scan import DamagedSegment, checked_batches
+from strandline.storage.batch_scan import (
+    SCAN_CHUNK_BYTES,
+    DamagedSegment,
+    checked_batches,
+    headers_between,
+)
 from strandline.storage.files import join
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.log_directory import LogToLoad
@@ -86,18 +91,23 @@ class Recovery:
         segments = self._log.segments
         for index in range(len(segments) - 1, 0, -1):
             segment, before = segments.all[index], segments.all[index - 1]
-            if segment.size == 0 and self._trusted_end(before) > segment.base_offset:
+            if segment.size == 0 and self._readable_end(before) > segment.base_offset:
                 segments.forget([segment])
                 segment.discard()
                 self._notes.append(f"Removed {segment.log.path}: it is empty and inside another.")
 
-    def _trusted_end(self, segment: Segment) -> int:
+    def _readable_end(self, segment: Segment) -> int:
+        """The offset after the last batch that can be read, found by a short scan if possible."""
         end = segment.base_offset
         try:
-            for _, header, _ in checked_batches(segment.log, 0, segment.size):
+            return segment.end_offset()
+        except DamagedSegment:
+            # The end is torn, so the index may be, too: recovery deals with that later.
+            batches = headers_between(segment.log, 0, segment.size, SCAN_CHUNK_BYTES)
+        try:
+            for _, header in batches:
                 end = header.next_offset
-        except CorruptRecords:
-            # Only the part that is valid counts here; recovery deals with the rest.
+        except DamagedSegment:
             return end
         return end
 

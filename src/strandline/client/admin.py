@@ -1,0 +1,27 @@
+"""Managing a cluster: topics, settings, groups, and the cluster itself.
+
+    admin = Admin(cluster)
+    admin.topics.create("orders", partitions=3)
+    admin.groups.describe("billing")
+
+One small class per kind of thing, each in its own file. All of them raise `ProtocolError` with a
+sentence when a request for one thing is refused, and return outcomes per item for several.
+"""
+
+from __future__ import annotations
+
+from strandline.client.admin_cluster import ClusterAdmin
+from strandline.client.admin_configs import ConfigAdmin
+from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_topics import TopicAdmin
+from strandline.client.cluster import ClusterClient
+
+
+class Admin:
+    """See the module."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self.topics = TopicAdmin(cluster)
+        self.configs = ConfigAdmin(cluster)
+        self.groups = GroupAdmin(cluster)
+        self.cluster = ClusterAdmin(cluster)

@@ -1,0 +1,109 @@
+"""The cluster as a whole: its brokers and their log directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.metadata import BrokerInfo
+from strandline.client.offsets import outcome
+from strandline.client.refusal import check
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from strandline.types import BrokerId, TopicPartition
+
+UNKNOWN_BYTES: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """Who is in the cluster."""
+
+    cluster_id: str | None
+    controller: BrokerId | None
+    brokers: tuple[BrokerInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """One replica's place on disk; `is_future` while it moves to another directory."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryInfo:
+    """A log directory of a broker. Totals are -1 where the broker is too old to tell them."""
+
+    broker: BrokerId
+    path: str
+    error: ProtocolError | None
+    total_bytes: int
+    usable_bytes: int
+    replicas: dict[TopicPartition, ReplicaSize]
+
+
+class ClusterAdmin:
+    """See the module."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+
+    def describe(self) -> ClusterDescription:
+        """The brokers that are alive, in the order of their ids."""
+        view = self._cluster.refresh()
+        brokers = tuple(view.brokers[each] for each in sorted(view.brokers))
+        return ClusterDescription(view.cluster_id, view.controller, brokers)
+
+    def log_directories(self) -> list[LogDirectoryInfo]:
+        """The log directories of all brokers with the sizes of all replicas."""
+        found: list[LogDirectoryInfo] = []
+        for broker in self.describe().brokers:
+            response = self._cluster.retry(lambda: self._ask(broker.broker_id))  # noqa: B023
+            found += [_directory(broker.broker_id, each) for each in response.results]
+        return found
+
+    def _ask(self, broker: BrokerId) -> DescribeLogDirsResponse:
+        response = self._cluster.connection_to(broker).call(
+            ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsResponse, DescribeLogDirsRequest(topics=None)
+        )
+        check(response.error_code, None, f"broker {broker}")
+        return response
+
+
+def sizes_by_partition(directories: list[LogDirectoryInfo]) -> dict[TopicPartition, int]:
+    """The largest replica of each partition: what its log takes."""
+    sizes: dict[TopicPartition, int] = {}
+    for directory in directories:
+        for partition, replica in directory.replicas.items():
+            if not replica.is_future:
+                sizes[partition] = max(sizes.get(partition, 0), replica.size_bytes)
+    return sizes
+
+
+def _directory(broker: BrokerId, result: DescribeLogDirsResult) -> LogDirectoryInfo:
+    error: ProtocolError | None = None
+    if result.error_code != ErrorCode.NONE:
+        error = outcome(result.error_code, None, f"log directory {result.log_dir}")
+    return LogDirectoryInfo(
+        broker,
+        result.log_dir,
+        error,
+        result.total_bytes,
+        result.usable_bytes,
+        {
+            TopicPartition(topic.name, each.partition_index): ReplicaSize(
+                each.partition_size, each.offset_lag, each.is_future_key
+            )
+            for topic in result.topics
+            for each in topic.partitions
+        },
+    )

@@ -1,0 +1,275 @@
+"""Listing, describing, resetting and deleting consumer groups.
+
+This file knows the classic group protocol, in which members tell one another their subscriptions
+in bytes of their own (`consumer_protocol`). Groups of Kafka's newer protocol (KIP-848) are listed
+and their offsets read and reset; their members are described through ConsumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.connection import Connection
+from strandline.client.offsets import (
+    LATEST,
+    Committed,
+    commit_offsets,
+    committed_offsets,
+    delete_offsets,
+    list_offsets,
+    outcome,
+)
+from strandline.client.refusal import check
+from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages import consumer_group_describe, describe_groups
+from strandline.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from strandline.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from strandline.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from strandline.protocol.schema import decode_from
+from strandline.types import Offset, TopicPartition
+
+_CONSUMER_PROTOCOL: Final = "consumer"
+_CONSUMER_PROTOCOL_NEWEST: Final = 3
+_DEAD: Final = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group by name. State and type are empty where the broker is too old to tell."""
+
+    group: str
+    state: str
+    protocol_type: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member. Topics and partitions are empty where its protocol is not understood."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    subscribed: tuple[str, ...]
+    assigned: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members."""
+
+    group: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: str
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group has come in one partition. `end` is None if the partition is gone."""
+
+    partition: TopicPartition
+    committed: Committed | None
+    end: Offset | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records still to read; None if either side is unknown."""
+        if self.committed is None or self.end is None:
+            return None
+        return max(0, self.end - self.committed.offset)
+
+
+class GroupAdmin:
+    """See the module."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+
+    def list_all(self) -> list[GroupListing]:
+        """The groups of all brokers in the order of their names."""
+        found: dict[str, GroupListing] = {}
+        for broker in self._cluster.refresh().brokers:
+
+            def attempt() -> ListGroupsResponse:
+                response = self._cluster.connection_to(broker).call(  # noqa: B023 - called below
+                    ApiKey.LIST_GROUPS, ListGroupsResponse, ListGroupsRequest()
+                )
+                check(response.error_code, None, "the list of groups")
+                return response
+
+            for each in self._cluster.retry(attempt).groups:
+                found[each.group_id] = GroupListing(
+                    each.group_id, each.group_state, each.protocol_type, each.group_type
+                )
+        return [found[name] for name in sorted(found)]
+
+    def describe(self, group: str) -> GroupDescription:
+        """A group with its members. Raises `ProtocolError` (GROUP_ID_NOT_FOUND)."""
+        return self._cluster.retry_on_coordinator(
+            group, lambda connection: _describe(connection, group)
+        )
+
+    def offsets(self, group: str) -> dict[TopicPartition, Committed]:
+        """All offsets that the group has stored."""
+        return committed_offsets(self._cluster, group)
+
+    def lag(self, group: str, extra: Iterable[TopicPartition] = ()) -> list[PartitionLag]:
+        """How far the group has come everywhere, and in `extra` partitions without an offset."""
+        committed = self.offsets(group)
+        partitions = sorted({*committed, *extra})
+        view = self._cluster.refresh({each.topic for each in partitions})
+        existing = [
+            each
+            for each in partitions
+            if each.topic in view.topics and each.partition in view.topics[each.topic].partitions
+        ]
+        ends = list_offsets(self._cluster, dict.fromkeys(existing, LATEST))
+        return [
+            PartitionLag(each, committed.get(each), ends[each].offset if each in ends else None)
+            for each in partitions
+        ]
+
+    def set_offsets(self, group: str, offsets: dict[TopicPartition, Offset]) -> None:
+        """Store offsets for a group without members; it is made if there is none."""
+        commit_offsets(self._cluster, group, offsets)
+
+    def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ProtocolError | None]:
+        """Forget stored offsets; the outcome of each partition."""
+        return delete_offsets(self._cluster, group, partitions)
+
+    def delete(self, group: str) -> None:
+        """Delete a group without members, with all of its offsets."""
+
+        def attempt(connection: Connection) -> None:
+            response = connection.call(
+                ApiKey.DELETE_GROUPS,
+                DeleteGroupsResponse,
+                DeleteGroupsRequest(groups_names=[group]),
+            )
+            for each in response.results:
+                check(each.error_code, None, f"group '{group}'")
+
+        self._cluster.retry_on_coordinator(group, attempt)
+
+
+def _describe(connection: Connection, group: str) -> GroupDescription:
+    response = connection.call(
+        ApiKey.DESCRIBE_GROUPS,
+        describe_groups.DescribeGroupsResponse,
+        describe_groups.DescribeGroupsRequest(groups=[group]),
+    )
+    found = response.groups[0]
+    if _may_be_of_new_protocol(found) and connection.serves(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        newer = _describe_newer(connection, group)
+        if newer is not None:
+            return newer
+    check(found.error_code, _own_sentence_for(found), f"group '{group}'")
+    if found.group_state == _DEAD and not found.members:
+        check(ErrorCode.GROUP_ID_NOT_FOUND, None, f"group '{group}'")
+    understood = found.protocol_type == _CONSUMER_PROTOCOL
+    return GroupDescription(
+        group,
+        found.group_state,
+        found.protocol_type,
+        found.protocol_data,
+        str(connection.address),
+        tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                _subscribed(member.member_metadata) if understood else (),
+                _assigned(member.member_assignment) if understood else (),
+            )
+            for member in found.members
+        ),
+    )
+
+
+def _may_be_of_new_protocol(found: describe_groups.DescribedGroup) -> bool:
+    return found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or found.group_state == _DEAD
+
+
+def _own_sentence_for(found: describe_groups.DescribedGroup) -> str | None:
+    """None where ours is as good as the broker's."""
+    return None if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND else found.error_message
+
+
+def _describe_newer(connection: Connection, group: str) -> GroupDescription | None:
+    response = connection.call(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        consumer_group_describe.ConsumerGroupDescribeResponse,
+        consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group]),
+    )
+    found = response.groups[0]
+    if outcome(found.error_code, found.error_message, group) is not None:
+        return None
+    return GroupDescription(
+        group,
+        found.group_state,
+        _CONSUMER_PROTOCOL,
+        found.assignor_name,
+        str(connection.address),
+        tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                tuple(member.subscribed_topic_names),
+                tuple(
+                    TopicPartition(topic.topic_name, number)
+                    for topic in member.assignment.topic_partitions
+                    for number in topic.partitions
+                ),
+            )
+            for member in found.members
+        ),
+    )
+
+
+def _subscribed(data: bytes) -> tuple[str, ...]:
+    """The topics of a subscription; none if a client wrote it in a form of its own."""
+    try:
+        version = _version(data)
+        found, _ = decode_from(ConsumerProtocolSubscription, version, data, 2)
+    except MalformedFrame:
+        return ()
+    return tuple(found.topics)
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment; none while there is none."""
+    if not data:
+        return ()
+    try:
+        version = _version(data)
+        found, _ = decode_from(ConsumerProtocolAssignment, version, data, 2)
+    except MalformedFrame:
+        return ()
+    return tuple(
+        TopicPartition(each.topic, number)
+        for each in found.assigned_partitions
+        for number in each.partitions
+    )
+
+
+def _version(data: bytes) -> int:
+    """The version in front; later ones only add to the end, so the newest known reads them."""
+    if len(data) < 2:
+        raise MalformedFrame("There is no version in front.")
+    return max(0, min(int.from_bytes(data[:2], "big", signed=True), _CONSUMER_PROTOCOL_NEWEST))

@@ -1,0 +1,31 @@
+"""Runs one broker for the tests of this directory, as a process of its own.
+
+`python serve.py NAME=VALUE...` prints one line of JSON when connections are accepted, and one more
+after a clean stop, which SIGTERM asks for. Its log goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+
+from strandline.broker.startup import start_broker
+from strandline.config.load import load_broker_config
+
+
+async def serve(overrides: list[str]) -> None:
+    """Serve until SIGTERM."""
+    broker = await start_broker(load_broker_config(None, overrides).config)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    print(json.dumps({"port": broker.report.addresses[0].port}), flush=True)
+    await stop.wait()
+    print(json.dumps({"clean": await broker.stop()}), flush=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    asyncio.run(serve(sys.argv[1:]))
