@@ -65,7 +65,7 @@ def test_header_versions(
 
 def test_messages_are_imported_only_when_asked_for() -> None:
     program = (
-        "import sys; from strandline.protocol import apis, framing, hot, schema; "
+        "import sys; from strandline.protocol import apis, framing, schema; "
         "loaded = [n for n in sys.modules if n.startswith('strandline.protocol.messages.')]; "
         "assert not loaded, loaded; apis.api_of(3).request_class; "
         "loaded = [n for n in sys.modules if n.startswith('strandline.protocol.messages.')]; "

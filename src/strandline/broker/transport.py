@@ -247,12 +247,17 @@ class Transport:
         if self.closed:
             return
         small: list[bytes | bytearray | memoryview] = []
+        copied = 0
         try:
             for chunk in chunks:
                 if not isinstance(chunk, LogSlice):
                     small.append(chunk)
-                elif chunk.length <= _COPIED_SLICE_BYTES:
+                elif chunk.length <= _COPIED_SLICE_BYTES and not self._pending:
                     small.append(_read_slice(chunk))
+                    copied += chunk.length
+                    if copied > _SEND_AT_ONCE_BYTES:
+                        self._send_bytes(small)
+                        small, copied = [], 0
                 else:
                     self._send_bytes(small)
                     small = []

@@ -1,17 +1,93 @@
-"""tmp"""
-import asyncio, sys, signal, logging
-from strandline.config.load import load_broker_config
-from strandline.broker.startup import start_broker
-def main():
-    logging.basicConfig(level=logging.INFO)
-    ov=[a for i,a in enumerate(sys.argv) if sys.argv[i-1]=='--set']
-    cfg=load_broker_config(None,ov)
-    async def run():
-        b=await start_broker(cfg.config)
-        print("ready",b.report,flush=True)
-        ev=asyncio.Event()
-        for s in (signal.SIGINT,signal.SIGTERM): asyncio.get_running_loop().add_signal_handler(s,ev.set)
-        await ev.wait()
-        print("clean:",await b.stop())
-    asyncio.run(run())
-if __name__=='__main__': main()
+"""The entry: the table of commands, and how errors reach the person at the terminal.
+
+Exit codes: 0 done; 1 it did not work, with one sentence that says why; 2 the command line or a
+setting is wrong; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from strandline.cli import started  # first: it takes the time
+
+import click  # isort: skip
+
+from strandline import __version__
+from strandline.cli.lazy import LazyCommand, LazyGroup
+from strandline.errors import ProtocolError, StrandlineError
+
+__all__ = ["cli", "main", "started"]
+
+INTERRUPTED = 130
+
+COMMANDS = {
+    "serve": LazyCommand("strandline.cli.serve:serve", "Run a broker."),
+    "topics": LazyCommand("strandline.cli.topics:topics", "Create, list, change, delete topics."),
+    "produce": LazyCommand("strandline.cli.produce:produce", "Send lines or JSON to a topic."),
+    "consume": LazyCommand("strandline.cli.consume:consume", "Print the records of a topic."),
+    "groups": LazyCommand("strandline.cli.groups:groups", "Show, reset, delete consumer groups."),
+    "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
+    "cluster": LazyCommand("strandline.cli.cluster:cluster", "Show brokers and their disks."),
+    "dump": LazyCommand("strandline.cli.dump:dump", "Print and check files of a data directory."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "-b",
+    "--bootstrap",
+    metavar="HOST:PORT,...",
+    envvar="STRANDLINE_BOOTSTRAP",
+    default="localhost:9092",
+    show_default=True,
+    show_envvar=True,
+    help="Brokers to ask first. May also stand behind the command.",
+)
+@click.version_option(__version__, prog_name="strandline")
+def cli(bootstrap: str) -> None:
+    """A replicated commit log that speaks the Kafka protocol, and tools for any Kafka cluster."""
+    del bootstrap
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        cli.main(standalone_mode=False, prog_name="strandline")
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        _forget_output()
+        sys.exit(0)
+    except (StrandlineError, OSError) as error:
+        click.echo(f"strandline: {sentence_of(error)}", err=True)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def sentence_of(error: StrandlineError | OSError) -> str:
+    """What to tell a person."""
+    if isinstance(error, ProtocolError):
+        return f"{error.message or error.code.name} [{error.code.name}]"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+def _forget_output() -> None:
+    """Whoever read our output has gone: nothing of it must be flushed when Python ends."""
+    import os  # only here
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -65,7 +65,7 @@ class ClusterClient:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """`bootstrap` is text as in `host:port,host:port`, or addresses. Connects to nothing yet."""
+        """`bootstrap` is text like `host:port,host:port`, or addresses. Connects to nothing yet."""
         self.settings = settings or ClientSettings()
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()

@@ -110,7 +110,7 @@ class Sender:
         return result
 
     def pump(self, *, wait: bool) -> None:
-        """Send what can be sent and take in what was answered; with `wait`, until either happens."""
+        """Take in what was answered and send what can be; with `wait`, until either happens."""
         self._take_in_answers()
         self._give_up_old()
         sent = self._send_ready()

@@ -1,8 +1,9 @@
 """Requests that wait for something: more data, a higher watermark, or their time to run out.
 
-A parked operation is checked, registered with every replica it waits for, and *checked again*
-(a wake-up between the two would be lost otherwise). It completes exactly once: because its
-condition holds, because its deadline came, or silently because its connection closed.
+A parked operation is checked and then registered with every replica it waits for; the node is
+synchronous, so nothing can happen between the two (Kafka has to check again after registering). It
+completes exactly once: because its condition holds, because its deadline came, or silently because
+its connection closed.
 Replicas that changed in a turn are only noted; the operations that wait for them are checked once,
 at the end of the turn, however often the replica changed (replication specification, 3.3, I-40).
 
@@ -84,8 +85,6 @@ class Purgatory:
         operation.connection.parked[entry] = None
         for item in entry.watched:
             item.waiting[entry] = None
-        if operation.try_complete(now):
-            self._forget(entry)
 
     def changed(self, watched: Watched) -> None:
         """Note that operations which wait for `watched` must be checked at the end of the turn."""

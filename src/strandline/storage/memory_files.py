@@ -239,8 +239,7 @@ class MemoryFiles:
     def crash_clone(self, random: Random | None = None) -> MemoryFiles:
         """The disk as a power loss at this moment may leave it; without `random`, the least."""
         clone = MemoryFiles(capacity_bytes=self.capacity_bytes)
-        clone.now_ms = self.now_ms
-        clone._root = self._root.after_crash(random, {})
+        clone.now_ms, clone._root = self.now_ms, self._root.after_crash(random, {})
         clone.used_bytes = _bytes_below(clone._root)
         return clone
 
@@ -397,5 +396,5 @@ def _deep_copy(directory: _Directory) -> _Directory:
             clone.names[name] = _Contents(bytearray(node.data), node.durable, node.modified_ms)
         else:
             clone.names[name] = _deep_copy(node)
-    clone.durable = dict(clone.names)
+    clone.sync()
     return clone

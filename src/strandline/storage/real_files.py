@@ -59,8 +59,7 @@ class RealFile:
         descriptor = self.descriptor
         if descriptor < 0 or self.failed:
             descriptor = self._writable_descriptor()
-        self.recently_used = True
-        size = self.size
+        self.recently_used, size = True, self.size
         try:
             written = os.pwrite(descriptor, data, size)
             if written != len(data):
@@ -181,8 +180,7 @@ class RealFile:
     def _write_rest(descriptor: int, data: memoryview, position: int) -> None:
         while data:
             written = os.pwrite(descriptor, data, position)
-            position += written
-            data = data[written:]
+            position, data = position + written, data[written:]
 
     def _cut_back(self, cause: OSError) -> StorageError:
         """Remove what a failed append may have written beyond `size`; the error to raise."""

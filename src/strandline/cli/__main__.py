@@ -1,0 +1,7 @@
+"""`python -m strandline.cli` is the command `strandline`."""
+
+from __future__ import annotations
+
+from strandline.cli.main import main
+
+main()

@@ -1,0 +1,92 @@
+"""`strandline cluster`: the brokers and their disks."""
+
+from __future__ import annotations
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.output import print_json, print_table, size_text
+from strandline.client.admin_cluster import (
+    UNKNOWN_BYTES,
+    ClusterAdmin,
+    ClusterDescription,
+    LogDirectoryInfo,
+)
+
+
+@click.group()
+def cluster() -> None:
+    """Show brokers and their disks."""
+
+
+@cluster.command()
+@bootstrap_option
+@json_option
+def describe(bootstrap: str | None, as_json: bool) -> None:
+    """Show the cluster id, the brokers, and what their log directories hold."""
+    with open_cluster(bootstrap) as client:
+        admin = ClusterAdmin(client)
+        found, directories = admin.describe(), admin.log_directories()
+    if as_json:
+        print_json(_as_json(found, directories))
+        return
+    click.echo(f"Cluster {found.cluster_id}")
+    print_table(
+        ("BROKER", "ADDRESS", "RACK", "CONTROLLER"),
+        (
+            (
+                each.broker_id,
+                each.address,
+                each.rack,
+                "yes" if each.broker_id == found.controller else "",
+            )
+            for each in found.brokers
+        ),
+    )
+    click.echo()
+    print_table(
+        ("BROKER", "LOG DIRECTORY", "REPLICAS", "HELD", "FREE", "STATE"),
+        (
+            (
+                each.broker,
+                each.path,
+                len(each.replicas),
+                size_text(_held_bytes(each)),
+                None if each.usable_bytes == UNKNOWN_BYTES else size_text(each.usable_bytes),
+                "online" if each.error is None else each.error.message,
+            )
+            for each in directories
+        ),
+    )
+
+
+def _held_bytes(directory: LogDirectoryInfo) -> int:
+    return sum(replica.size_bytes for replica in directory.replicas.values())
+
+
+def _as_json(found: ClusterDescription, directories: list[LogDirectoryInfo]) -> object:
+    return {
+        "cluster_id": found.cluster_id,
+        "controller": found.controller,
+        "brokers": [
+            {
+                "id": each.broker_id,
+                "host": each.address.host,
+                "port": each.address.port,
+                "rack": each.rack,
+            }
+            for each in found.brokers
+        ],
+        "log_directories": [
+            {
+                "broker": each.broker,
+                "path": each.path,
+                "replicas": len(each.replicas),
+                "held_bytes": _held_bytes(each),
+                "total_bytes": each.total_bytes,
+                "usable_bytes": each.usable_bytes,
+                "error": None if each.error is None else each.error.code.name,
+            }
+            for each in directories
+        ],
+    }

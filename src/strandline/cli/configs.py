@@ -1,0 +1,122 @@
+"""`strandline configs`: settings of topics and brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from strandline.cli.connecting import (
+    F,
+    bootstrap_option,
+    json_option,
+    open_cluster,
+    parse_assignments,
+)
+from strandline.cli.output import print_json, print_table
+from strandline.client.admin_configs import ConfigAdmin, ConfigEntry, Resource
+from strandline.types import BrokerId
+
+
+@click.group()
+def configs() -> None:
+    """Show and change settings."""
+
+
+def _resource_options(command: F) -> F:
+    command = click.option(
+        "--broker",
+        metavar="ID",
+        help="A broker, or 'all' for what is set for all brokers.",
+    )(command)
+    return click.option("--topic", metavar="NAME", help="A topic.")(command)
+
+
+@configs.command()
+@_resource_options
+@click.option("--all", "show_all", is_flag=True, help="Also what is inherited or a default.")
+@bootstrap_option
+@json_option
+def describe(
+    topic: str | None, broker: str | None, show_all: bool, bootstrap: str | None, as_json: bool
+) -> None:
+    """Show the settings of a topic or broker; without --all those set for it."""
+    resource = _resource(topic, broker)
+    with open_cluster(bootstrap) as client:
+        entries = ConfigAdmin(client).describe(resource)
+    shown = [each for each in entries if show_all or each.is_own_of(resource)]
+    if as_json:
+        print_json([_as_json(each) for each in shown])
+    elif shown:
+        print_table(
+            ("SETTING", "VALUE", "SOURCE", "READ-ONLY"),
+            (
+                (
+                    each.name,
+                    "(hidden)" if each.is_sensitive else each.value,
+                    source_text(each),
+                    "yes" if each.is_read_only else "",
+                )
+                for each in shown
+            ),
+        )
+    else:
+        click.echo(f"Nothing is set for {resource}; --all shows what it follows.")
+
+
+@configs.command()
+@_resource_options
+@click.option(
+    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set a value. Repeatable."
+)
+@click.option("--delete", "deleted", metavar="NAME", multiple=True, help="Reset it. Repeatable.")
+@click.option("--dry-run", is_flag=True, help="Only check whether the change is allowed.")
+@bootstrap_option
+def alter(
+    topic: str | None,
+    broker: str | None,
+    assignments: tuple[str, ...],
+    deleted: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str | None,
+) -> None:
+    """Set or reset settings of a topic, a broker, or all brokers; others stay as they are."""
+    resource = _resource(topic, broker)
+    values = parse_assignments(assignments, "--set")
+    if not values and not deleted:
+        raise click.UsageError("Nothing to change: give --set NAME=VALUE or --delete NAME.")
+    with open_cluster(bootstrap) as client:
+        ConfigAdmin(client).alter(resource, set_to=values, reset=deleted, validate_only=dry_run)
+    verb = "would change" if dry_run else "changed"
+    click.echo(f"{len(values) + len(set(deleted))} settings of {resource} {verb}.")
+
+
+def source_text(entry: ConfigEntry) -> str:
+    """Where a value comes from, in words."""
+    return entry.source.name.lower().replace("_", " ")
+
+
+def _resource(topic: str | None, broker: str | None) -> Resource:
+    if (topic is None) == (broker is None):
+        raise click.UsageError("Give either --topic NAME or --broker ID.")
+    if topic is not None:
+        return Resource.topic(topic)
+    if broker == "all":
+        return Resource.all_brokers()
+    if broker is None or not (broker.isascii() and broker.isdigit()):
+        raise click.UsageError(f"--broker takes a broker's id or 'all', not '{broker}'.")
+    return Resource.broker(BrokerId(int(broker)))
+
+
+def _as_json(entry: ConfigEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": source_text(entry),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "synonyms": [
+            {"name": each.name, "value": each.value, "source": each.source.name.lower()}
+            for each in entry.synonyms
+        ],
+    }

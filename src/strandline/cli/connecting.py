@@ -1,0 +1,52 @@
+"""What all commands share that talk to a cluster: the option for its address, and the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings, parse_addresses
+from strandline.errors import InvalidSetting
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def bootstrap_option(command: F) -> F:
+    """Add `-b/--bootstrap`, which wins over the one in front of the command."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT,...",
+        default=None,
+        help="Brokers to ask first.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """Add `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def open_cluster(bootstrap: str | None) -> ClusterClient:
+    """The client for a command. Raises `click.UsageError` for addresses that are none."""
+    if bootstrap is None:
+        bootstrap = click.get_current_context().find_root().params["bootstrap"]
+    try:
+        addresses = parse_addresses(bootstrap)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    return ClusterClient(addresses, ClientSettings(client_id="strandline-cli"))
+
+
+def parse_assignments(items: tuple[str, ...], option: str) -> dict[str, str]:
+    """Read `name=value` arguments of a repeated option."""
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError(f"{option} takes NAME=VALUE, not '{item}'.")
+        found[name.strip()] = value.strip()
+    return found

@@ -1,0 +1,40 @@
+"""Times as people give them on a command line: ISO dates and ISO durations."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+_DURATION: Final = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,3})?)S)?)?", re.ASCII
+)
+
+
+def parse_time(text: str, option: str) -> int:
+    """Milliseconds since 1970 of an ISO 8601 time; without a zone it is UTC. Or milliseconds."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{option} takes an ISO 8601 time such as 2026-11-21T13:45:00Z, not '{text}'."
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_duration(text: str, option: str) -> int:
+    """Milliseconds of an ISO 8601 duration of days, hours, minutes and seconds."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise click.UsageError(
+            f"{option} takes an ISO 8601 duration such as P1D or PT1H30M, not '{text}'."
+        )
+    days, hours, minutes, seconds = match.groups()
+    whole = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
+    return whole * 60_000 + round(float(seconds or 0) * 1000)

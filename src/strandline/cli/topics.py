@@ -1,0 +1,257 @@
+"""`strandline topics`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from strandline.cli.connecting import (
+    bootstrap_option,
+    json_option,
+    open_cluster,
+    parse_assignments,
+)
+from strandline.cli.output import print_json, print_table, size_text
+from strandline.client.admin import Admin
+from strandline.client.admin_cluster import sizes_by_partition
+from strandline.client.admin_configs import ConfigEntry, Resource
+from strandline.client.admin_topics import BROKER_DEFAULT
+from strandline.client.cluster import ClusterClient
+from strandline.client.metadata import TopicInfo
+from strandline.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import TopicPartition
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, change, delete topics."""
+
+
+@topics.command()
+@click.argument("name")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), metavar="N", help="Default: the broker's."
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Default: the broker's."
+)
+@click.option(
+    "--config", "settings", metavar="NAME=VALUE", multiple=True, help="A setting. Repeatable."
+)
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if there is such a topic.")
+@bootstrap_option
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str | None,
+) -> None:
+    """Create the topic NAME."""
+    with open_cluster(bootstrap) as client:
+        try:
+            made = Admin(client).topics.create(
+                name,
+                partitions=partitions or BROKER_DEFAULT,
+                replication_factor=replication_factor or BROKER_DEFAULT,
+                configs=parse_assignments(settings, "--config"),
+            )
+        except ProtocolError as error:
+            if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                click.echo(f"Topic '{name}' is there already.")
+                return
+            raise
+    numbers = ""
+    if made.partitions > 0:
+        numbers = f" with {made.partitions} partitions, replicated {made.replication_factor} times"
+    click.echo(f"Created topic '{name}'{numbers}.")
+
+
+@topics.command("list")
+@click.option("--internal", is_flag=True, help="Also topics of the cluster itself.")
+@bootstrap_option
+@json_option
+def list_topics(internal: bool, bootstrap: str | None, as_json: bool) -> None:
+    """List the names of all topics."""
+    with open_cluster(bootstrap) as client:
+        found = Admin(client).topics.list_all()
+    shown = [each for each in found if internal or not each.is_internal]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": each.name,
+                    "partitions": len(each.partitions),
+                    "replication_factor": _replication_factor(each),
+                    "internal": each.is_internal,
+                }
+                for each in shown
+            ]
+        )
+        return
+    for each in shown:
+        click.echo(each.name)
+
+
+@topics.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--internal", is_flag=True, help="Without a NAME: also topics of the cluster itself.")
+@bootstrap_option
+@json_option
+def describe(names: tuple[str, ...], internal: bool, bootstrap: str | None, as_json: bool) -> None:
+    """Describe topics, all by default: leaders, replicas, offsets, sizes, settings."""
+    with open_cluster(bootstrap) as client:
+        admin = Admin(client)
+        if names:
+            found = [admin.topics.describe(name) for name in names]
+        else:
+            found = [each for each in admin.topics.list_all() if internal or not each.is_internal]
+        described = _Details(client, found).as_json()
+    if as_json:
+        print_json(described)
+        return
+    for number, topic in enumerate(described):
+        if number:
+            click.echo()
+        _print_topic(topic)
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="The new total.")
+@click.option(
+    "--config", "settings", metavar="NAME=VALUE", multiple=True, help="Set a setting. Repeatable."
+)
+@click.option(
+    "--delete-config", "deleted", metavar="NAME", multiple=True, help="Reset one. Repeatable."
+)
+@bootstrap_option
+def alter(
+    name: str,
+    partitions: int | None,
+    settings: tuple[str, ...],
+    deleted: tuple[str, ...],
+    bootstrap: str | None,
+) -> None:
+    """Add partitions to the topic NAME, or change its settings."""
+    values = parse_assignments(settings, "--config")
+    if partitions is None and not values and not deleted:
+        raise click.UsageError("Nothing to change: give --partitions, --config or --delete-config.")
+    with open_cluster(bootstrap) as client:
+        admin = Admin(client)
+        if values or deleted:
+            admin.configs.alter(Resource.topic(name), set_to=values, reset=deleted)
+            click.echo(f"Changed {len(values) + len(set(deleted))} settings of topic '{name}'.")
+        if partitions is not None:
+            admin.topics.add_partitions(name, partitions)
+            click.echo(f"Topic '{name}' now has {partitions} partitions.")
+
+
+@topics.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@bootstrap_option
+def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
+    """Delete topics with all of their records. Does not ask."""
+    with open_cluster(bootstrap) as client:
+        outcomes = Admin(client).topics.delete(names)
+    failed: ProtocolError | None = None
+    for name, error in outcomes.items():
+        if error is None:
+            click.echo(f"Deleted topic '{name}'.")
+        else:
+            click.echo(f"Topic '{name}' was not deleted: {error.message}", err=True)
+            failed = error
+    if failed is not None:
+        raise click.exceptions.Exit(1)
+
+
+class _Details:
+    """Everything that is told about topics, asked for with few requests."""
+
+    def __init__(self, client: ClusterClient, found: list[TopicInfo]) -> None:
+        admin = Admin(client)
+        self._found = found
+        # A partition without a leader has offsets, but nobody to ask for them.
+        led = [
+            TopicPartition(topic.name, each.partition)
+            for topic in found
+            for each in topic.partitions.values()
+            if each.leader >= 0
+        ]
+        self._starts = list_offsets(client, dict.fromkeys(led, EARLIEST))
+        self._ends = list_offsets(client, dict.fromkeys(led, LATEST))
+        self._sizes = sizes_by_partition(admin.cluster.log_directories())
+        self._configs: dict[str, list[ConfigEntry]] = {
+            topic.name: [
+                each
+                for each in admin.configs.describe(Resource.topic(topic.name))
+                if each.is_own_of(Resource.topic(topic.name))
+            ]
+            for topic in found
+        }
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": topic.name,
+                "topic_id": str(topic.topic_id),
+                "internal": topic.is_internal,
+                "replication_factor": _replication_factor(topic),
+                "configs": {each.name: each.value for each in self._configs[topic.name]},
+                "partitions": [self._partition(topic, number) for number in topic.partitions],
+            }
+            for topic in self._found
+        ]
+
+    def _partition(self, topic: TopicInfo, number: int) -> dict[str, Any]:
+        each = topic.partitions[number]
+        partition = TopicPartition(topic.name, number)
+        return {
+            "partition": number,
+            "leader": each.leader if each.leader >= 0 else None,
+            "leader_epoch": each.leader_epoch,
+            "replicas": list(each.replicas),
+            "in_sync": list(each.in_sync_replicas),
+            "offline": list(each.offline_replicas),
+            "start_offset": _offset(self._starts.get(partition)),
+            "high_watermark": _offset(self._ends.get(partition)),
+            "size_bytes": self._sizes.get(partition),
+        }
+
+
+def _print_topic(topic: dict[str, Any]) -> None:
+    partitions = topic["partitions"]
+    total = sum(each["size_bytes"] or 0 for each in partitions)
+    click.echo(
+        f"Topic {topic['name']}  id {topic['topic_id']}  partitions {len(partitions)}  "
+        f"replication factor {topic['replication_factor']}  size {size_text(total)}"
+    )
+    for name, value in topic["configs"].items():
+        click.echo(f"  {name}={value}")
+    print_table(
+        ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "HIGH WATERMARK", "SIZE"),
+        (
+            (
+                each["partition"],
+                each["leader"],
+                each["leader_epoch"],
+                ",".join(map(str, each["replicas"])),
+                ",".join(map(str, each["in_sync"])),
+                each["start_offset"],
+                each["high_watermark"],
+                None if each["size_bytes"] is None else size_text(each["size_bytes"]),
+            )
+            for each in partitions
+        ),
+    )
+
+
+def _offset(found: OffsetAt | None) -> int | None:
+    return None if found is None else found.offset
+
+
+def _replication_factor(topic: TopicInfo) -> int:
+    return max((len(each.replicas) for each in topic.partitions.values()), default=0)

@@ -1,0 +1,380 @@
+"""One node without sockets, threads or time: a driver that carries every effect out at once.
+
+Files are in memory, the metadata store is a bare `NodeTree`, the clock only moves when a test says
+so, and clients speak real bytes. `check()` holds what must be true after any test: every request
+was answered once or its connection closed, and nothing that was parked is left behind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+from strandline.cluster.controller import (
+    FoundPartition,
+    adopt_partitions,
+    become_controller,
+    bootstrap,
+    elect_on_start,
+    register_broker,
+)
+from strandline.cluster.identifiers import random_uuid, uuid_text
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Changes, MultiRefused, Operation, SessionId, StoreError
+from strandline.cluster.tree import NodeTree
+from strandline.cluster.znodes import BrokerNode, Endpoint
+from strandline.config.load import load_broker_config
+from strandline.errors import StorageError
+from strandline.node.effects import Chunk, Close, Send, SyncLog, WriteMetadata
+from strandline.node.node import Node
+from strandline.node.replica import Replica
+from strandline.node.settings import Settings
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import parse_response_header, request_frame
+from strandline.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
+from strandline.protocol.schema import decode_response
+from strandline.storage.log import Log
+from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_read import LogSlice
+from strandline.storage.memory_files import MemoryFiles
+from strandline.types import BrokerId, Instant, TopicPartition
+
+WALL_MS = 1_700_000_000_000
+DATA = "/data"
+BROKER = BrokerId(1)
+_ROUNDS_MAX = 1000
+
+# Small tables keep a start at milliseconds.
+QUICK = ("node.id=1", f"log.dirs={DATA}", "offsets.topic.num.partitions=2")
+
+
+class World:
+    """A node, its disk, its metadata store and its clients."""
+
+    def __init__(self, *settings: str, seed: int = 1) -> None:
+        self.config = load_broker_config(None, [*QUICK, *settings]).config
+        self.random = Random(seed)
+        self.files = MemoryFiles()
+        self.tree = NodeTree()
+        self.monotonic_ms = 1_000
+        self.store_error: StoreError | None = None
+        self.holds_metadata = False
+        self.held: deque[WriteMetadata] = deque()
+        self.synced: list[SyncLog] = []
+        self.sync_error: StorageError | None = None
+        self.clients: dict[int, Client] = {}
+        self.sessions = 0
+        self.start()
+
+    # -- life --------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Instant:
+        return Instant(self.monotonic_ms, WALL_MS + self.monotonic_ms)
+
+    def start(self) -> None:
+        """Start the node as a broker does."""
+        self.node: Node
+        self.clients = {}
+        self.held.clear()
+        self.sessions += 1
+        self.session = SessionId(self.sessions)
+        self.image = ClusterImage.from_view(self.tree.view())
+        self._decide(
+            bootstrap(
+                {node.path for node in self.tree.view().nodes},
+                random=self.random,
+                cluster_id=uuid_text(random_uuid(self.random)),
+            )
+        )
+        self.files.make_directory(DATA)
+        self.directory: LogDirectory[Log] = LogDirectory(self.files, DATA)
+        self.directory.open(BROKER, self.image.cluster_id or "")
+        settings = Settings(self.config)
+        settings.follow(self.image, BROKER)
+
+        def load(found: LogToLoad) -> Log:
+            return Log.load(
+                self.files,
+                found,
+                settings.of_topic(found.topic_partition.topic, self.image),
+                now_ms=self.now.wall_ms,
+                random=self.random,
+            )
+
+        self.directory.load_logs(load)
+        self._take_office()
+        self.node = Node(
+            self.config, self.image, [self.directory], files=self.files, random=self.random
+        )
+        self.node.start(self.now)
+        self.turn()
+
+    def _take_office(self) -> None:
+        registration = BrokerNode(
+            BROKER, (Endpoint("PLAINTEXT", "localhost", 9092),), None, self.now.wall_ms
+        )
+        self._decide(register_broker(self.image, registration), self.session)
+        self._decide(
+            become_controller(self.image, BROKER, now_ms=self.now.wall_ms), self.session
+        )
+        found = [
+            FoundPartition(at, log.topic_id, log.leader_epochs.latest)
+            for at, log in self.directory.logs.items()
+        ]
+        adoption = adopt_partitions(
+            self.image, found, BROKER, self.config, random=self.random
+        )
+        self._decide(adoption.operations)
+        self._decide(elect_on_start(self.image, BROKER).operations)
+
+    def _decide(self, operations: Sequence[Operation], session: SessionId = SessionId(0)) -> None:
+        if not operations:
+            return
+        changes = self.tree.multi(operations, session).changes
+        if changes is not None:
+            self.image, _ = self.image.apply(changes)
+
+    def stop(self) -> bool:
+        """Shut down cleanly."""
+        clean = self.node.stop(self.node.metadata.image.brokers[BROKER].epoch)
+        self.tree.expire_session(self.session)
+        return clean
+
+    def restart(self) -> None:
+        """A clean stop and a start on the same files."""
+        assert self.stop()
+        self.start()
+
+    def kill_and_restart(self) -> None:
+        """The process dies (what it wrote is kept) and a new one starts on the same files."""
+        self.files = self.files.kill_clone()
+        self.tree.expire_session(self.session)
+        self.start()
+
+    # -- driving -----------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Finish turns until there is nothing left to do at this moment."""
+        for _ in range(_ROUNDS_MAX):
+            effects = self.node.finish_turn(self.now)
+            if not effects:
+                return
+            for effect in effects:
+                match effect:
+                    case Send(connection, chunks):
+                        if connection in self.clients:
+                            self.clients[connection].take(chunks)
+                    case Close(connection, reason):
+                        if connection in self.clients:
+                            self.clients[connection].closed_by_node(reason)
+                    case WriteMetadata() if self.holds_metadata:
+                        self.held.append(effect)
+                    case WriteMetadata():
+                        self.write_metadata(effect)
+                    case SyncLog():
+                        self._sync(effect)
+        raise AssertionError("The node never comes to rest.")
+
+    def write_metadata(self, effect: WriteMetadata) -> None:
+        """Carry a metadata write out, or refuse it."""
+        if self.store_error is not None:
+            self.node.metadata_written(effect.token, self.store_error, self.now)
+            return
+        try:
+            changes = self.tree.multi(effect.operations, self.session).changes
+        except MultiRefused as refused:
+            self.node.metadata_written(effect.token, refused, self.now)
+            return
+        if changes is not None:
+            self.metadata_changed(changes)
+        self.node.metadata_written(effect.token, None, self.now)
+
+    def metadata_changed(self, changes: Changes) -> None:
+        """Somebody changed the metadata."""
+        self.node.metadata_changed(changes, self.now)
+
+    def _sync(self, effect: SyncLog) -> None:
+        self.synced.append(effect)
+        result: bool | StorageError
+        try:
+            if self.sync_error is not None:
+                raise self.sync_error
+            result = effect.plan.carry_out(self.files)
+        except StorageError as error:
+            result = error
+        self.node.log_synced(effect.token, result, self.now)
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass, with a turn at every deadline on the way."""
+        end_ms = self.monotonic_ms + milliseconds
+        while True:
+            deadline_ms = self.node.next_deadline_ms()
+            if deadline_ms is None or deadline_ms > end_ms:
+                break
+            self.monotonic_ms = max(self.monotonic_ms, deadline_ms)
+            self.turn()
+        self.monotonic_ms = end_ms
+        self.turn()
+
+    # -- short ways --------------------------------------------------------------------------
+
+    def connect(self) -> Client:
+        """A new client connection."""
+        client = Client(self)
+        self.clients[client.connection.id] = client
+        return client
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Make a topic; underscores in the names of settings stand for dots."""
+        entries = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=entries
+        )
+        answer = self.connect().ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
+        assert [item.error_code for item in answer.topics] == [0], answer
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic by name."""
+        answer = self.connect().ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=1000), 5)
+        assert [item.error_code for item in answer.responses] == [0], answer
+
+    def replica(self, topic: str, partition: int = 0) -> Replica:
+        return self.node.replicas.leader(topic, partition)
+
+    def log_bytes(self, topic: str, partition: int = 0) -> bytes:
+        """All bytes of a partition's log."""
+        segments = self.replica(topic, partition).log.segments.all
+        return b"".join(s.log.read_at(0, s.log.size) for s in segments)
+
+    def check(self) -> None:
+        """Nothing leaks, nobody waits in vain (I-40), and every log is sound."""
+        for client in self.clients.values():
+            client.check()
+        for replica in self.node.replicas:
+            replica.log.check()
+            for entry in replica.waiting:
+                assert not self._is_gone(entry.operation.connection.id)
+        parked = sum(len(client.connection.parked) for client in self.clients.values())
+        assert len(self.node.purgatory) == parked
+
+    def _is_gone(self, connection: int) -> bool:
+        client = self.clients.get(connection)
+        return client is None or client.closed is not None
+
+
+class Client:
+    """One connection: sends requests, and takes answers in the order of the requests."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.connection = world.node.open_connection("test-host")
+        self.asked: deque[tuple[ApiKey, int, int]] = deque()
+        self.answers: list[Any] = []
+        self.closed: str | None = None
+        self._correlation_id = 100
+        self._bytes = bytearray()
+
+    def send(self, message: object, version: int, *, silent: bool = False) -> int:
+        """Send a request without a turn; `silent` for produce with acks=0."""
+        frame, key, correlation_id = self.frame(message, version)
+        self.send_frame(frame)
+        if not silent:
+            self.asked.append((key, version, correlation_id))
+        return correlation_id
+
+    def frame(self, message: object, version: int) -> tuple[bytearray, ApiKey, int]:
+        """A request's bytes, its size left out."""
+        api = next(api for api in KNOWN.values() if _class_name(message) == api.name + "Request")
+        self._correlation_id += 1
+        chunks = request_frame(api, version, self._correlation_id, "test", message)
+        frame = bytearray(b"".join(bytes(chunk) for chunk in chunks))
+        return frame[4:], api.key, self._correlation_id
+
+    def send_frame(self, frame: bytes | bytearray) -> None:
+        """Send bytes as they are."""
+        assert self.closed is None
+        buffer = memoryview(bytearray(frame))
+        self.world.node.receive(self.connection, buffer, self.world.now)
+        # The bytes belong to the driver again: nobody may look at them any more.
+        buffer[:] = b"\xee" * len(buffer)
+
+    def ask(self, message: object, version: int) -> Any:
+        """Send a request and take its answer, which must come in this turn."""
+        waiting = len(self.asked)
+        before = len(self.answers)
+        self.send(message, version)
+        self.world.turn()
+        assert len(self.answers) == before + waiting + 1, (self.closed, self.asked)
+        return self.answers[-1]
+
+    def take(self, chunks: Iterable[Chunk]) -> None:
+        """The node sent bytes."""
+        assert self.closed is None, "bytes were sent behind a close"
+        for chunk in chunks:
+            if isinstance(chunk, LogSlice):
+                data = chunk.file.read_at(chunk.position, chunk.length)
+                assert len(data) == chunk.length
+                self._bytes += data
+            else:
+                self._bytes += chunk
+        while len(self._bytes) >= 4:
+            size = int.from_bytes(self._bytes[:4], "big")
+            if len(self._bytes) < 4 + size:
+                break
+            self._answer(bytes(self._bytes[4 : 4 + size]))
+            del self._bytes[: 4 + size]
+
+    def _answer(self, frame: bytes) -> None:
+        key, version, correlation_id = self.asked.popleft()
+        api = KNOWN[key]
+        found, position = parse_response_header(memoryview(frame), api, version)
+        assert found == correlation_id, "answers are out of order"
+        self.answers.append(decode_response(key, version, frame, position))
+
+    def closed_by_node(self, reason: str) -> None:
+        """The node closed the connection."""
+        self.close()
+        self.closed = reason
+
+    def close(self) -> None:
+        """The client goes away."""
+        if self.closed is None:
+            self.closed = "by the client"
+            self.world.node.close_connection(self.connection)
+
+    def check(self) -> None:
+        """No half answers, no wrong number of answers."""
+        assert not self._bytes, "half an answer was sent"
+        if self.closed is None:
+            assert len(self.connection.slots) == len(self.asked), "a request was lost"
+        else:
+            assert not self.connection.parked
+
+
+def _class_name(message: object) -> str:
+    return type(message).__name__
+
+
+def failing(operations: set[str], part_of_path: str) -> Callable[[str, str], None]:
+    """A hook for `MemoryFiles.on_call`: these operations fail on paths that contain a text."""
+
+    def on_call(operation: str, path: str) -> None:
+        if operation in operations and part_of_path in path:
+            raise StorageError(f"Cannot {operation} {path}: Input/output error.")
+
+    return on_call
+
+
+def partition(topic: str, number: int = 0) -> TopicPartition:
+    return TopicPartition(topic, number)
