@@ -39,7 +39,7 @@ from strandline.node.topic_creation import TopicCreation
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, peek
 from strandline.protocol.messages.produce import ProduceRequest
-from strandline.protocol.schema import decode
+from strandline.protocol.schema import decode_from
 from strandline.storage.files import Files
 from strandline.types import BrokerId, Instant, TopicPartition
 
@@ -135,7 +135,9 @@ class Node:
                 )
             )
             return
-        body: object = decode(api.request_class, version, frame, position)
+        # Bytes behind the body are left alone, as Kafka does: librdkafka 2.16 sends three of them
+        # after a Metadata request for all topics.
+        body: object = decode_from(api.request_class, version, frame, position)[0]
         request: Request[Any] = Request(
             connection, self.outbox, api.key, version, header.correlation_id, header.client_id, body
         )
