@@ -86,21 +86,12 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(index=INDEX, extra=INDEX)
     def rejoin(self, index, extra):
-        group, member, instance, _ = self._known(index)
-        protocols = self._protocols(extra)
-        token = self.world.join(member, group, group_instance_id=instance, protocols=protocols)
-        self._asked(token, "join", group, instance)
+        self._rejoin(self._known(index), extra)
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
     def sync(self, index):
-        group, member, instance, generation = self._known(index)
-        parts = [
-            (other, f"{group}/{generation}/{other}".encode())
-            for other in self.members.get((member, generation), [])
-        ]
-        token = self.world.sync(member, generation, parts, group, group_instance_id=instance)
-        self._asked(token, "sync", group, instance, (member, generation))
+        self._sync(self._known(index))
 
     @precondition(lambda self: self.known)
     @rule(index=INDEX)
@@ -164,12 +155,11 @@ class Machine(RuleBasedStateMachine):
     def a_group_settles(self, group):
         """Everyone who is known does what a good client does."""
         for entry in [entry for entry in self.known if entry[0] == group]:
-            self.rejoin(len(self.known) - 1 - self.known.index(entry), 0)
-            self._read_answers()
+            self._rejoin(entry, 0)
         self.world.advance(9_000)
         self._read_answers()
         for entry in [entry for entry in self.known if entry[0] == group]:
-            self.sync(len(self.known) - 1 - self.known.index(entry))
+            self._sync(entry)
 
     # The world.
 
@@ -287,6 +277,21 @@ class Machine(RuleBasedStateMachine):
         self.assigned[place] = generation
 
     # Helpers.
+
+    def _rejoin(self, entry, extra):
+        group, member, instance, _ = entry
+        protocols = self._protocols(extra)
+        token = self.world.join(member, group, group_instance_id=instance, protocols=protocols)
+        self._asked(token, "join", group, instance)
+
+    def _sync(self, entry):
+        group, member, instance, generation = entry
+        parts = [
+            (other, f"{group}/{generation}/{other}".encode())
+            for other in self.members.get((member, generation), [])
+        ]
+        token = self.world.sync(member, generation, parts, group, group_instance_id=instance)
+        self._asked(token, "sync", group, instance, (member, generation))
 
     def _protocols(self, extra):
         metadata = self.world.subscription("orders", *(["more"] if extra == 7 else []))

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
 from strandline.records.batch import iterate_headers
 from strandline.storage.memory_files import MemoryFiles
@@ -222,3 +223,22 @@ def test_a_failed_append_changes_nothing_and_a_failed_cut_fences_the_log(kit: An
     with pytest.raises(StorageError, match="could not be taken back"):
         kit.append(log, b"c")
     assert kit.records(world.kill(log)) == [(0, b"a"), (1, b"b")]
+
+
+def test_truncated_segments_do_not_come_back_with_the_power(kit: Any) -> None:
+    """In a compacted topic gaps are usual, so only the order of the syncs protects the log."""
+    world = kit.world(MemoryFiles(), "/data", "memory")
+    log = world.create(TopicConfig(segment_bytes=1000, cleanup_policies=frozenset({"compact"})))
+    for offset in range(30):
+        batch = kit.batch(b"." * 100, base_offset=offset, leader_epoch=0)
+        log.append_as_follower(batch, kit.now_ms)
+    plan = log.flush_plan()
+    assert plan is not None
+    plan.carry_out(world.files)
+    log.mark_flushed(plan, kit.now_ms)
+    log.truncate_to(Offset(7), kit.now_ms)
+    assert log.recovery_point == 7
+    world.files = world.files.crash_clone()
+    recovered = world.load(clean=False, recovery_point=7)
+    assert recovered.log_end_offset == 7
+    assert not recovered.recovery_report.cuts

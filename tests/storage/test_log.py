@@ -12,6 +12,7 @@ from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage.log_append import UnexpectedOffset
+from strandline.storage.tail import BATCHES_KEPT
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
 EPOCH = LeaderEpoch(0)
@@ -452,3 +453,15 @@ def test_jitter_makes_segments_close_earlier_and_is_reproducible(world: Any, kit
     twin = world.create(TopicConfig(segment_ms=1000, segment_jitter_ms=500))
     kit.append(twin, b"a")
     assert twin.active.roll_at_timestamp - kit.now_ms == due
+
+
+def test_the_memory_of_newest_batches_is_bounded(world: Any, kit: Any) -> None:
+    log = world.create(TopicConfig())
+    for _ in range(2 * BATCHES_KEPT + 50):
+        kit.append(log, b"x")
+    tail = log.active.tail
+    assert len(tail.positions) == len(tail.last_offsets) < 2 * BATCHES_KEPT
+    assert tail.start_offset == BATCHES_KEPT
+    for offset in (0, 5, BATCHES_KEPT - 1, BATCHES_KEPT, BATCHES_KEPT + 1, 2 * BATCHES_KEPT + 49):
+        found = kit.records(log, offset)
+        assert [found[0][0], found[-1][0]] == [offset, 2 * BATCHES_KEPT + 49]

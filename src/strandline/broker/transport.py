@@ -6,9 +6,10 @@ transports, because a broker's small requests are dominated by what a transport 
 
 Reading. All connections share one receive buffer, so that a thousand idle clients cost nothing.
 Frames that arrive whole are handed on as slices of it; the node is done with a frame when
-`receive` returns. What is left over is kept by the connection. A frame larger than
-`_LARGE_FRAME_BYTES` gets a buffer of its own, which grows as the bytes really arrive: a client
-that announces a hundred megabytes has to send them before they are allocated.
+`receive` returns. What is left over is kept by the connection. A frame of which
+`_LARGE_PART_BYTES` have arrived gets a buffer of its own, which grows as the bytes really come: a
+client that announces a hundred megabytes has to send them before they are allocated. Such buffers
+are used again, because zeroing a new one costs as much as filling it.
 
 Writing. Answers are sent at once if the socket takes them; the rest waits and the node's limit of
 requests in flight keeps that rest bounded. Log ranges go out with `sendfile`, small ones are read
@@ -37,8 +38,8 @@ log = logging.getLogger(__name__)
 
 _SIZE: Final = Struct(">i")
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-_LARGE_FRAME_BYTES: Final = 64 * 1024
-_FIRST_ALLOCATION_BYTES: Final = 2 * 1024 * 1024
+_LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
+_LARGE_BUFFER_BYTES: Final = 2 * 1024 * 1024
 _COPIED_SLICE_BYTES: Final = 64 * 1024
 _SEND_AT_ONCE_BYTES: Final = 1024 * 1024
 
@@ -69,15 +70,13 @@ class BufferPool:
         self._keep = keep
         self._free: list[bytearray] = []
 
-    def take(self, size: int) -> bytearray:
-        """A buffer of at least `min(size, first allocation)` bytes."""
-        if self._free and len(self._free[-1]) >= min(size, _FIRST_ALLOCATION_BYTES):
-            return self._free.pop()
-        return bytearray(min(size, _FIRST_ALLOCATION_BYTES))
+    def take(self) -> bytearray:
+        """A buffer of `_LARGE_BUFFER_BYTES`."""
+        return self._free.pop() if self._free else bytearray(_LARGE_BUFFER_BYTES)
 
     def give_back(self, buffer: bytearray) -> None:
         """Offer a buffer for reuse; the caller must not keep views of it."""
-        if len(buffer) == _FIRST_ALLOCATION_BYTES and len(self._free) < self._keep:
+        if len(buffer) == _LARGE_BUFFER_BYTES and len(self._free) < self._keep:
             self._free.append(buffer)
 
 
@@ -191,7 +190,7 @@ class Transport:
                 return
             start = position + 4
             if end - start < size:
-                if size > _LARGE_FRAME_BYTES:
+                if end - start >= _LARGE_PART_BYTES:
                     self._begin_large(view[start:end], size)
                     return
                 break
@@ -203,7 +202,7 @@ class Transport:
         self.update_watch()
 
     def _begin_large(self, part: memoryview, size: int) -> None:
-        buffer = self._pool.take(size)
+        buffer = self._pool.take()
         buffer[: len(part)] = part
         self._large = _LargeFrame(buffer, size, len(part))
 

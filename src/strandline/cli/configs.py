@@ -13,6 +13,7 @@ from strandline.cli.connecting import (
     open_cluster,
     parse_assignments,
 )
+from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table
 from strandline.client.admin_configs import ConfigAdmin, ConfigEntry, Resource
 from strandline.types import BrokerId
@@ -87,8 +88,8 @@ def alter(
         raise click.UsageError("Nothing to change: give --set NAME=VALUE or --delete NAME.")
     with open_cluster(bootstrap) as client:
         ConfigAdmin(client).alter(resource, set_to=values, reset=deleted, validate_only=dry_run)
-    verb = "would change" if dry_run else "changed"
-    click.echo(f"{len(values) + len(set(deleted))} settings of {resource} {verb}.")
+    count = counted(len(values) + len(set(deleted)), "setting")
+    click.echo(f"{'Would change' if dry_run else 'Changed'} {count} of {resource}.")
 
 
 def source_text(entry: ConfigEntry) -> str:

@@ -20,11 +20,13 @@ import click
 
 from strandline import __version__
 from strandline.broker.startup import Broker, StartReport, start_broker
+from strandline.cli.counts import counted
 from strandline.cli.started import STARTED_S
 from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import ANY_INTERFACE, Listener
 from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting, StorageError
+from strandline.storage.files import LockHeld
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +110,10 @@ async def _serve(config: BrokerConfig) -> bool:
         if isinstance(error.__cause__, OSError):
             hint = " Choose another address with --listen HOST:PORT."
         raise click.ClickException(f"{error}{hint}") from error
+    except LockHeld as error:
+        raise click.ClickException(
+            f"{error} Is a broker running on this data? Choose other data with --data-dir DIR."
+        ) from error
     except StorageError as error:
         raise click.ClickException(str(error)) from error
     stop = asyncio.Event()
@@ -148,7 +154,7 @@ def _report(report: StartReport) -> None:
         *(f"  listening   {each}" for each in report.addresses),
         *(f"  data        {os.path.abspath(each)}" for each in report.log_dirs),
         f"  cluster id  {report.cluster_id}",
-        f"  topics      {report.topics} with {report.partitions} partitions",
+        f"  topics      {report.topics} with {counted(report.partitions, 'partition')}",
     ]
     if not report.was_clean:
         lines.append("  recovery    the last shutdown was not clean; the logs were checked")

@@ -12,6 +12,7 @@ from strandline.cli.connecting import (
     open_cluster,
     parse_assignments,
 )
+from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text
 from strandline.client.admin import Admin
 from strandline.client.admin_cluster import sizes_by_partition
@@ -21,6 +22,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.metadata import TopicInfo
 from strandline.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.storage.kafka_uuid import format_uuid
 from strandline.types import TopicPartition
 
 
@@ -66,7 +68,7 @@ def create(
             raise
     numbers = ""
     if made.partitions > 0:
-        numbers = f" with {made.partitions} partitions, replicated {made.replication_factor} times"
+        numbers = f" with {counted(made.partitions, 'partition')} of {counted(made.replication_factor, 'replica')}"
     click.echo(f"Created topic '{name}'{numbers}.")
 
 
@@ -144,10 +146,12 @@ def alter(
         admin = Admin(client)
         if values or deleted:
             admin.configs.alter(Resource.topic(name), set_to=values, reset=deleted)
-            click.echo(f"Changed {len(values) + len(set(deleted))} settings of topic '{name}'.")
+            click.echo(
+                f"Changed {counted(len(values) + len(set(deleted)), 'setting')} of topic '{name}'."
+            )
         if partitions is not None:
             admin.topics.add_partitions(name, partitions)
-            click.echo(f"Topic '{name}' now has {partitions} partitions.")
+            click.echo(f"Topic '{name}' now has {counted(partitions, 'partition')}.")
 
 
 @topics.command()
@@ -197,7 +201,7 @@ class _Details:
         return [
             {
                 "name": topic.name,
-                "topic_id": str(topic.topic_id),
+                "topic_id": format_uuid(topic.topic_id),
                 "internal": topic.is_internal,
                 "replication_factor": _replication_factor(topic),
                 "configs": {each.name: each.value for each in self._configs[topic.name]},

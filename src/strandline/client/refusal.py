@@ -76,7 +76,7 @@ def refusal(number: int, message: str | None, what: str) -> ProtocolError:
             else sentence.format(what=what)
         )
         message = message[0].upper() + message[1:]
-    return ProtocolError(code, message if message.endswith((".", "!")) else f"{message}.")
+    return ProtocolError(code, message if message.endswith((".", "!", "?")) else f"{message}.")
 
 
 def check(number: int, message: str | None, what: str) -> None:

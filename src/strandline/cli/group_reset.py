@@ -1,0 +1,153 @@
+"""Where a group's offsets are to be set: from options to numbers.
+
+This file knows the arithmetic of a reset; it must not print or store anything. As in Kafka's tool,
+a computed offset outside a log becomes the nearer end of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import click
+
+from strandline.cli.moments import parse_duration, parse_time
+from strandline.client.admin_groups import GroupAdmin
+from strandline.client.cluster import ClusterClient
+from strandline.client.offsets import EARLIEST, LATEST, list_offsets
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import Offset, TopicPartition
+
+_IDLE: Final = frozenset({"Empty", "Dead"})
+
+
+class TargetKind(Enum):
+    """What a target's value means."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIME = "time"
+    SHIFT = "shift"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to go: an offset, a time in milliseconds, or a distance."""
+
+    kind: TargetKind
+    value: int = 0
+
+
+def parse_target(
+    now_ms: int,
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    shift_by: int | None,
+) -> Target:
+    """The one target among the options. Raises `click.UsageError` for none or several."""
+    targets: list[Target] = []
+    if to_earliest:
+        targets.append(Target(TargetKind.EARLIEST))
+    if to_latest:
+        targets.append(Target(TargetKind.LATEST))
+    if to_offset is not None:
+        if to_offset < 0:
+            raise click.UsageError(f"--to-offset takes an offset, not {to_offset}.")
+        targets.append(Target(TargetKind.OFFSET, to_offset))
+    if to_datetime is not None:
+        targets.append(Target(TargetKind.TIME, parse_time(to_datetime, "--to-datetime")))
+    if by_duration is not None:
+        past_ms = now_ms - parse_duration(by_duration, "--by-duration")
+        targets.append(Target(TargetKind.TIME, max(0, past_ms)))
+    if shift_by is not None:
+        targets.append(Target(TargetKind.SHIFT, shift_by))
+    if len(targets) != 1:
+        raise click.UsageError(
+            "Give exactly one of --to-earliest, --to-latest, --to-offset, --to-datetime, "
+            "--by-duration and --shift-by."
+        )
+    return targets[0]
+
+
+def parse_scope(client: ClusterClient, scopes: Iterable[str]) -> list[TopicPartition]:
+    """The partitions that `TOPIC` or `TOPIC:0,2` name. Raises `ProtocolError` for unknown ones."""
+    found: set[TopicPartition] = set()
+    for scope in scopes:
+        topic, colon, listed = scope.partition(":")
+        numbers = [item.strip() for item in listed.split(",")] if colon else []
+        if not topic or not all(item.isascii() and item.isdigit() for item in numbers):
+            raise click.UsageError(f"--topic takes TOPIC or TOPIC:0,1,..., not '{scope}'.")
+        existing = client.topic(topic).partitions
+        for number in map(int, numbers):
+            if number not in existing:
+                raise ProtocolError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"There is no partition {number} of topic '{topic}'.",
+                )
+        found.update(TopicPartition(topic, int(each)) for each in (numbers or existing))
+    return sorted(found)
+
+
+def check_is_idle(admin: GroupAdmin, group: str, *, may_be_new: bool) -> None:
+    """Refuse a reset under the feet of running consumers, who would not notice it."""
+    try:
+        found = admin.describe(group)
+    except ProtocolError as error:
+        if may_be_new and error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if found.state not in _IDLE:
+        raise ProtocolError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"Group '{group}' is {found.state} with {len(found.members)} members; stop its "
+            f"consumers before its offsets are set.",
+        )
+
+
+def new_offsets(
+    client: ClusterClient,
+    partitions: list[TopicPartition],
+    before: Mapping[TopicPartition, Offset],
+    target: Target,
+) -> dict[TopicPartition, Offset]:
+    """Where each partition is to be set."""
+    earliest = _offsets(client, partitions, EARLIEST)
+    latest = _offsets(client, partitions, LATEST)
+    match target.kind:
+        case TargetKind.EARLIEST:
+            wanted = earliest
+        case TargetKind.LATEST:
+            wanted = latest
+        case TargetKind.OFFSET:
+            wanted = dict.fromkeys(partitions, target.value)
+        case TargetKind.TIME:
+            timed = _offsets(client, partitions, target.value)
+            # Nothing is as late as that: to the end.
+            wanted = {each: at if at >= 0 else latest[each] for each, at in timed.items()}
+        case TargetKind.SHIFT:
+            wanted = {each: _stored(each, before) + target.value for each in partitions}
+    return {
+        each: Offset(min(max(wanted[each], earliest[each]), latest[each])) for each in partitions
+    }
+
+
+def _stored(partition: TopicPartition, before: Mapping[TopicPartition, Offset]) -> Offset:
+    if partition not in before:
+        raise click.UsageError(
+            f"--shift-by needs an offset to start from, and the group has none of {partition}."
+        )
+    return before[partition]
+
+
+def _offsets(
+    client: ClusterClient, partitions: list[TopicPartition], at: int
+) -> dict[TopicPartition, int]:
+    found = list_offsets(client, dict.fromkeys(partitions, at))
+    return {each: found[each].offset for each in partitions}

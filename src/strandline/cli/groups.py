@@ -1,0 +1,212 @@
+"""`strandline groups`: consumer groups, what they have read, and how to set them back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.group_reset import Target, check_is_idle, new_offsets, parse_scope, parse_target
+from strandline.cli.output import print_json, print_table
+from strandline.client.admin_groups import GroupAdmin, GroupDescription, PartitionLag
+from strandline.types import TopicPartition
+
+
+@click.group()
+def groups() -> None:
+    """Show, reset, delete consumer groups."""
+
+
+@groups.command("list")
+@bootstrap_option
+@json_option
+def list_groups(bootstrap: str | None, as_json: bool) -> None:
+    """List all groups with their states."""
+    with open_cluster(bootstrap) as client:
+        found = GroupAdmin(client).list_all()
+    if as_json:
+        print_json(
+            [
+                {
+                    "group": each.group,
+                    "state": each.state,
+                    "protocol_type": each.protocol_type,
+                    "type": each.group_type,
+                }
+                for each in found
+            ]
+        )
+    elif found:
+        print_table(("GROUP", "STATE", "TYPE"), ((g.group, g.state, g.group_type) for g in found))
+
+
+@groups.command()
+@click.argument("group")
+@bootstrap_option
+@json_option
+def describe(group: str, bootstrap: str | None, as_json: bool) -> None:
+    """Show the members of GROUP, what they read, and how far they have come."""
+    with open_cluster(bootstrap) as client:
+        admin = GroupAdmin(client)
+        found = admin.describe(group)
+        owners = {
+            partition: member.member_id for member in found.members for partition in member.assigned
+        }
+        lags = admin.lag(group, owners)
+    if as_json:
+        print_json(_as_json(found, lags, owners))
+        return
+    click.echo(
+        f"Group {found.group}  state {found.state}  assignor {found.assignor or '-'}  "
+        f"coordinator {found.coordinator}  members {len(found.members)}"
+    )
+    if found.members:
+        click.echo()
+        print_table(
+            ("MEMBER", "CLIENT", "HOST", "PARTITIONS"),
+            (
+                (
+                    each.member_id,
+                    each.client_id,
+                    each.host,
+                    " ".join(map(str, each.assigned)) or None,
+                )
+                for each in found.members
+            ),
+        )
+    if lags:
+        click.echo()
+        print_table(
+            ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"),
+            (
+                (
+                    *each.partition,
+                    None if each.committed is None else each.committed.offset,
+                    each.end,
+                    each.lag,
+                    owners.get(each.partition),
+                )
+                for each in lags
+            ),
+        )
+
+
+@groups.command()
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@bootstrap_option
+def delete(names: tuple[str, ...], bootstrap: str | None) -> None:
+    """Delete groups without members, with all of their offsets."""
+    with open_cluster(bootstrap) as client:
+        for name in names:
+            GroupAdmin(client).delete(name)
+            click.echo(f"Deleted group '{name}'.")
+
+
+@groups.command()
+@click.argument("group")
+@click.option(
+    "--topic", "scopes", metavar="TOPIC[:P,...]", multiple=True, help="Which. Repeatable."
+)
+@click.option("--all-topics", is_flag=True, help="All that the group has offsets of.")
+@click.option("--to-earliest", is_flag=True, help="To where the log begins.")
+@click.option("--to-latest", is_flag=True, help="To where the log ends.")
+@click.option("--to-offset", type=int, metavar="N", help="To this offset.")
+@click.option("--to-datetime", metavar="ISO-TIME", help="To the first record at or after it.")
+@click.option("--by-duration", metavar="ISO-DURATION", help="To so long ago, such as PT1H.")
+@click.option("--shift-by", type=int, metavar="N", help="N forward, or back if negative.")
+@click.option("--execute", is_flag=True, help="Do it. Without this the plan is only shown.")
+@bootstrap_option
+@json_option
+def reset(
+    group: str,
+    scopes: tuple[str, ...],
+    all_topics: bool,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    shift_by: int | None,
+    execute: bool,
+    bootstrap: str | None,
+    as_json: bool,
+) -> None:
+    """Set the offsets of GROUP, which must have no members. Shows the plan unless --execute."""
+    if bool(scopes) == all_topics:
+        raise click.UsageError("Give either --topic TOPIC or --all-topics.")
+    with open_cluster(bootstrap) as client:
+        target: Target = parse_target(
+            client.clock.wall_ms(),
+            to_earliest=to_earliest,
+            to_latest=to_latest,
+            to_offset=to_offset,
+            to_datetime=to_datetime,
+            by_duration=by_duration,
+            shift_by=shift_by,
+        )
+        admin = GroupAdmin(client)
+        check_is_idle(admin, group, may_be_new=bool(scopes))
+        stored = admin.offsets(group)
+        partitions = sorted(stored) if all_topics else parse_scope(client, scopes)
+        before = {each: stored[each].offset for each in partitions if each in stored}
+        plan = new_offsets(client, partitions, before, target)
+        if execute:
+            admin.set_offsets(group, plan)
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "executed": execute,
+                "partitions": [
+                    {
+                        "topic": each.topic,
+                        "partition": each.partition,
+                        "before": before.get(each),
+                        "after": plan[each],
+                    }
+                    for each in partitions
+                ],
+            }
+        )
+        return
+    print_table(
+        ("TOPIC", "PARTITION", "BEFORE", "AFTER"),
+        ((*each, before.get(each), plan[each]) for each in partitions),
+    )
+    if not execute:
+        click.echo("Nothing was changed; --execute does it.")
+
+
+def _as_json(
+    found: GroupDescription, lags: list[PartitionLag], owners: dict[TopicPartition, str]
+) -> dict[str, Any]:
+    return {
+        "group": found.group,
+        "state": found.state,
+        "protocol_type": found.protocol_type,
+        "assignor": found.assignor,
+        "coordinator": found.coordinator,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "instance_id": each.instance_id,
+                "client_id": each.client_id,
+                "host": each.host,
+                "topics": list(each.subscribed),
+                "partitions": [list(partition) for partition in each.assigned],
+            }
+            for each in found.members
+        ],
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "committed": None if each.committed is None else each.committed.offset,
+                "end": each.end,
+                "lag": each.lag,
+                "member": owners.get(each.partition),
+            }
+            for each in lags
+        ],
+    }

@@ -1,0 +1,155 @@
+"""`strandline produce`: lines or JSON from standard input or a file into a topic."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Final
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
+from strandline.cli.counts import counted
+from strandline.cli.produce_input import InputRecord, from_json, from_line, read_lines
+from strandline.cli.stopping import Stop
+from strandline.client.delivery import FailedRecords
+from strandline.client.producer import Producer, ProducerSettings
+from strandline.records.codec import Codec
+
+CODECS: Final = {"none": Codec.NONE, **{codec.setting: codec for codec in Codec if codec}}
+_ACKS: Final = {"all": -1, "1": 1, "0": 0}
+_PROGRESS_S: Final = 1.0
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--file", "path", type=click.Path(exists=True, dir_okay=False), help="Read this, not stdin."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["lines", "json"]),
+    default="lines",
+    show_default=True,
+    help="A record per line: its value, or an object as 'consume --format json' prints it.",
+)
+@click.option("--key-separator", metavar="TEXT", help="What stands between key and value.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all there.")
+@click.option(
+    "--header", "headers", metavar="NAME=VALUE", multiple=True, help="For all. Repeatable."
+)
+@click.option(
+    "--acks",
+    type=click.Choice(list(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Who must have a record before it counts as written.",
+)
+@click.option("--compression", type=click.Choice(list(CODECS)), default="none", show_default=True)
+@bootstrap_option
+def produce(
+    topic: str,
+    path: str | None,
+    form: str,
+    key_separator: str | None,
+    partition: int | None,
+    headers: tuple[str, ...],
+    acks: str,
+    compression: str,
+    bootstrap: str | None,
+) -> None:
+    """Send records to TOPIC, one per line of input, and say at the end how many were written.
+
+    Ctrl-C sends what was read and stops.
+    """
+    if form == "json" and key_separator is not None:
+        raise click.UsageError("--key-separator is for --format lines; JSON has a field 'key'.")
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty.")
+    extra = tuple(
+        (name, value.encode()) for name, value in parse_assignments(headers, "--header").items()
+    )
+    separator = None if key_separator is None else key_separator.encode()
+
+    def record_of(line: bytes, number: int) -> InputRecord:
+        return from_json(line, number) if form == "json" else from_line(line, number, separator)
+
+    settings = ProducerSettings(acks=_ACKS[acks], codec=CODECS[compression])
+    descriptor = sys.stdin.fileno() if path is None else os.open(path, os.O_RDONLY)
+    with open_cluster(bootstrap) as client, Stop() as stop:
+        run = _Run(Producer(client, settings), topic, partition, extra)
+        try:
+            for lines, is_pause in read_lines(descriptor):
+                for line in lines:
+                    run.send(record_of(line, run.sent + 1))
+                if is_pause:
+                    run.flush()
+                if stop.is_set or run.failed:
+                    break
+        finally:
+            # What was read before a bad line or a refused record is still sent and counted.
+            run.flush()
+            run.summarize()
+    if run.failed:
+        raise click.exceptions.Exit(1)
+
+
+class _Run:
+    """Counts what goes out and comes back."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        partition: int | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> None:
+        self.sent = 0
+        self.failed: list[FailedRecords] = []
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._headers = headers
+        self._delivered = 0
+        self._bytes = 0
+        self._begun = self._shown = time.monotonic()
+        self._shows_progress = sys.stderr.isatty()
+
+    def send(self, record: InputRecord) -> None:
+        self._producer.send(
+            self._topic,
+            record.value,
+            key=record.key,
+            headers=(*record.headers, *self._headers),
+            partition=record.partition if self._partition is None else self._partition,
+            timestamp=record.timestamp,
+        )
+        self.sent += 1
+        self._bytes += len(record.value or b"")
+        if self._shows_progress and time.monotonic() - self._shown > _PROGRESS_S:
+            self._shown = time.monotonic()
+            click.echo(f"\r{counted(self.sent, 'record')} sent", err=True, nl=False)
+
+    def flush(self) -> None:
+        result = self._producer.flush()
+        self._delivered += result.delivered
+        self.failed += result.failed
+
+    def summarize(self) -> None:
+        taken = time.monotonic() - self._begun
+        start = "\r" if self._shows_progress else ""
+        click.echo(
+            f"{start}{counted(self._delivered, 'record')} ({counted(self._bytes, 'byte')} of "
+            f"values) written to '{self._topic}' in {taken:.2f} s.",
+            err=True,
+        )
+        for each in self.failed:
+            certainty = "not" if each.error.definite else "maybe not"
+            click.echo(
+                f"{counted(each.count, 'record')} for partition {each.topic_partition} "
+                f"{'was' if each.count == 1 else 'were'} {certainty} written: "
+                f"{each.error.message} [{each.error.code.name}]",
+                err=True,
+            )

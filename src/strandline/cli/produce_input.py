@@ -1,0 +1,125 @@
+"""Lines from a file or pipe as records, as they arrive.
+
+This file knows how input is cut into lines and what a line means. It must not know the producer.
+Reading goes by what is there, not by full buffers, so that the lines of a slow pipe can be sent
+while it is silent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from strandline.errors import StrandlineError
+
+CHUNK_BYTES: Final = 256 * 1024
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+_FIELDS: Final = frozenset({"value", "key", "headers", "partition", "timestamp", "topic", "offset"})
+
+
+class BadInput(StrandlineError):
+    """A line cannot be made a record; the sentence names the line."""
+
+
+class Lines(NamedTuple):
+    """Complete lines without their ends, and whether the input is silent after them."""
+
+    lines: list[bytes]
+    is_pause: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """What a line says."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+def read_lines(descriptor: int) -> Iterator[Lines]:
+    """The lines of an open file, in portions. A last line needs no line end."""
+    rest = b""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    while chunk := os.read(descriptor, CHUNK_BYTES):
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if len(rest) > LINE_BYTES_MAX:
+            raise BadInput(f"A line is longer than {LINE_BYTES_MAX} bytes.")
+        yield Lines(lines, is_pause=not poller.poll(0))
+    if rest:
+        yield Lines([rest], is_pause=True)
+
+
+def from_line(line: bytes, number: int, key_separator: bytes | None) -> InputRecord:
+    """A line as it is, or with a key in front of the separator. Raises `BadInput`."""
+    line = line.removesuffix(b"\r")
+    if key_separator is None:
+        return InputRecord(line)
+    key, separator, value = line.partition(key_separator)
+    if not separator:
+        shown = key_separator.decode("utf-8", "backslashreplace")
+        raise BadInput(f"Line {number} has no key separator '{shown}'.")
+    return InputRecord(value, key)
+
+
+def from_json(line: bytes, number: int) -> InputRecord:
+    """An object as `consume --format json` prints it; topic and offset are passed over.
+
+    Keys and values are null, text, or {"base64": ...}; anything else is sent as JSON text.
+    """
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise BadInput(f"Line {number} is not JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise BadInput(f"Line {number} is not a JSON object.")
+    unknown = sorted(found.keys() - _FIELDS)
+    if unknown:
+        raise BadInput(f"Line {number} has the field '{unknown[0]}', which means nothing here.")
+    return InputRecord(
+        _bytes(found.get("value"), number),
+        _bytes(found.get("key"), number),
+        tuple(_headers(found.get("headers", []), number)),
+        _integer(found.get("partition"), "partition", number),
+        _integer(found.get("timestamp"), "timestamp", number),
+    )
+
+
+def _headers(found: Any, number: int) -> Iterator[tuple[str, bytes | None]]:
+    """Pairs, or an object if no name repeats."""
+    pairs = list(found.items()) if isinstance(found, dict) else found
+    if not isinstance(pairs, list):
+        raise BadInput(f"Line {number} has headers that are neither a list nor an object.")
+    for pair in pairs:
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise BadInput(f"Line {number} has a header that is not a pair of name and value.")
+        yield pair[0], _bytes(pair[1], number)
+
+
+def _bytes(found: Any, number: int) -> bytes | None:
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return found.encode()
+    if isinstance(found, dict) and found.keys() == {"base64"}:
+        try:
+            return b64decode(found["base64"], validate=True)
+        except (Base64Error, TypeError, ValueError) as error:
+            raise BadInput(f"Line {number} has broken base64: {error}.") from error
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _integer(found: Any, name: str, number: int) -> int | None:
+    if found is None or (isinstance(found, int) and not isinstance(found, bool)):
+        return found
+    raise BadInput(f"Line {number} has a {name} that is not a whole number.")

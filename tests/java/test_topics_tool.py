@@ -1,0 +1,237 @@
+"""kafka-topics, kafka-configs, kafka-get-offsets, kafka-delete-records and the other admin tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.java.processes import Broker, Outcome, ToolServer
+from tests.java.tables import CONFIGS, CONSOLE_PRODUCER, OFFSETS, TOOLS, TOPICS, fields
+
+
+class Tools:
+    """The tools, told where the broker is."""
+
+    def __init__(self, server: ToolServer, broker: Broker) -> None:
+        self._server = server
+        self._address = broker.address
+
+    def __call__(self, main: str, *arguments: str | Path, stdin: str = "") -> Outcome:
+        where = ("--bootstrap-server", self._address)
+        # These read it before the name of the subcommand, others behind it.
+        is_first = main.endswith(("FeatureCommand", "MetadataQuorumCommand", "TransactionsCommand"))
+        words = [*where, *arguments] if is_first else [*arguments, *where]
+        return self._server.run(main, *words, stdin=stdin)
+
+    def topics(self, *arguments: str) -> Outcome:
+        return self(TOPICS, *arguments)
+
+    def describe(self, topic: str, *arguments: str) -> list[dict[str, str]]:
+        said = self.topics("--describe", "--topic", topic, *arguments).succeeded()
+        return [fields(line) for line in said.splitlines() if line.strip()]
+
+    def configs(self, kind: str, name: str | None, *arguments: str) -> Outcome:
+        entity = ["--entity-default"] if name is None else ["--entity-name", name]
+        return self(CONFIGS, "--entity-type", kind, *entity, *arguments)
+
+    def setting(self, kind: str, name: str, setting: str) -> tuple[str, str]:
+        """A setting's value and where it comes from, of `--describe --all`."""
+        said = self.configs(kind, name, "--describe", "--all").succeeded()
+        for line in said.splitlines():
+            found, _, rest = line.strip().partition("=")
+            if found == setting:
+                return rest.partition(" ")[0], rest.partition("synonyms={")[2].partition(":")[0]
+        raise AssertionError(f"{setting} is missing in {said}")
+
+
+@pytest.fixture(scope="module")
+def run(tools: ToolServer, broker: Broker) -> Tools:
+    return Tools(tools, broker)
+
+
+def test_create_describe_and_delete_a_topic(run: Tools) -> None:
+    create = ("--create", "--topic", "made", "--partitions", "3")
+    assert "Created topic made." in run.topics(*create, "--config", "retention.ms=7").succeeded()
+    assert "already" in run.topics(*create).failed()
+    run.topics(*create, "--if-not-exists").succeeded()
+    assert "made" in run.topics("--list").succeeded().split()
+    head, *partitions = run.describe("made")
+    assert (head["PartitionCount"], head["ReplicationFactor"]) == ("3", "1")
+    assert head["Configs"] == "retention.ms=7"
+    assert [p["Partition"] for p in partitions] == ["0", "1", "2"]
+    assert all((p["Leader"], p["Replicas"], p["Isr"]) == ("1", "1", "1") for p in partitions)
+    by_id = run.topics("--describe", "--topic-id", head["TopicId"]).succeeded()
+    assert fields(by_id.splitlines()[0]) == head
+    paged = run.describe("made", "--partition-size-limit-per-response", "1")
+    assert paged == [head, *partitions]
+    run.topics("--delete", "--topic", "made").succeeded()
+    assert "made" not in run.topics("--list").succeeded().split()
+    assert "does not exist" in run.topics("--describe", "--topic", "made").failed()
+    assert "does not exist" in run.topics("--delete", "--topic", "made").failed()
+    run.topics("--delete", "--topic", "made", "--if-exists").succeeded()
+    assert "does not exist" in run.topics("--describe", "--topic-id", head["TopicId"]).failed()
+
+
+def test_a_topic_grows(run: Tools) -> None:
+    run.topics("--create", "--topic", "grows", "--replica-assignment", "1,1").succeeded()
+    assert len(run.describe("grows")) == 3
+    run.topics("--alter", "--topic", "grows", "--partitions", "5").succeeded()
+    assert len(run.describe("grows")) == 6
+    assert "5 partitions" in run.topics("--alter", "--topic", "grows", "--partitions", "2").failed()
+    assert "does not exist" in run.topics("--alter", "--topic", "none", "--partitions", "2").failed()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("bad/name",), "bad/name"),
+        (("unknown-config", "--config", "bogus=1"), "bogus"),
+        (("bad-config", "--config", "retention.ms=soon"), "retention.ms"),
+        (("too-many", "--replication-factor", "3"), "3"),
+        (("no-broker", "--replica-assignment", "9"), "9"),
+        (("too-few", "--partitions", "0"), "0"),
+    ],
+)
+def test_topics_that_cannot_be(run: Tools, arguments: tuple[str, ...], sentence: str) -> None:
+    said = run.topics("--create", "--topic", *arguments).failed()
+    assert said.count("\n") <= 12, said
+    assert sentence in said
+    assert arguments[0] not in run.topics("--list").succeeded().split()
+
+
+def test_filters_of_describe(run: Tools) -> None:
+    run.topics("--create", "--topic", "plain").succeeded()
+    run.topics("--create", "--topic", "special", "--config", "segment.ms=99999").succeeded()
+    for unwell in ("under-replicated", "unavailable", "under-min-isr"):
+        assert not run.topics("--describe", f"--{unwell}-partitions").succeeded().strip(), unwell
+    least = run.topics("--describe", "--at-min-isr-partitions").succeeded()
+    assert {"plain", "special"} <= {fields(line)["Topic"] for line in least.splitlines()}
+    changed = run.topics("--describe", "--topics-with-overrides").succeeded()
+    assert "special" in changed
+    assert "plain" not in changed
+    assert "__consumer_offsets" not in run.topics("--list", "--exclude-internal").succeeded()
+
+
+def test_settings_of_a_topic(run: Tools) -> None:
+    run.topics("--create", "--topic", "set", "--config", "segment.bytes=2000000").succeeded()
+    change = ("--alter", "--add-config")
+    run.configs("topics", "set", *change, "cleanup.policy=[compact,delete],retention.ms=5").succeeded()
+    assert run.setting("topics", "set", "cleanup.policy") == (
+        "compact,delete",
+        "DYNAMIC_TOPIC_CONFIG",
+    )
+    said = run.configs("topics", "set", "--describe").succeeded()
+    assert "DYNAMIC_TOPIC_CONFIG:retention.ms=5" in said
+    assert "DEFAULT_CONFIG:log.segment.bytes=1073741824" in said
+    for wrong in ("retention.ms=x", "cleanup.policy=burn", "min.insync.replicas=0"):
+        assert wrong.partition("=")[0] in run.configs("topics", "set", *change, wrong).failed()
+    assert run.setting("topics", "set", "retention.ms")[0] == "5"
+    run.configs("topics", "set", "--alter", "--delete-config", "retention.ms").succeeded()
+    assert run.setting("topics", "set", "retention.ms") == ("604800000", "DEFAULT_CONFIG")
+    assert "none" in run.configs("topics", "none", *change, "retention.ms=1").failed()
+
+
+def test_settings_of_brokers_reach_topics_and_go_again(run: Tools) -> None:
+    run.topics("--create", "--topic", "follows").succeeded()
+    add, delete = ("--alter", "--add-config"), ("--alter", "--delete-config")
+    run.configs("brokers", None, *add, "log.retention.ms=111,message.max.bytes=50000").succeeded()
+    assert run.setting("topics", "follows", "retention.ms") == (
+        "111",
+        "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    )
+    run.configs("brokers", "1", *add, "log.retention.ms=222").succeeded()
+    assert run.setting("topics", "follows", "retention.ms") == ("222", "DYNAMIC_BROKER_CONFIG")
+    assert run.setting("brokers", "1", "log.retention.ms")[0] == "222"
+    default = run.configs("brokers", None, "--describe").succeeded()
+    assert "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=111" in default
+    run.configs("brokers", "1", *delete, "log.retention.ms").succeeded()
+    assert run.setting("topics", "follows", "retention.ms")[0] == "111"
+    run.configs("brokers", None, *delete, "log.retention.ms,message.max.bytes").succeeded()
+    assert run.setting("topics", "follows", "retention.ms") == ("604800000", "DEFAULT_CONFIG")
+    assert run.setting("topics", "follows", "max.message.bytes") == ("1048588", "DEFAULT_CONFIG")
+    assert "node.id" in run.configs("brokers", "1", *add, "node.id=5").failed()
+    assert run.setting("brokers", "1", "node.id")[0] == "1"
+
+
+def test_offsets_and_deletion_of_records(run: Tools, tmp_path: Path) -> None:
+    run.topics("--create", "--topic", "counted", "--partitions", "2").succeeded()
+    lines = "".join(f"{n}\n" for n in range(20))
+    run(CONSOLE_PRODUCER, "--topic", "counted", stdin=lines).succeeded()
+
+    def offsets(*arguments: str) -> dict[str, int]:
+        said = run(OFFSETS, "--topic-partitions", "counted", *arguments).succeeded()
+        return {line.rpartition(":")[0]: int(line.rpartition(":")[2]) for line in said.split()}
+
+    ends = offsets()
+    assert sum(ends.values()) == 20
+    assert offsets("--time", "-2") == {"counted:0": 0, "counted:1": 0}
+    assert offsets("--time", "earliest-local") == {"counted:0": 0, "counted:1": 0}
+    assert offsets("--time", "0") == {name: 0 for name, end in ends.items() if end}
+    full = max(ends, key=ends.__getitem__)
+    partition = int(full.rpartition(":")[2])
+    request = tmp_path / "delete.json"
+    what = {"topic": "counted", "partition": partition, "offset": 3}
+    request.write_text(json.dumps({"version": 1, "partitions": [what]}))
+    said = run(TOOLS + "DeleteRecordsCommand", "--offset-json-file", request).succeeded()
+    assert f"partition: counted-{partition}\tlow_watermark: 3" in said
+    assert offsets("--time", "earliest")[full] == 3
+    assert offsets() == ends
+    request.write_text(json.dumps({"version": 1, "partitions": [{**what, "offset": 1000}]}))
+    said = run(TOOLS + "DeleteRecordsCommand", "--offset-json-file", request).succeeded()
+    assert "OffsetOutOfRangeException" in said
+    assert offsets("--time", "earliest")[full] == 3
+
+
+def test_log_directories(run: Tools, broker: Broker) -> None:
+    run.topics("--create", "--topic", "stored").succeeded()
+    run(CONSOLE_PRODUCER, "--topic", "stored", stdin="some bytes\n").succeeded()
+    said = run(TOOLS + "LogDirsCommand", "--describe", "--topic-list", "stored").succeeded()
+    (described,) = json.loads(said.splitlines()[-1])["brokers"]
+    (directory,) = described["logDirs"]
+    assert (described["broker"], directory["error"]) == (1, None)
+    assert directory["logDir"] == str(broker.data)
+    (partition,) = directory["partitions"]
+    log = broker.data / "stored-0" / f"{0:020}.log"
+    assert partition == {
+        "partition": "stored-0",
+        "size": log.stat().st_size,
+        "offsetLag": 0,
+        "isFuture": False,
+    }
+
+
+def test_the_cluster(run: Tools, broker: Broker) -> None:
+    cluster = TOOLS + "ClusterTool"
+    said = run(cluster, "cluster-id").succeeded()
+    assert said.split() == ["Cluster", "ID:", broker.report["cluster_id"]]
+    rows = run(cluster, "list-endpoints").succeeded().splitlines()
+    port = str(broker.report["port"])
+    assert rows[1].split() == ["1", "127.0.0.1", port, "null", "unfenced", "broker"]
+    said = run(TOOLS + "BrokerApiVersionsCommand").succeeded()
+    assert said.count("usable: ") == 27
+    assert "Produce(0): 0 to 13 [usable: 13]" in said
+    assert "Fetch(1): 4 to 18 [usable: 18]" in said
+    for refused in ("AddPartitionsToTxn(24)", "ConsumerGroupHeartbeat(68)", "ElectLeaders(43)"):
+        assert f"{refused}: UNSUPPORTED" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "api"),
+    [
+        ("LeaderElectionCommand --election-type preferred --all-topic-partitions", "ELECT_LEADERS"),
+        ("reassign.ReassignPartitionsCommand --list", "LIST_PARTITION_REASSIGNMENTS"),
+        ("MetadataQuorumCommand describe --status", "DESCRIBE_QUORUM"),
+        ("TransactionsCommand list", "LIST_TRANSACTIONS"),
+        ("TransactionsCommand describe-producers --topic refused --partition 0", "DESCRIBE_PRODUCERS"),
+        ("AclCommand --list", "DESCRIBE_ACLS"),
+        ("FeatureCommand upgrade --feature group.version=1", "UPDATE_FEATURES"),
+        (f"{CONFIGS} --describe --entity-type users", "DESCRIBE_CLIENT_QUOTAS"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_name(run: Tools, command: str, api: str) -> None:
+    run.topics("--create", "--topic", "refused", "--if-not-exists").succeeded()
+    name, *arguments = command.split()
+    main = name if name == CONFIGS else TOOLS + name
+    assert f"The node does not support {api}" in run(main, *arguments).failed()

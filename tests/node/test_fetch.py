@@ -1,0 +1,246 @@
+"""Fetch through the wire: when it is answered, with how much, and how it is refused."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from strandline.errors import ErrorCode
+from tests.node.messages import batch, fetch, fetched, offsets, produce, values
+from tests.node.world import World
+
+FETCH_VERSIONS_BY_NAME = range(4, 13)
+
+
+def fill(world: World, *batches: bytes, topic: str = "orders", partition: int = 0) -> None:
+    client = world.connect()
+    for data in batches:
+        answer = client.ask(produce(data, topic, partition), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    client.close()
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS_BY_NAME)
+def test_every_version_by_name_reads_what_was_produced(world: World, version: int) -> None:
+    fill(world, batch(b"a", b"b"), batch(b"c"))
+    client = world.connect()
+    answer = client.ask(fetch(("orders", 0, 0)), version)
+    assert values(answer) == [b"a", b"b", b"c"]
+    assert offsets(answer) == [0, 1, 2]
+    assert fetched(answer)["orders", 0].high_watermark == 3
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+def test_every_version_by_id_reads_what_was_produced(world: World, version: int) -> None:
+    fill(world, batch(b"a"))
+    topic_id = world.replica("orders").topic_id
+    answer = world.connect().ask(fetch((topic_id, 0, 0)), version)
+    assert values(answer) == [b"a"]
+    unknown = UUID(int=77)
+    answer = world.connect().ask(fetch((unknown, 0, 0)), version)
+    assert fetched(answer)[unknown, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    answer = world.connect().ask(fetch((topic_id, 9, 0)), version)
+    assert fetched(answer)[topic_id, 9].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_fetch_at_the_end_waits_and_is_woken_by_a_produce(world: World) -> None:
+    client = world.connect()
+    client.send(fetch(("orders", 0, 0), max_wait_ms=500), 11)
+    world.turn()
+    assert client.answers == []
+    assert len(world.node.purgatory) == 1
+    world.advance(499)
+    assert client.answers == []
+    fill(world, batch(b"a"))
+    assert values(client.answers[0]) == [b"a"]
+    assert len(world.node.purgatory) == 0
+    assert len(client.connection.parked) == 0
+
+
+def test_a_fetch_that_waits_in_vain_is_answered_empty_at_its_time(world: World) -> None:
+    client = world.connect()
+    client.send(fetch(("orders", 0, 0), max_wait_ms=500), 11)
+    world.advance(500)
+    assert values(client.answers[0]) == []
+    assert fetched(client.answers[0])["orders", 0].error_code == 0
+    assert len(world.node.purgatory) == 0
+
+
+def test_min_bytes_counts_over_all_partitions(world: World) -> None:
+    world.create_topic("other")
+    data = batch(b"x" * 100)
+    client = world.connect()
+    client.send(
+        fetch(("orders", 0, 0), ("other", 0, 0), max_wait_ms=500, min_bytes=2 * len(data)), 11
+    )
+    fill(world, data)
+    assert client.answers == []
+    fill(world, data, topic="other")
+    assert values(client.answers[0]) == [b"x" * 100] * 2
+
+
+def test_a_minimum_above_the_maximum_does_not_wait_for_ever(world: World) -> None:
+    data = batch(b"x" * 100)
+    fill(world, data, data)
+    client = world.connect()
+    request = fetch(("orders", 0, 0), max_wait_ms=500, min_bytes=10_000, max_bytes=len(data))
+    answer = client.ask(request, 11)
+    assert len(values(answer)) == 1
+
+
+def test_no_wait_means_an_answer_at_once(world: World) -> None:
+    answer = world.connect().ask(fetch(("orders", 0, 0), max_wait_ms=0, min_bytes=1), 11)
+    assert values(answer) == []
+
+
+def test_the_first_batch_comes_whole_whatever_the_limits(world: World) -> None:
+    fill(world, batch(b"x" * 5000), batch(b"y" * 5000))
+    client = world.connect()
+    answer = client.ask(fetch(("orders", 0, 0), max_bytes=10, partition_max_bytes=10), 11)
+    assert values(answer) == [b"x" * 5000]
+
+
+def test_only_the_first_partition_with_data_may_exceed_the_limits(world: World) -> None:
+    world.create_topic("other")
+    fill(world, batch(b"x" * 5000))
+    fill(world, batch(b"y" * 5000), topic="other")
+    client = world.connect()
+    answer = client.ask(
+        fetch(("orders", 0, 0), ("other", 0, 0), max_bytes=10, partition_max_bytes=10), 11
+    )
+    assert [len(p.records or b"") > 0 for p in fetched(answer).values()] == [True, False]
+    # An empty partition in front does not use the privilege up (KIP-74).
+    answer = client.ask(
+        fetch(("orders", 0, 1), ("other", 0, 0), max_bytes=10, partition_max_bytes=10), 11
+    )
+    assert values(answer) == [b"y" * 5000]
+
+
+def test_the_budget_of_the_request_is_shared_by_its_partitions(world: World) -> None:
+    world.create_topic("other")
+    data = batch(b"x" * 1000)
+    fill(world, *[data] * 5)
+    fill(world, *[data] * 5, topic="other")
+    budget = 7 * len(data) + 10
+    answer = world.connect().ask(
+        fetch(("orders", 0, 0), ("other", 0, 0), max_bytes=budget), 11
+    )
+    sizes = [len(p.records or b"") for p in fetched(answer).values()]
+    assert sizes == [5 * len(data), 2 * len(data)]
+
+
+def test_the_limit_of_a_partition_holds(world: World) -> None:
+    data = batch(b"x" * 1000)
+    fill(world, *[data] * 5)
+    answer = world.connect().ask(
+        fetch(("orders", 0, 0), partition_max_bytes=3 * len(data) + 1), 11
+    )
+    assert len(values(answer)) == 3
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 1 << 40])
+def test_an_offset_outside_the_log_is_refused_without_waiting(world: World, offset: int) -> None:
+    fill(world, batch(b"a", b"b", b"c"))
+    answer = world.connect().ask(fetch(("orders", 0, offset), max_wait_ms=5000), 11)
+    partition = fetched(answer)["orders", 0]
+    assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition.high_watermark == -1
+
+
+def test_an_error_of_one_partition_answers_at_once_for_all(world: World) -> None:
+    fill(world, batch(b"a"))
+    answer = world.connect().ask(
+        fetch(("missing", 0, 0), ("orders", 0, 0), max_wait_ms=5000, min_bytes=100_000), 11
+    )
+    found = fetched(answer)
+    assert found["missing", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert values(answer) == [b"a"]
+
+
+def test_leader_epochs_are_compared(world: World) -> None:
+    world.restart()
+    epoch = world.replica("orders").leader_epoch
+    assert epoch >= 1
+    client = world.connect()
+
+    def code(asked: int) -> int:
+        answer = client.ask(fetch(("orders", 0, 0), leader_epoch=asked), 11)
+        return int(fetched(answer)["orders", 0].error_code)
+
+    assert code(-1) == 0
+    assert code(epoch) == 0
+    assert code(epoch - 1) == ErrorCode.FENCED_LEADER_EPOCH
+    assert code(epoch + 1) == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_diverging_epoch_is_told_at_once(world: World) -> None:
+    fill(world, batch(b"a", b"b"))
+    first_epoch = world.replica("orders").leader_epoch
+    world.restart()
+    fill(world, batch(b"c"))
+    client = world.connect()
+    answer = client.ask(
+        fetch(("orders", 0, 3), max_wait_ms=5000, last_fetched_epoch=first_epoch), 12
+    )
+    diverging = fetched(answer)["orders", 0].diverging_epoch
+    assert (diverging.epoch, diverging.end_offset) == (first_epoch, 2)
+    answer = client.ask(fetch(("orders", 0, 2), last_fetched_epoch=first_epoch), 12)
+    assert fetched(answer)["orders", 0].diverging_epoch is None
+    assert values(answer) == [b"c"]
+
+
+def test_a_follower_that_is_no_replica_is_refused(world: World) -> None:
+    answer = world.connect().ask(fetch(("orders", 0, 0), replica_id=2), 11)
+    assert fetched(answer)["orders", 0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_fetch_of_nothing_is_answered_at_once(world: World) -> None:
+    answer = world.connect().ask(fetch(max_wait_ms=5000), 11)
+    assert answer.responses == []
+
+
+def test_deleting_the_topic_answers_who_waits_for_it(world: World) -> None:
+    by_name, by_id = world.connect(), world.connect()
+    topic_id = world.replica("orders").topic_id
+    by_name.send(fetch(("orders", 0, 0), max_wait_ms=50_000), 11)
+    by_id.send(fetch((topic_id, 0, 0), max_wait_ms=50_000), 13)
+    world.turn()
+    world.delete_topic("orders")
+    (partition,) = fetched(by_name.answers[0]).values()
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (partition,) = fetched(by_id.answers[0]).values()
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert len(world.node.purgatory) == 0
+
+
+def test_a_topic_made_again_has_another_id_and_begins_at_zero(world: World) -> None:
+    fill(world, batch(b"old"))
+    old_id = world.replica("orders").topic_id
+    world.delete_topic("orders")
+    world.create_topic("orders")
+    new_id = world.replica("orders").topic_id
+    assert new_id != old_id
+    fill(world, batch(b"new"))
+    client = world.connect()
+    assert values(client.ask(fetch(("orders", 0, 0)), 11)) == [b"new"]
+    assert values(client.ask(fetch((new_id, 0, 0)), 13)) == [b"new"]
+    answer = client.ask(fetch((old_id, 0, 0)), 13)
+    assert fetched(answer)[old_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_many_who_wait_are_woken_by_one_produce(world: World) -> None:
+    clients = [world.connect() for _ in range(50)]
+    for client in clients:
+        client.send(fetch(("orders", 0, 0), max_wait_ms=5000), 11)
+    world.turn()
+    assert len(world.node.purgatory) == 50
+    fill(world, batch(b"a"))
+    assert all(values(client.answers[0]) == [b"a"] for client in clients)
+    assert len(world.replica("orders").waiting) == 0
+
+
+def test_the_same_partition_twice_is_answered_twice(world: World) -> None:
+    fill(world, batch(b"a", b"b"))
+    answer = world.connect().ask(fetch(("orders", 0, 0), ("orders", 0, 1)), 11)
+    assert [len(topic.partitions) for topic in answer.responses] == [2]

@@ -1,0 +1,254 @@
+"""Produce through the wire: answers, refusals, acks, and idempotent producers."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from strandline.errors import ErrorCode
+from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
+from strandline.records.codec import Codec
+from tests.node.messages import batch, fetch, list_offsets, offsets, produce, produced, values
+from tests.node.world import Client, World
+
+
+def end_offset(world: World, topic: str = "orders") -> int:
+    return world.replica(topic).log.log_end_offset
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_every_version_by_name(world: World, version: int, acks: int) -> None:
+    client = world.connect()
+    for base in (0, 2, 4):
+        answer = produced(client.ask(produce(batch(b"a", b"b"), acks=acks), version))
+        assert (answer.error_code, answer.base_offset) == (0, base)
+    assert len(values(client.ask(fetch(("orders", 0, 0)), 11))) == 6
+
+
+def test_by_topic_id(world: World) -> None:
+    topic_id = world.replica("orders").topic_id
+    client = world.connect()
+    for base in (0, 1, 2):
+        answer = produced(client.ask(produce(batch(b"a"), topic_id=topic_id), 13))
+        assert (answer.error_code, answer.base_offset) == (0, base)
+    answer = produced(client.ask(produce(batch(b"a"), topic_id=UUID(int=5)), 13))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100, -32768])
+def test_wrong_acks_are_refused_however_often(world: World, acks: int) -> None:
+    client = world.connect()
+    for _ in range(3):
+        answer = produced(client.ask(produce(batch(b"a"), acks=acks), 9))
+        assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        assert answer.base_offset == -1
+    assert end_offset(world) == 0
+
+
+def test_acks_zero_gets_no_answer(world: World) -> None:
+    client = world.connect()
+    for _ in range(3):
+        client.send(produce(batch(b"a"), acks=0), 9, silent=True)
+    world.turn()
+    assert client.answers == []
+    assert end_offset(world) == 3
+    assert client.ask(list_offsets(-1), 7).topics[0].partitions[0].offset == 3
+
+
+def test_a_failed_produce_with_acks_zero_closes_the_connection(world: World) -> None:
+    client = world.connect()
+    client.send(produce(batch(b"a"), "missing", acks=0), 9, silent=True)
+    world.turn()
+    assert client.closed
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in client.closed
+
+
+def test_partitions_are_answered_one_by_one(world: World) -> None:
+    world.create_topic("wide", 3)
+    data = bytearray(batch(b"damaged"))
+    data[-1] ^= 1
+    records: dict[tuple[str, int], bytes | None] = {
+        ("wide", 0): batch(b"a"),
+        ("wide", 1): bytes(data),
+        ("wide", 2): None,
+        ("wide", 7): batch(b"a"),
+        ("orders", 0): batch(b"b"),
+    }
+    answer = world.connect().ask(produce(records), 9)
+    codes = {
+        (topic.name, partition.index): partition.error_code
+        for topic in answer.responses
+        for partition in topic.partition_responses
+    }
+    assert codes == {
+        ("wide", 0): 0,
+        ("wide", 1): ErrorCode.CORRUPT_MESSAGE,
+        ("wide", 2): ErrorCode.INVALID_RECORD,
+        ("wide", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("orders", 0): 0,
+    }
+
+
+def test_internal_topics_take_nothing_from_clients(world: World) -> None:
+    world.create_topic("__consumer_offsets", 2)
+    client = world.connect()
+    for _ in range(2):
+        answer = produced(client.ask(produce(batch(b"a"), "__consumer_offsets"), 9))
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_batch_above_the_limit_is_refused(world: World) -> None:
+    world.create_topic("small", max_message_bytes="200")
+    client = world.connect()
+    answer = produced(client.ask(produce(batch(b"x" * 300), "small"), 9))
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert produced(client.ask(produce(batch(b"x" * 30), "small"), 9)).error_code == 0
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_codec_is_stored_as_it_came(world: World, codec: Codec) -> None:
+    client = world.connect()
+    for _ in range(3):
+        answer = produced(client.ask(produce(batch(b"a" * 100, b"b", codec=codec)), 9))
+        assert answer.error_code == 0
+    assert values(client.ask(fetch(("orders", 0, 0)), 11)) == [b"a" * 100, b"b"] * 3
+
+
+def test_zstd_needs_version_7(world: World) -> None:
+    client = world.connect()
+    for _ in range(3):
+        answer = produced(client.ask(produce(batch(b"a", codec=Codec.ZSTD)), 6))
+        assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    # A shape that was learnt with another codec must not let it through.
+    client.ask(produce(batch(b"a")), 6)
+    answer = produced(client.ask(produce(batch(b"a", codec=Codec.ZSTD)), 6))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_transactional_ids_are_refused(world: World) -> None:
+    client = world.connect()
+    for _ in range(2):
+        request = produce(batch(b"a"))
+        request.transactional_id = "tx"
+        answer = produced(client.ask(request, 9))
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+# -- idempotence -----------------------------------------------------------------------------
+
+
+def init(client: Client) -> tuple[int, int]:
+    answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 4)
+    assert answer.error_code == 0
+    return int(answer.producer_id), int(answer.producer_epoch)
+
+
+def send(client: Client, sequence: int, *data: bytes, producer_id: int, epoch: int = 0) -> tuple[
+    int, int
+]:
+    answer = produced(
+        client.ask(
+            produce(batch(*data, producer_id=producer_id, epoch=epoch, sequence=sequence)), 9
+        )
+    )
+    return int(answer.error_code), int(answer.base_offset)
+
+
+def test_a_repeated_batch_is_answered_as_the_first_time(world: World) -> None:
+    client = world.connect()
+    producer_id, epoch = init(client)
+    assert epoch == 0
+    sent = [(sequence, b"v%d" % sequence) for sequence in range(8)]
+    for sequence, value in sent:
+        assert send(client, sequence, value, producer_id=producer_id) == (0, sequence)
+    # The last five can be repeated, on any connection; older ones are known to be duplicates.
+    other = world.connect()
+    for sequence, value in sent[3:]:
+        assert send(other, sequence, value, producer_id=producer_id) == (0, sequence)
+    assert end_offset(world) == 8
+    code, _ = send(client, 2, b"v2", producer_id=producer_id)
+    assert code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert end_offset(world) == 8
+
+
+def test_a_gap_in_the_sequence_is_refused(world: World) -> None:
+    client = world.connect()
+    producer_id, _ = init(client)
+    assert send(client, 0, b"a", b"b", producer_id=producer_id) == (0, 0)
+    code, base = send(client, 3, b"d", producer_id=producer_id)
+    assert (code, base) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert send(client, 2, b"c", producer_id=producer_id) == (0, 2)
+
+
+def test_an_old_epoch_is_fenced(world: World) -> None:
+    client = world.connect()
+    producer_id, _ = init(client)
+    assert send(client, 0, b"a", producer_id=producer_id, epoch=1) == (0, 0)
+    code, _ = send(client, 1, b"b", producer_id=producer_id, epoch=0)
+    assert code == ErrorCode.INVALID_PRODUCER_EPOCH
+    # A new epoch begins with sequence 0.
+    code, _ = send(client, 1, b"b", producer_id=producer_id, epoch=2)
+    assert code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(client, 0, b"b", producer_id=producer_id, epoch=2) == (0, 1)
+
+
+def test_sequences_wrap_around(world: World) -> None:
+    client = world.connect()
+    producer_id, _ = init(client)
+    last = 2**31 - 1
+    assert send(client, last, b"a", producer_id=producer_id) == (0, 0)
+    assert send(client, 0, b"b", producer_id=producer_id) == (0, 1)
+
+
+def test_duplicates_are_known_after_a_restart(world: World) -> None:
+    client = world.connect()
+    producer_id, _ = init(client)
+    assert send(client, 0, b"a", b"b", producer_id=producer_id) == (0, 0)
+    assert send(client, 2, b"c", producer_id=producer_id) == (0, 2)
+    for restart in (world.restart, world.kill_and_restart):
+        restart()
+        client = world.connect()
+        assert send(client, 2, b"c", producer_id=producer_id) == (0, 2)
+        assert send(client, 0, b"a", b"b", producer_id=producer_id) == (0, 0)
+        assert end_offset(world) == 3
+    assert init(client)[0] != producer_id
+
+
+def test_producer_ids_are_never_given_twice(world: World) -> None:
+    seen: set[int] = set()
+    for _ in range(3):
+        client = world.connect()
+        for _ in range(1200):
+            producer_id, _ = init(client)
+            assert producer_id not in seen
+            seen.add(producer_id)
+        world.kill_and_restart()
+    assert len(seen) == 3600
+
+
+def test_who_waits_for_a_block_of_ids_is_answered_in_order(world: World) -> None:
+    world.holds_metadata = True
+    clients = [world.connect() for _ in range(5)]
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
+    for client in clients:
+        client.send(request, 4)
+    world.turn()
+    assert len(world.held) == 1, "one allocation for all who wait"
+    clients[1].close()
+    world.write_metadata(world.held.popleft())
+    world.turn()
+    given = [client.answers[0].producer_id for client in clients if client.closed is None]
+    assert given == sorted(set(given))
+    assert len(given) == 4
+    world.holds_metadata = False
+
+
+def test_offsets_count_every_record_once(world: World) -> None:
+    client = world.connect()
+    for count in (1, 3, 2, 5):
+        client.send(produce(batch(*[b"x"] * count)), 9)
+    world.turn()
+    assert [produced(answer).base_offset for answer in client.answers] == [0, 1, 4, 6]
+    assert offsets(client.ask(fetch(("orders", 0, 0)), 11)) == list(range(11))
