@@ -112,6 +112,20 @@ class TestSync:
         world.release()
         assert world.state() == "PreparingRebalance"
 
+    def test_an_assignment_of_the_generation_before_is_void(self, world, joined):
+        leader, follower = joined
+        world.hold = True
+        world.sync(leader, 1, [(leader, b"old"), (follower, b"old")])
+        for member in (follower, leader):
+            world.join(member, protocols=(JoinProtocol("range", b"new"),))
+        waiting = world.sync(follower, 2)
+        world.sync(leader, 2, [(leader, b"new"), (follower, b"new")])
+        world.release(1)
+        assert waiting not in world.replies
+        assert world.state() == "CompletingRebalance"
+        world.release()
+        assert world.replies[waiting].assignment == b"new"
+
     def test_members_that_do_not_sync_are_removed(self, world, joined):
         leader, follower = joined
         for _ in range(10):  # the leader lives, and does not assign

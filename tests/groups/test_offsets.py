@@ -125,6 +125,16 @@ class TestCommit:
         world.release()
         assert world.offsets() == {ORDERS_0: 5}, "it is in the log, where a fail-over finds it"
 
+    def test_a_commit_that_has_too_few_replicas_for_now(self, world):
+        world.hold = True
+        token = world.commit((0, 5))
+        after = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        world.run(world.coordinator.appended(world.held[0], after, world.now))
+        told = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert world.replies[token].topics[0].partitions == ((0, told),)
+        world.release()
+        assert world.offsets() == {ORDERS_0: 5}, "it was in the log all the time"
+
     def test_later_commits_win_whatever_becomes_of_earlier_ones(self, world):
         world.hold = True
         world.commit((0, 5))

@@ -98,6 +98,17 @@ def test_a_rebalance_during_the_replacement_answers_it(world, pair):
     assert world.replies[token].generation == world.replies[joined].generation == 2
 
 
+def test_a_replacement_that_is_stored_during_a_rebalance_joins_it(world, pair):
+    world.hold = True
+    token = world.join(**STATIC)
+    _, newcomer = world.new_member()
+    world.release()
+    assert world.state() == "PreparingRebalance"
+    assert token not in world.replies, "the generation that it would be told is over"
+    world.join(pair[1])
+    assert world.replies[token].generation == world.replies[newcomer].generation == 2
+
+
 def test_two_replacements_at_once(world, pair):
     world.hold = True
     first, second = world.join(**STATIC), world.join(**STATIC)

@@ -48,7 +48,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, classes: Path) -> Iterato
 @pytest.fixture(scope="module")
 def broker(workshop: Workshop) -> Broker:
     """A broker that all tests of the file share."""
-    return workshop.broker()
+    return workshop.broker(
+        None, "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=4"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -278,7 +278,7 @@ class Client:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.connection = world.node.open_connection("test-host")
+        self.connection = world.node.open_connection("test-host", "PLAINTEXT")
         self.asked: deque[tuple[ApiKey, int, int]] = deque()
         self.answers: list[Any] = []
         self.closed: str | None = None

@@ -236,8 +236,17 @@ def test_truncated_segments_do_not_come_back_with_the_power(kit: Any) -> None:
     assert plan is not None
     plan.carry_out(world.files)
     log.mark_flushed(plan, kit.now_ms)
-    log.truncate_to(Offset(7), kit.now_ms)
-    assert log.recovery_point == 7
+    synced: list[str] = []
+
+    def cut_the_power_after_the_cut(operation: str, path: str) -> None:
+        if synced:
+            raise PowerCut
+        if operation == "sync" and path.endswith(".log"):
+            synced.append(path)
+
+    world.files.on_call = cut_the_power_after_the_cut
+    with pytest.raises(PowerCut):
+        log.truncate_to(Offset(7), kit.now_ms)
     world.files = world.files.crash_clone()
     recovered = world.load(clean=False, recovery_point=7)
     assert recovered.log_end_offset == 7

@@ -14,10 +14,10 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
 from strandline.cluster.store import Changes, OutcomeUnknown, SessionId, Store, StoreError
@@ -42,6 +42,13 @@ def read_clock() -> Instant:
     return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
 
+class ListenerSocket(NamedTuple):
+    """A listening socket and the name of its listener."""
+
+    name: str
+    socket: socket.socket
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataAccess:
     """The metadata store and the session under which this broker writes to it."""
@@ -57,6 +64,7 @@ class Limits:
     frame_bytes_max: int
     connections_max: int
     per_address_max: int
+    per_address_overrides: Mapping[str, int]
     idle_ms_max: int
 
 
@@ -69,7 +77,7 @@ class Server:
         metadata: MetadataAccess,
         files: Files,
         limits: Limits,
-        listeners: Sequence[socket.socket],
+        listeners: Sequence[ListenerSocket],
     ) -> None:
         self.frame_bytes_max = limits.frame_bytes_max
         self.receive = node.receive
@@ -98,8 +106,8 @@ class Server:
     def start(self) -> None:
         """Accept connections from now on."""
         for listener in self._listeners:
-            listener.setblocking(False)
-            self._loop.add_reader(listener, self._accept, listener)
+            listener.socket.setblocking(False)
+            self._loop.add_reader(listener.socket, self._accept, listener)
         self._schedule_turn()
         if self._limits.idle_ms_max > 0:
             self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
@@ -108,8 +116,8 @@ class Server:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
         self._stopping = True
         for listener in self._listeners:
-            self._loop.remove_reader(listener)
-            listener.close()
+            self._loop.remove_reader(listener.socket)
+            listener.socket.close()
         self._finish_turn()
         for _ in range(_LAST_ROUNDS_MAX):
             if not self._writes:
@@ -136,10 +144,10 @@ class Server:
 
     # -- connections -------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: ListenerSocket) -> None:
         for _ in range(_ACCEPTS_PER_ROUND):
             try:
-                accepted, address = listener.accept()
+                accepted, address = listener.socket.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -148,22 +156,22 @@ class Server:
                     return
                 # The waiting client stays in the kernel's queue; trying again at once would spin.
                 log.warning("No connection can be accepted now: %s", error.strerror)
-                self._loop.remove_reader(listener)
+                self._loop.remove_reader(listener.socket)
                 self._loop.call_later(_ACCEPT_RETRY_S, self._accept_again, listener)
                 return
-            self._admit(accepted, str(address[0]))
+            self._admit(accepted, str(address[0]), listener.name)
 
-    def _accept_again(self, listener: socket.socket) -> None:
-        if listener.fileno() >= 0:
-            self._loop.add_reader(listener, self._accept, listener)
+    def _accept_again(self, listener: ListenerSocket) -> None:
+        if listener.socket.fileno() >= 0:
+            self._loop.add_reader(listener.socket, self._accept, listener)
 
-    def _admit(self, accepted: socket.socket, host: str) -> None:
+    def _admit(self, accepted: socket.socket, host: str, listener: str) -> None:
         limits = self._limits
         if len(self._transports) >= limits.connections_max:
             log.warning("Connection from %s refused: max.connections is reached", host)
             accepted.close()
             return
-        if self._addresses[host] >= limits.per_address_max:
+        if self._addresses[host] >= limits.per_address_overrides.get(host, limits.per_address_max):
             log.warning("Connection from %s refused: max.connections.per.ip is reached", host)
             accepted.close()
             return
@@ -174,7 +182,7 @@ class Server:
             log.info("Connection from %s was gone at once: %s", host, error.strerror)
             accepted.close()
             return
-        connection = self._node.open_connection(host)
+        connection = self._node.open_connection(host, listener)
         transport = Transport(self, connection, accepted, shared=self._shared, pool=self._pool)
         transport.last_active_ms = self._now.monotonic_ms
         self._transports[connection.id] = transport

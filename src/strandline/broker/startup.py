@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from strandline.broker.embedded_store import EmbeddedStore
-from strandline.broker.server import Limits, MetadataAccess, Server, read_clock
+from strandline.broker.server import Limits, ListenerSocket, MetadataAccess, Server, read_clock
 from strandline.cluster.controller import (
     FoundPartition,
     adopt_partitions,
@@ -107,7 +107,7 @@ class _Start:
         self._random: Random = SystemRandom()
         self._files = RealFiles()
         self._notices: list[str] = []
-        self._sockets: list[socket.socket] = []
+        self._sockets: list[ListenerSocket] = []
         self._directories: list[Directory] = []
         self._store: EmbeddedStore | None = None
         self._server: Server | None = None
@@ -118,10 +118,10 @@ class _Start:
         """All steps, in order."""
         config = self._config
         for listener in config.listeners:
-            self._sockets.append(_bind(listener, config))
+            self._sockets.append(ListenerSocket(listener.name, _bind(listener, config)))
         addresses = [
-            _bound(listener, sock)
-            for listener, sock in zip(config.listeners, self._sockets, strict=True)
+            _bound(listener, bound.socket)
+            for listener, bound in zip(config.listeners, self._sockets, strict=True)
         ]
         for path in config.log_dirs:
             self._files.make_directory(path)
@@ -159,8 +159,8 @@ class _Start:
 
     async def undo(self) -> None:
         """Let everything go without marking anything as cleanly shut down."""
-        for sock in self._sockets:
-            sock.close()
+        for bound in self._sockets:
+            bound.socket.close()
         for directory in self._directories:
             directory.close()
         if self._store is not None:
@@ -306,5 +306,6 @@ def _limits(config: BrokerConfig) -> Limits:
         frame_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         per_address_max=config.max_connections_per_ip,
+        per_address_overrides=config.max_connections_per_ip_overrides,
         idle_ms_max=config.connections_max_idle_ms,
     )

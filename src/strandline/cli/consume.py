@@ -109,6 +109,7 @@ class _Run:
         self._formatter = formatter
         self._output = output
         self._room = count_max
+        self._printed: dict[TopicPartition, Offset] = {}
         self._uncommitted: dict[TopicPartition, Offset] = {}
 
     @property
@@ -126,6 +127,9 @@ class _Run:
         for fetched in self._consumer.poll(_POLL_MS):
             self._print(fetched)
         self._output.flush()
+        # Only now: what a closed pipe did not take must be read again by the group.
+        self._uncommitted.update(self._printed)
+        self._printed.clear()
 
     def take_uncommitted(self) -> dict[TopicPartition, Offset]:
         """Where to go on after what was printed since this was asked last."""
@@ -141,10 +145,10 @@ class _Run:
             if end is not None and record.offset >= end:
                 return  # came after the end that was to be reached
             self._output.write(self._formatter(partition, record))
-            self._uncommitted[partition] = Offset(record.offset + 1)
+            self._printed[partition] = Offset(record.offset + 1)
             if self._room is not None:
                 self._room -= 1
-        self._uncommitted[partition] = fetched.next_offset
+        self._printed[partition] = fetched.next_offset
 
 
 def _start(offset: str | None, timestamp: str | None) -> Start | None:

@@ -19,6 +19,7 @@ from strandline.types import TopicPartition
 
 Formatter = Callable[[TopicPartition, Record], bytes]
 
+_FIELDS: Final = frozenset(("", *"tpoTkshKS%"))
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 
@@ -29,7 +30,7 @@ def formatter_for(form: str, *, is_terminal: bool) -> Formatter:
     """
     plain = shown if is_terminal else raw
     if form == "value":
-        return lambda partition, record: plain(record.value) + b"\n"
+        return _template("%s\n", plain)
     if form == "json":
         return as_json
     if form == "verbose":
@@ -81,29 +82,47 @@ def verbose(partition: TopicPartition, record: Record) -> bytes:
 
 def _template(form: str, plain: Callable[[bytes | None], bytes]) -> Formatter:
     parts = _parse(form)
-    fields: dict[str, Formatter] = {
-        "t": lambda partition, record: partition.topic.encode(),
-        "p": lambda partition, record: str(partition.partition).encode(),
-        "o": lambda partition, record: str(record.offset).encode(),
-        "T": lambda partition, record: str(record.timestamp).encode(),
-        "k": lambda partition, record: plain(record.key),
-        "s": lambda partition, record: plain(record.value),
-        "h": lambda partition, record: _headers(record).encode(),
-        "K": lambda partition, record: _size(record.key),
-        "S": lambda partition, record: _size(record.value),
-        "%": lambda partition, record: b"%",
-    }
     for letter, _ in parts:
-        if letter and letter not in fields:
+        if letter not in _FIELDS:
             raise InvalidSetting("--format", f"'%{letter}' means nothing in a template.")
 
     def formatted(partition: TopicPartition, record: Record) -> bytes:
         return b"".join(
-            (fields[letter](partition, record) if letter else b"") + text.encode()
-            for letter, text in parts
+            _field(letter, partition, record, plain) + text.encode() for letter, text in parts
         )
 
     return formatted
+
+
+def _field(
+    letter: str,
+    partition: TopicPartition,
+    record: Record,
+    plain: Callable[[bytes | None], bytes],
+) -> bytes:
+    match letter:
+        case "t":
+            return partition.topic.encode()
+        case "p":
+            return str(partition.partition).encode()
+        case "o":
+            return str(record.offset).encode()
+        case "T":
+            return str(record.timestamp).encode()
+        case "k":
+            return plain(record.key)
+        case "s":
+            return plain(record.value)
+        case "h":
+            return _headers(record).encode()
+        case "K":
+            return _size(record.key)
+        case "S":
+            return _size(record.value)
+        case "%":
+            return b"%"
+        case _:
+            return b""  # the text in front of the first field
 
 
 def _parse(form: str) -> list[tuple[str, str]]:

@@ -68,7 +68,8 @@ def create(
             raise
     numbers = ""
     if made.partitions > 0:
-        numbers = f" with {counted(made.partitions, 'partition')} of {counted(made.replication_factor, 'replica')}"
+        replicas = counted(made.replication_factor, "replica")
+        numbers = f" with {counted(made.partitions, 'partition')} of {replicas} each"
     click.echo(f"Created topic '{name}'{numbers}.")
 
 

@@ -56,6 +56,11 @@ class BrokerImage:
         """Where that listener of the broker is reached."""
         return next((end for end in self.node.endpoints if end.listener == listener), None)
 
+    def endpoint_for(self, listener: str) -> Endpoint:
+        """Where a client that came through that listener reaches the broker: by the same, or by
+        the first if this broker does not have it."""
+        return self.endpoint(listener) or self.node.endpoints[0]
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:

@@ -278,7 +278,6 @@ class Group:
     def start_generation(self, now_ms: int) -> None:
         """End the join: those who are members now form the next generation."""
         self.generation += 1
-        self.pending_syncs.clear()
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
         state = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY

@@ -37,15 +37,19 @@ class Connection:
         "closing",
         "id",
         "in_flight_max",
+        "listener",
         "outgoing",
         "parked",
         "produce_path",
         "slots",
     )
 
-    def __init__(self, id: ConnectionId, client_host: str, in_flight_max: int) -> None:  # noqa: A002 - the field's own name
+    def __init__(
+        self, id: ConnectionId, client_host: str, listener: str, in_flight_max: int
+    ) -> None:  # noqa: A002 - the field's own name
         self.id = id
         self.client_host = client_host
+        self.listener = listener
         self.in_flight_max = in_flight_max
         self.slots: deque[Slot] = deque()
         self.outgoing: list[Chunk] = []

@@ -97,10 +97,10 @@ class Node:
 
     # -- connections -------------------------------------------------------------------------
 
-    def open_connection(self, client_host: str) -> Connection:
-        """A client has connected."""
+    def open_connection(self, client_host: str, listener: str) -> Connection:
+        """A client has connected to the listener of that name."""
         in_flight_max = self.settings.in_flight_max
-        return Connection(next(self._connection_ids), client_host, in_flight_max)
+        return Connection(next(self._connection_ids), client_host, listener, in_flight_max)
 
     def close_connection(self, connection: Connection) -> None:
         """A client has gone; what it waited for is forgotten."""

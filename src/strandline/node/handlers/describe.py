@@ -63,7 +63,7 @@ class DescribeClusterHandler:
             controller_id=-1 if image.controller is None else image.controller,
         )
         for broker_id, broker in image.brokers.items():
-            endpoint = broker.endpoints[0]
+            endpoint = broker.endpoint_for(request.connection.listener)
             response.brokers.append(
                 DescribeClusterBroker(
                     broker_id=broker_id,

@@ -83,15 +83,17 @@ class FindCoordinatorHandler:
         self._creation.ensure([CONSUMER_OFFSETS], created, now)
 
     def _reply(self, request: Request[find_coordinator.FindCoordinatorRequest]) -> None:
-        body = request.body
+        body, listener = request.body, request.connection.listener
         if request.version >= _MANY_KEYS_SINCE:
             request.reply(
                 find_coordinator.FindCoordinatorResponse(
-                    coordinators=[self._find(body.key_type, key) for key in body.coordinator_keys]
+                    coordinators=[
+                        self._find(body.key_type, key, listener) for key in body.coordinator_keys
+                    ]
                 )
             )
             return
-        found = self._find(body.key_type, body.key)
+        found = self._find(body.key_type, body.key, listener)
         request.reply(
             find_coordinator.FindCoordinatorResponse(
                 error_code=found.error_code,
@@ -102,7 +104,7 @@ class FindCoordinatorHandler:
             )
         )
 
-    def _find(self, key_type: int, key: str) -> find_coordinator.Coordinator:
+    def _find(self, key_type: int, key: str, listener: str) -> find_coordinator.Coordinator:
         answer = find_coordinator.Coordinator(key=key, node_id=-1, port=-1, error_message=None)
         if key_type == _TRANSACTION_KEY:
             answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -120,7 +122,7 @@ class FindCoordinatorHandler:
             answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             answer.error_message = "The partition that holds the group has no leader."
             return answer
-        endpoint = broker.endpoints[0]
+        endpoint = broker.endpoint_for(listener)
         answer.node_id, answer.host, answer.port = broker.broker_id, endpoint.host, endpoint.port
         return answer
 

@@ -153,7 +153,7 @@ class MetadataHandler:
             topics=topics,
         )
         for broker_id, broker in image.brokers.items():
-            endpoint = broker.endpoints[0]
+            endpoint = broker.endpoint_for(request.connection.listener)
             response.brokers.append(
                 MetadataResponseBroker(
                     node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
