@@ -27,7 +27,7 @@ from strandline.groups.requests import (
 )
 from strandline.groups.settings import GroupSettings
 from strandline.groups.wire import Writer
-from strandline.types import Instant, TopicPartition
+from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 WALL_MS = 1_700_000_000_000
 
@@ -210,7 +210,7 @@ class World:
             PartitionCommit(entry[0], entry[1], metadata=entry[2] if len(entry) > 2 else None)
             for entry in commits
         )
-        topics = (TopicCommit(topic, partitions, overrides.pop("topic_id", _no_topic_id())),)
+        topics = (TopicCommit(topic, partitions, overrides.pop("topic_id", NO_TOPIC_ID)),)
         return self.ask(OffsetCommitRequest(self.token(), version, group, topics, **overrides))
 
     def commit_error(self, *commits, **overrides):
@@ -261,12 +261,6 @@ class World:
         """The state of a group as everybody may see it, or None."""
         found = [o for o in self.coordinator.overviews() if o.group_id == group]
         return found[0].state.value if found else None
-
-
-def _no_topic_id():
-    from strandline.types import NO_TOPIC_ID
-
-    return NO_TOPIC_ID
 
 
 @pytest.fixture

@@ -168,7 +168,7 @@ class TestDeleteGroups:
         assert world.replies[world.leave("m")].error is unavailable
         second = world.replies[self.delete(world, "g")]
         assert second.results == (("g", ErrorCode.GROUP_ID_NOT_FOUND),)
-        assert world.state() == "Dead" or world.state() is None
+        assert world.state() == "Dead"
         world.release()
         assert world.replies[token].results == (("g", ErrorCode.NONE),)
         assert world.state() is None

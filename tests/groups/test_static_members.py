@@ -142,7 +142,7 @@ def test_a_member_that_returns_between_join_and_sync_rebalances(world):
     world.advance(3_000)
     leader = world.replies[leading].member_id
     syncing = world.join(group_instance_id="i-2")
-    world.replies[world.join(leader, **STATIC)]
+    assert world.replies[world.join(leader, **STATIC)].generation == 2
     second = world.replies[syncing]
     parked = world.sync(second.member_id, 2, group_instance_id="i-2")
     returned = world.join(group_instance_id="i-2")

@@ -14,6 +14,7 @@ from tests.java.tables import (
     CONSOLE_CONSUMER,
     CONSOLE_PRODUCER,
     GROUPS,
+    OFFSETS,
     TOOLS,
     TOPICS,
     table,
@@ -68,20 +69,19 @@ def groups(tools: ToolServer, broker: Broker) -> Groups:
     return Groups(tools, broker)
 
 
-def events(process: Process, last: str) -> list[dict[str, Any]]:
-    """The events that a verifiable client prints, up to one with the name."""
-    found: list[dict[str, Any]] = []
-    while not found or found[-1]["name"] != last:
+def next_event(process: Process, name: str) -> dict[str, Any]:
+    """The next event of this name that a verifiable client prints."""
+    event: dict[str, Any] = {"name": None}
+    while event["name"] != name:
         line = process.line()
-        assert line is not None, f"{found} and then nothing. {process.complaint()}"
-        if line.startswith("{"):
-            found.append(json.loads(line))
-    return found
+        assert line is not None, f"There was no {name}. {process.complaint()}"
+        event = json.loads(line)
+    return event
 
 
 def test_console_clients_keep_keys_and_headers_and_nulls(groups: Groups) -> None:
     groups.topic("console", 1)
-    lines = "h1:a,h2:b\tk1\tv1\n\tk2\tNULL\nh1:ü\tk3\t\n"
+    lines = "h1:a,h2:b\tk1\tv1\nNULL\tk2\tNULL\nh1:ü\tk3\t\n"
     groups.run(
         CONSOLE_PRODUCER,
         *("--topic", "console", "--compression-codec", "lz4"),
@@ -189,25 +189,27 @@ def test_groups_with_living_members(groups: Groups, workshop: Workshop) -> None:
             *("--group-instance-id", instance, "--reset-policy", "earliest"),
         )
 
-    first, second = member("one"), member("two")
-    for process in (first, second):
-        # The last to come gets two partitions; the first may have had all four before.
-        seen = events(process, "partitions_assigned")
-        while len(seen[-1]["partitions"]) != 2:
-            seen = events(process, "partitions_assigned")
+    members = [member("one"), member("two")]
+    shares: list[list[dict[str, Any]]] = []
+    for process in members:
+        # Whoever came first may have had all four partitions for a while.
+        share = next_event(process, "partitions_assigned")["partitions"]
+        while len(share) != 2:
+            share = next_event(process, "partitions_assigned")["partitions"]
+        shares.append(share)
     producer = workshop.java(
         TOOLS + "VerifiableProducer",
         *("--bootstrap-server", groups.address, "--topic", "alive"),
         *("--max-messages", "200", "--acks", "-1", "--repeating-keys", "8"),
     )
-    sent = events(producer, "tool_data")
-    assert sent[-1]["sent"] == sent[-1]["acked"] == 200
+    sent = next_event(producer, "tool_data")
+    assert (sent["sent"], sent["acked"]) == (200, 200)
     assert producer.wait() == 0
 
-    members = groups.describe("living", "--members", "--verbose")
-    assert [row["#PARTITIONS"] for row in members] == ["2", "2"]
-    assert {row["GROUP-INSTANCE-ID"] for row in members} == {"one", "two"}
-    assert {row["HOST"] for row in members} == {"/127.0.0.1"}
+    rows = groups.describe("living", "--members", "--verbose")
+    assert [row["#PARTITIONS"] for row in rows] == ["2", "2"]
+    assert {row["GROUP-INSTANCE-ID"] for row in rows} == {"one", "two"}
+    assert {row["HOST"] for row in rows} == {"/127.0.0.1"}
     (state,) = groups.describe("living", "--state")
     assert {"range", "Stable", "2"} <= set(state.values())
     assert "living" in groups("--list", "--state", "stable").succeeded()
@@ -217,31 +219,18 @@ def test_groups_with_living_members(groups: Groups, workshop: Workshop) -> None:
     said = groups("--delete", "--group", "living")
     assert "not empty" in said.out + said.err
 
-    read = 0
-    for process in (first, second):
-        count, committed = 0, 0
-        while count < 100 or committed < 100:
-            (*_, event) = events_until_any(process, {"records_consumed", "offsets_committed"})
-            if event["name"] == "records_consumed":
-                count += event["count"]
-            else:
-                assert event["success"] is True
-                committed = sum(item["offset"] for item in event["offsets"])
-        read += count
-    assert read == 200
-    assert [row["LAG"] for row in groups.describe("living")] == ["0", "0", "0", "0"]
-    for process in (first, second):
+    said = groups.run(OFFSETS, "--topic", "alive").succeeded()
+    ends = {int(partition): int(end) for _, partition, end in (row.split(":") for row in said.split())}
+    assert sum(ends.values()) == 200
+    for process, share in zip(members, shares, strict=True):
+        behind = {item["partition"] for item in share if ends[item["partition"]]}
+        while behind:
+            commit = next_event(process, "offsets_committed")
+            assert commit["success"] is True
+            behind -= {i["partition"] for i in commit["offsets"] if i["offset"] == ends[i["partition"]]}
+    assert {row["LAG"] for row in groups.describe("living")} <= {"0", "-"}
+    for process in members:
         process.end()
-
-
-def events_until_any(process: Process, names: set[str]) -> list[dict[str, Any]]:
-    """The events that a verifiable client prints, up to one with one of the names."""
-    found: list[dict[str, Any]] = []
-    while not found or found[-1]["name"] not in names:
-        line = process.line()
-        assert line is not None, process.complaint()
-        found.append(json.loads(line))
-    return found
 
 
 def test_performance_tools(groups: Groups) -> None:

@@ -49,6 +49,7 @@ from strandline.types import BrokerId, Instant, TopicPartition
 WALL_MS = 1_700_000_000_000
 DATA = "/data"
 BROKER = BrokerId(1)
+GONE = "by the client"
 _ROUNDS_MAX = 1000
 
 # Small tables keep a start at milliseconds.
@@ -170,8 +171,9 @@ class World:
             for effect in effects:
                 match effect:
                     case Send(connection, chunks):
-                        if connection in self.clients:
-                            self.clients[connection].take(chunks)
+                        client = self.clients.get(connection)
+                        if client is not None and client.closed != GONE:
+                            client.take(chunks)
                     case Close(connection, reason):
                         if connection in self.clients:
                             self.clients[connection].closed_by_node(reason)
@@ -350,7 +352,7 @@ class Client:
     def close(self) -> None:
         """The client goes away."""
         if self.closed is None:
-            self.closed = "by the client"
+            self.closed = GONE
             self.world.node.close_connection(self.connection)
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ import click
 from strandline.cli.connecting import bootstrap_option, open_cluster
 from strandline.cli.moments import parse_time
 from strandline.cli.record_format import Formatter, formatter_for
-from strandline.cli.stopping import Stop
+from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer, Start
 from strandline.client.fetching import FetchedRecords, FetchSettings, Isolation
@@ -79,7 +79,7 @@ def consume(
         raise click.UsageError(f"--format: {wrong}") from wrong
     start = _start(offset, timestamp)
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    with open_cluster(bootstrap) as client, Stop() as stop:
+    with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop() as stop:
         consumer = Consumer(client, FetchSettings(isolation=isolation))
         consumer.assign(_starts(client, _partitions(client, topic, numbers), start, group))
         run = _Run(consumer, formatter, output, count_max)

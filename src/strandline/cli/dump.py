@@ -18,6 +18,7 @@ from strandline.cli.dump_indexes import dump_offset_index, dump_time_index, dump
 from strandline.cli.dump_items import Item, Problem, Reading
 from strandline.cli.dump_log import dump_log
 from strandline.cli.dump_tables import TABLES, dump_snapshot
+from strandline.cli.stopping import ends_with_its_reader
 from strandline.errors import StorageError
 from strandline.storage.real_files import RealFiles
 from strandline.storage.segment_names import (
@@ -56,15 +57,17 @@ def dump(paths: tuple[str, ...], with_records: bool, verify: bool, as_json: bool
     """
     files = RealFiles()
     problems = 0
-    for path in [each for given in paths for each in _expand(given)]:
-        if not as_json:
-            click.echo(f"{path}:")
-        reading = Reading(
-            files=files, path=os.path.abspath(path), with_records=with_records, verify=verify
-        )
-        for found in _read(reading):
-            problems += isinstance(found, Problem)
-            _print(path, found, as_json)
+    given = [each for path in paths for each in _expand(path)]
+    with ends_with_its_reader():
+        for path in given:
+            if not as_json:
+                click.echo(f"{path}:")
+            reading = Reading(
+                files=files, path=os.path.abspath(path), with_records=with_records, verify=verify
+            )
+            for found in _read(reading):
+                problems += isinstance(found, Problem)
+                _print(path, found, as_json)
     if problems:
         raise click.exceptions.Exit(1)
 

@@ -102,7 +102,7 @@ def _batches(reading: Reading) -> Iterator[tuple[int, BatchHeader] | Problem]:
     try:
         yield from headers_between(log, 0, log.size)
     except DamagedSegment as damage:
-        yield Problem(f"The comparison ends early: {damage}.")
+        yield Problem(f"The comparison ends early: {damage}")
 
 
 def _check_positions(reading: Reading, wanted: dict[int, int]) -> Iterator[Problem]:

@@ -64,9 +64,6 @@ def main() -> None:
         sys.exit(wrong.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        _forget_output()
-        sys.exit(0)
     except (StrandlineError, OSError) as error:
         click.echo(f"strandline: {sentence_of(error)}", err=True)
         sys.exit(1)
@@ -80,13 +77,6 @@ def sentence_of(error: StrandlineError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     return str(error)
-
-
-def _forget_output() -> None:
-    """Whoever read our output has gone: nothing of it must be flushed when Python ends."""
-    import os  # only here
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -81,12 +81,12 @@ def produce(
     with open_cluster(bootstrap) as client, Stop() as stop:
         run = _Run(Producer(client, settings), topic, partition, extra)
         try:
-            for lines, is_pause in read_lines(descriptor):
+            for lines, is_pause in read_lines(descriptor, lambda: stop.is_set):
                 for line in lines:
                     run.send(record_of(line, run.sent + 1))
                 if is_pause:
                     run.flush()
-                if stop.is_set or run.failed:
+                if run.failed:
                     break
         finally:
             # What was read before a bad line or a refused record is still sent and counted.

@@ -12,13 +12,14 @@ import os
 import select
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from strandline.errors import StrandlineError
 
 CHUNK_BYTES: Final = 256 * 1024
+_WAIT_MS: Final = 200
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIELDS: Final = frozenset({"value", "key", "headers", "partition", "timestamp", "topic", "offset"})
 
@@ -45,12 +46,21 @@ class InputRecord:
     timestamp: int | None = None
 
 
-def read_lines(descriptor: int) -> Iterator[Lines]:
-    """The lines of an open file, in portions. A last line needs no line end."""
+def read_lines(descriptor: int, is_stopped: Callable[[], bool]) -> Iterator[Lines]:
+    """The lines of an open file, in portions, until its end or until `is_stopped`.
+
+    A last line needs no line end.
+    """
     rest = b""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    while chunk := os.read(descriptor, CHUNK_BYTES):
+    while not is_stopped():
+        # Python resumes waiting after a signal, so the wait must end by itself.
+        if not poller.poll(_WAIT_MS):
+            continue
+        chunk = os.read(descriptor, CHUNK_BYTES)
+        if not chunk:
+            break
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop()
         if len(rest) > LINE_BYTES_MAX:

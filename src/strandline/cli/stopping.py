@@ -1,8 +1,12 @@
-"""Ctrl-C for commands that run until they are told to stop, and then have something to finish."""
+"""Being stopped from outside: Ctrl-C with something left to finish, and readers that go away."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -23,3 +27,14 @@ class Stop:
         del frame
         self.is_set = True
         signal.signal(number, signal.default_int_handler)
+
+
+@contextmanager
+def ends_with_its_reader() -> Iterator[None]:
+    """End the command, as done, when whoever reads its output closes the pipe (`... | head`)."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is buffered can go nowhere, and Python must not try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -73,6 +73,7 @@ class Background:
         self._busy.discard(replica)
         if isinstance(result, StorageError):
             # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
+            replica.log.fail(str(result))
             directory = self._directory_of(replica)
             if directory is not None:
                 self._take_offline(directory, result)

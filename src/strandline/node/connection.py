@@ -45,9 +45,9 @@ class Connection:
     )
 
     def __init__(
-        self, id: ConnectionId, client_host: str, listener: str, in_flight_max: int
-    ) -> None:  # noqa: A002 - the field's own name
-        self.id = id
+        self, connection_id: ConnectionId, client_host: str, listener: str, in_flight_max: int
+    ) -> None:
+        self.id = connection_id
         self.client_host = client_host
         self.listener = listener
         self.in_flight_max = in_flight_max

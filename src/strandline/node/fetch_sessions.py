@@ -56,8 +56,8 @@ class Session:
 
     __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
 
-    def __init__(self, id: int, uses_topic_ids: bool, now: Instant) -> None:  # noqa: A002 - the protocol's name
-        self.id = id
+    def __init__(self, session_id: int, uses_topic_ids: bool, now: Instant) -> None:
+        self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.partitions: dict[FetchKey, Fetched] = {}

@@ -31,7 +31,7 @@ from strandline.records.codec import Codec
 from strandline.records.control import parse_marker
 from strandline.records.record import Record, read_records
 from strandline.storage.log import Log
-from strandline.types import NO_OFFSET, Instant, ProducerId, TopicId
+from strandline.types import NO_OFFSET, Instant, Offset, ProducerId, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -151,9 +151,11 @@ def group_settings(broker: BrokerConfig) -> GroupSettings:
 def committed_records(source: Log) -> Iterator[CoordinatorRecord]:
     """The records of a whole log in their order, without those of open and aborted transactions.
 
-    Records of a transaction count from its commit marker on.
+    A transaction's records come with its commit marker, except those that a plain record with the
+    same key and a higher offset has overtaken.
     """
-    undecided: dict[ProducerId, list[CoordinatorRecord]] = {}
+    undecided: dict[ProducerId, list[Record]] = {}
+    overtakers: dict[bytes, Offset] = {}
     position = source.log_start_offset
     while position < source.log_end_offset:
         found = source.read(
@@ -164,17 +166,22 @@ def committed_records(source: Log) -> Iterator[CoordinatorRecord]:
         data = found.file.read_at(found.position, found.length)
         for at, header in iterate_headers(data):
             position = header.next_offset
+            records = list(read_records(data, at))
             if header.is_control:
-                marker = next((parse_marker(record) for record in read_records(data, at)), None)
-                pending = undecided.pop(header.producer_id, [])
-                if marker is not None and marker.commits:
-                    yield from pending
-                continue
-            records = [
-                CoordinatorRecord(record.key or b"", record.value)
-                for record in read_records(data, at)
-            ]
-            if header.is_transactional:
+                ended = undecided.pop(header.producer_id, [])
+                if any(
+                    marker is not None and marker.commits for marker in map(parse_marker, records)
+                ):
+                    yield from (
+                        CoordinatorRecord(record.key or b"", record.value)
+                        for record in ended
+                        if record.offset > overtakers.get(record.key or b"", NO_OFFSET)
+                    )
+                if not undecided:
+                    overtakers.clear()
+            elif header.is_transactional:
                 undecided.setdefault(header.producer_id, []).extend(records)
             else:
-                yield from records
+                if undecided:
+                    overtakers.update((record.key or b"", record.offset) for record in records)
+                yield from (CoordinatorRecord(r.key or b"", r.value) for r in records)

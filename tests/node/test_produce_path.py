@@ -1,0 +1,199 @@
+"""The short way of a produce request against the general way, on the same bytes.
+
+Two nodes get the same frames. One may use `ProducePath`; the other forgets it before each frame, so
+that every request goes the general way. Answers and log bytes must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from strandline.node.effects import Chunk
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import request_frame
+from strandline.records.codec import Codec
+from strandline.storage.log_read import LogSlice
+from strandline.types import TopicId
+from tests.node.messages import batch, produce
+from tests.node.world import WALL_MS, Client, World
+
+_CONNECTIONS = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request: which connection sends it, its shape, its batch, and what is done to its bytes."""
+
+    connection: int
+    version: int
+    topic: str
+    acks: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    count: int
+    codec: Codec
+    timestamp: int
+    flip: tuple[int, int] | None
+    cut: int
+    behind: bytes
+    milliseconds: int
+
+
+class RawClient(Client):
+    """Keeps bytes instead of reading them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.received = bytearray()
+
+    def take(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            assert not isinstance(chunk, LogSlice)
+            self.received += chunk
+
+
+class Side:
+    """A node with two topics and some connections."""
+
+    def __init__(self, *, short: bool) -> None:
+        self.short = short
+        self.taken = 0
+        self.world = World()
+        self.world.create_topic("orders")
+        self.world.create_topic("other", segment_bytes="1048576", max_message_bytes="2000")
+        self.clients = [self._connect() for _ in range(_CONNECTIONS)]
+
+    def _connect(self) -> RawClient:
+        client = RawClient(self.world)
+        self.world.clients[client.connection.id] = client
+        return client
+
+    def send(self, step: Step, frame: bytes) -> tuple[bytes, str | None]:
+        """The bytes that come back, and why the connection was closed."""
+        client = self.clients[step.connection]
+        if not self.short:
+            client.connection.produce_path = None
+        ends = self.world.replica("orders").log.log_end_offset
+        client.send_frame(frame)
+        self.world.turn()
+        self.taken += self.world.replica("orders").log.log_end_offset - ends
+        self.world.advance(step.milliseconds)
+        received, client.received = bytes(client.received), bytearray()
+        if client.closed is not None:
+            self.clients[step.connection] = self._connect()
+        return received, client.closed
+
+    def topic_id(self, topic: str) -> TopicId:
+        return self.world.replica(topic).topic_id
+
+
+def frame_of(step: Step, topic_id: TopicId) -> bytes:
+    data = batch(
+        *[b"v" * 20] * step.count,
+        producer_id=step.producer_id,
+        epoch=step.epoch if step.producer_id >= 0 else -1,
+        sequence=step.sequence if step.producer_id >= 0 else -1,
+        codec=step.codec,
+        timestamp=step.timestamp,
+    )
+    by_id = {"topic_id": topic_id} if step.version >= 13 else {}
+    message = produce(data, step.topic, acks=step.acks, **by_id)  # type: ignore[arg-type]
+    chunks = request_frame(KNOWN[ApiKey.PRODUCE], step.version, 7, "test", message)
+    frame = bytearray(b"".join(bytes(chunk) for chunk in chunks))[4:]
+    if step.flip is not None:
+        at, mask = step.flip
+        frame[at % len(frame)] ^= mask
+    return bytes(frame[: len(frame) - step.cut] + step.behind)
+
+
+STEPS = st.builds(
+    Step,
+    connection=st.integers(0, _CONNECTIONS - 1),
+    version=st.sampled_from([3, 7, 8, 9, 9, 9, 13]),
+    topic=st.sampled_from(["orders", "orders", "orders", "other"]),
+    acks=st.sampled_from([-1, -1, -1, 1, 0, 2]),
+    producer_id=st.sampled_from([-1, -1, 5, 6]),
+    epoch=st.integers(0, 1),
+    sequence=st.integers(0, 6),
+    count=st.sampled_from([1, 1, 1, 2, 120]),
+    codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.ZSTD]),
+    timestamp=st.sampled_from([WALL_MS, WALL_MS, -1, 0, WALL_MS + 10**10]),
+    flip=st.none() | st.none() | st.tuples(st.integers(0, 250), st.sampled_from([1, 8, 128, 255])),
+    cut=st.sampled_from([0, 0, 0, 0, 1, 3]),
+    behind=st.sampled_from([b"", b"", b"", b"", b"\0", b"tail"]),
+    milliseconds=st.sampled_from([0, 1, 700_000]),
+)
+
+
+def compare(steps: list[Step]) -> tuple[Side, Side]:
+    short, general = Side(short=True), Side(short=False)
+    assert short.topic_id("orders") == general.topic_id("orders")
+    for step in steps:
+        frame = frame_of(step, short.topic_id(step.topic))
+        assert short.send(step, frame) == general.send(step, frame), step
+    for topic in ("orders", "other"):
+        assert short.world.log_bytes(topic) == general.world.log_bytes(topic)
+        ours, theirs = (side.world.replica(topic).log for side in (short, general))
+        assert ours.log_end_offset == theirs.log_end_offset
+        assert ours.high_watermark == theirs.high_watermark
+        ours.check()
+    return short, general
+
+
+@settings(
+    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(st.lists(STEPS, min_size=2, max_size=12))
+def test_both_ways_do_the_same(steps: list[Step]) -> None:
+    compare(steps)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.sampled_from([3, 9, 13]),
+    st.lists(st.tuples(st.integers(0, 250), st.integers(1, 255)), min_size=1, max_size=8),
+)
+def test_a_damaged_byte_behind_a_learnt_shape(version: int, flips: list[tuple[int, int]]) -> None:
+    plain = Step(
+        0, version, "orders", -1, -1, 0, 0, 2, Codec.NONE, WALL_MS, None, 0, b"", 0
+    )
+    steps = [plain, plain]
+    for flip in flips:
+        steps += [_flipped(plain, flip), plain]
+    compare(steps)
+
+
+def _flipped(step: Step, flip: tuple[int, int]) -> Step:
+    values = {name: getattr(step, name) for name in Step.__dataclass_fields__}
+    return Step(**{**values, "flip": flip})
+
+
+def test_the_short_way_is_taken_at_all() -> None:
+    """Otherwise the comparison would compare nothing."""
+    side = Side(short=True)
+    plain = Step(0, 9, "orders", -1, -1, 0, 0, 1, Codec.NONE, WALL_MS, None, 0, b"", 0)
+    frame = frame_of(plain, side.topic_id("orders"))
+    side.send(plain, frame)
+    path = side.clients[0].connection.produce_path
+    assert path is not None
+    assert path.maybe_produce(memoryview(bytearray(frame)), side.world.now.wall_ms)
+    side.world.turn()
+    assert side.world.replica("orders").log.log_end_offset == 2
+
+
+def test_a_full_disk_leaves_both_ways_alike() -> None:
+    plain = Step(0, 9, "orders", -1, -1, 0, 0, 1, Codec.NONE, WALL_MS, None, 0, b"", 0)
+    short, general = Side(short=True), Side(short=False)
+    for full in (False, False, True, True, False):
+        for side in (short, general):
+            files = side.world.files
+            files.capacity_bytes = files.used_bytes + (0 if full else 10_000)
+        frame = frame_of(plain, short.topic_id("orders"))
+        assert short.send(plain, frame) == general.send(plain, frame)
+    assert short.world.log_bytes("orders") == general.world.log_bytes("orders")
+    assert short.world.replica("orders").log.log_end_offset == 3

@@ -1,0 +1,212 @@
+"""A node that starts again on the same files, and disks that fail under a running one."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import ErrorCode, StorageError
+from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
+from strandline.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
+from tests.node.world import Client, World, failing
+
+
+def commit(client: Client, group: str, offset: int) -> int:
+    request = OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="orders",
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+                ],
+            )
+        ],
+    )
+    return int(client.ask(request, 8).topics[0].partitions[0].error_code)
+
+
+def committed(client: Client, group: str) -> int:
+    request = OffsetFetchRequest(
+        group_id=group, topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
+    )
+    answer = client.ask(request, 6)
+    assert answer.error_code == 0
+    return int(answer.topics[0].partitions[0].committed_offset)
+
+
+def find_coordinator(client: Client, group: str) -> int:
+    return int(client.ask(FindCoordinatorRequest(key=group, key_type=0), 2).error_code)
+
+
+@pytest.mark.parametrize("way", ["restart", "kill_and_restart"])
+def test_offsets_epochs_and_groups_survive(world: World, way: str) -> None:
+    client = world.connect()
+    assert find_coordinator(client, "g") == 0
+    for round_ in range(1, 4):
+        client = world.connect()
+        client.ask(produce(batch(b"%d" % round_)), 9)
+        assert commit(client, "g", round_) == 0
+        epoch = world.replica("orders").leader_epoch
+        cluster_id = world.node.metadata.image.cluster_id
+        getattr(world, way)()
+        assert world.replica("orders").leader_epoch > epoch
+        assert world.node.metadata.image.cluster_id == cluster_id
+        client = world.connect()
+        assert committed(client, "g") == round_
+        assert committed(client, "other") == -1
+        expected = [b"%d" % i for i in range(1, round_ + 1)]
+        assert values(client.ask(fetch(("orders", 0, 0)), 11)) == expected
+        assert client.ask(list_offsets(-1), 7).topics[0].partitions[0].offset == round_
+
+
+def test_a_clean_restart_needs_no_recovery_and_a_killed_one_does(world: World) -> None:
+    world.connect().ask(produce(batch(b"a")), 9)
+    world.restart()
+    assert world.directory.clean_shutdown is not None
+    world.kill_and_restart()
+    assert world.directory.clean_shutdown is None
+
+
+def test_a_torn_batch_at_the_end_is_cut(world: World) -> None:
+    client = world.connect()
+    for value in (b"a", b"b", b"c"):
+        client.ask(produce(batch(value)), 9)
+    segment = world.replica("orders").log.active.log
+    path, size = segment.path, segment.size
+    world.files = world.files.kill_clone()
+    file = world.files.open(path)
+    file.truncate(size - 1)
+    file.close()
+    world.tree.expire_session(world.session)
+    world.start()
+    client = world.connect()
+    assert values(client.ask(fetch(("orders", 0, 0)), 11)) == [b"a", b"b"]
+    assert world.replica("orders").log.recovery_report.lines()
+    assert produced(client.ask(produce(batch(b"d")), 9)).base_offset == 2
+
+
+# -- failing disks ---------------------------------------------------------------------------
+
+
+def code(client: Client, topic: str = "orders") -> int:
+    return int(produced(client.ask(produce(batch(b"x" * 100), topic), 9)).error_code)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_full_disk_refuses_appends_until_there_is_room(world: World, warm: bool) -> None:
+    client = world.connect()
+    for _ in range(3 if warm else 0):
+        assert code(client) == 0
+    before = world.log_bytes("orders")
+    world.files.capacity_bytes = world.files.used_bytes + 40
+    for _ in range(3):
+        assert code(client) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.log_bytes("orders") == before
+    assert len(values(client.ask(fetch(("orders", 0, 0)), 11))) == (3 if warm else 0)
+    world.files.capacity_bytes += 1_000_000
+    for _ in range(3):
+        assert code(client) == 0
+    world.kill_and_restart()
+    answer = world.connect().ask(fetch(("orders", 0, 0)), 11)
+    assert len(values(answer)) == (6 if warm else 3)
+
+
+def test_a_failing_file_harms_its_own_partition_only(world: World) -> None:
+    world.create_topic("other")
+    client = world.connect()
+    assert (code(client), code(client, "other")) == (0, 0)
+    world.files.on_call = failing({"append", "write", "cut back"}, "/orders-0/")
+    answer = client.ask(
+        produce({("orders", 0): batch(b"a"), ("other", 0): batch(b"b")}), 9
+    )
+    codes = [topic.partition_responses[0].error_code for topic in answer.responses]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+    world.files.on_call = failing(set(), "")
+    # The file is in an unknown state: nothing is appended to it until a restart.
+    assert code(client) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(client, "other") == 0
+    assert len(values(client.ask(fetch(("orders", 0, 0)), 11))) == 1
+    world.kill_and_restart()
+    client = world.connect()
+    assert code(client) == 0
+    assert len(values(client.ask(fetch(("orders", 0, 0)), 11))) == 2
+
+
+def test_a_producer_repeats_after_a_full_disk_without_a_duplicate(world: World) -> None:
+    client = world.connect()
+
+    def send(sequence: int) -> tuple[int, int]:
+        data = batch(b"v%d" % sequence, producer_id=7, epoch=0, sequence=sequence)
+        answer = produced(client.ask(produce(data), 9))
+        return int(answer.error_code), int(answer.base_offset)
+
+    assert send(0) == (0, 0)
+    assert send(1) == (0, 1)
+    world.files.capacity_bytes = world.files.used_bytes
+    for _ in range(3):
+        assert send(2)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    world.files.capacity_bytes += 1_000_000
+    assert send(2) == (0, 2)
+    assert send(2) == (0, 2)
+    assert send(3) == (0, 3)
+    answer = client.ask(fetch(("orders", 0, 0)), 11)
+    assert values(answer) == [b"v0", b"v1", b"v2", b"v3"]
+
+
+def test_a_failing_read_is_told_and_passes(world: World) -> None:
+    client = world.connect()
+    for _ in range(3):
+        assert code(client) == 0
+    world.restart()
+    client = world.connect()
+    world.files.on_call = failing({"read"}, ".log")
+    answer = client.ask(list_offsets(1), 7).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.files.on_call = failing(set(), "")
+    assert client.ask(list_offsets(1), 7).topics[0].partitions[0].error_code == 0
+
+
+def test_a_commit_on_a_full_disk_fails_and_is_not_seen(world: World) -> None:
+    client = world.connect()
+    assert find_coordinator(client, "g") == 0
+    assert commit(client, "g", 5) == 0
+    world.files.capacity_bytes = world.files.used_bytes
+    assert commit(client, "g", 6) != 0
+    assert committed(client, "g") == 5
+    world.files.capacity_bytes += 1_000_000
+    assert commit(client, "g", 7) == 0
+    assert committed(client, "g") == 7
+
+
+def test_a_log_that_could_not_be_synced_takes_no_more_appends(world: World) -> None:
+    world.create_topic("careful", flush_messages="1")
+    world.sync_error = StorageError("Cannot sync: Input/output error.")
+    client = world.connect()
+    assert code(client, "careful") == 0
+    assert code(client, "careful") == ErrorCode.KAFKA_STORAGE_ERROR
+    world.sync_error = None
+    assert world.directory.offline_reason is not None
+
+
+def test_flush_messages_syncs_each_append(world: World) -> None:
+    world.create_topic("careful", flush_messages="1")
+    client = world.connect()
+    for end in range(1, 5):
+        assert code(client, "careful") == 0
+        assert world.replica("careful").log.recovery_point == end
+    assert len(world.synced) >= 4
+
+
+def test_a_partition_that_cannot_be_created_is_refused_and_the_rest_works(world: World) -> None:
+    world.files.on_call = failing({"create", "make directory", "make_directory"}, "/bad-0")
+    world.create_topic("bad")
+    client = world.connect()
+    assert code(client, "bad") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(client) == 0
+    world.files.on_call = failing(set(), "")
