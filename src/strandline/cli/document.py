@@ -32,6 +32,8 @@ the error in brackets), with 2 when the command line or a setting is wrong, and 
 interrupted. `serve`, `produce` and `consume` end with 0 when Ctrl-C stops them and they could
 finish.
 
+Every command tells its options with `-h` or `--help`.
+
 In JSON, keys and values are text where they are UTF-8 and `{"base64": "..."}` where not, and null
 stays null; what `consume --format json` prints, `produce --format json` takes.
 """
@@ -74,9 +76,12 @@ def _options(command: click.Command, context: click.Context) -> list[str]:
     rows = []
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is not None:
+        # An argument says all that it has to say in the usage, and every command has --help.
+        if record is not None and record[1] and parameter.name != "help":
             named, text = (part.replace("|", "\\|").replace("\n", " ") for part in record)
             rows.append(f"| `{named}` | {' '.join(text.split())} |")
+    if not rows:
+        return []
     return ["| option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n"]
 
 

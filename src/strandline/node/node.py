@@ -21,7 +21,7 @@ from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import ResourceKind
 from strandline.config.broker import BrokerConfig
-from strandline.errors import MalformedFrame, ProtocolError, StorageError
+from strandline.errors import MalformedFrame, StorageError
 from strandline.node.background import Background
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
@@ -63,7 +63,7 @@ class Node:
         self.broker_id = BrokerId(config.node_id)
         self.outbox = Outbox()
         self.timers = Timers()
-        self.purgatory = Purgatory(self.timers)
+        self.purgatory = Purgatory(self.timers, self.outbox)
         self.metadata = Metadata(image, self.outbox)
         self.settings = Settings(config)
         self.replicas = Replicas(
@@ -148,7 +148,11 @@ class Node:
     def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
         """Give further produce requests of this shape the short way."""
         body, connection = request.body, request.connection
-        if body.acks == 0 or body.transactional_id is not None or len(body.topic_data) != 1:
+        if (
+            body.acks not in (1, -1)
+            or body.transactional_id is not None
+            or len(body.topic_data) != 1
+        ):
             return
         topic = body.topic_data[0]
         if len(topic.partition_data) != 1 or connection.closing is not None:
@@ -163,10 +167,10 @@ class Node:
     def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
         try:
             handler(request, now)
-        except (ProtocolError, StorageError) as error:
-            # A handler answers what it expects; this is the boundary for what it did not.
+        except Exception as error:
+            # The boundary: one connection pays for a bug of ours, not the broker.
             log.exception("%s from %s failed", request.api_key.name, request.connection.client_host)
-            request.close(f"{request.api_key.name} failed: {error}")
+            request.abandon(f"{request.api_key.name} failed: {error}")
 
     # -- events from the driver --------------------------------------------------------------
 

@@ -39,7 +39,8 @@ from strandline.types import NO_TIMESTAMP
 _HEAD: Final = Struct(">II")
 _CONSTANT_FROM: Final = 8
 _FLEXIBLE_SINCE: Final = 9
-_LOG_START_SINCE: Final = 5
+_ZSTD_SINCE: Final = 7
+"""Older requests must be looked at for a codec that they may not use."""
 _INT: Final = Struct(">i")
 _CODECS_AND_NOTHING_ELSE: Final = frozenset(range(5))
 _ATTRIBUTES_AT: Final = 21
@@ -51,14 +52,13 @@ _BEHIND_PREFIX_MIN: Final = HEADER_BYTES
 class _Shape:
     """What is constant in a produce request and in its answer."""
 
-    __slots__ = ("answer", "has_log_start", "is_flexible", "replica", "word")
+    __slots__ = ("answer", "is_flexible", "replica", "word")
 
     def __init__(self, word: int, replica: Replica, answer: _Answer, version: int) -> None:
         self.word = word
         self.replica = replica
         self.answer = answer
         self.is_flexible = version >= _FLEXIBLE_SINCE
-        self.has_log_start = version >= _LOG_START_SINCE
 
 
 class _Answer:
@@ -85,13 +85,13 @@ class _Answer:
         api = KNOWN[ApiKey.PRODUCE]
         frame = bytes(4 + 4) + bytes(api.response_header_version(request.version))
         frame += encode_response(response, request.version)
-        at = frame.index(_MARK.to_bytes(8, "big"))
-        offsets = 24 if request.version >= _LOG_START_SINCE else 16
+        # Base offset, append time, log start; found from the end, since a topic's name may hold
+        # anything and stands before them.
+        end = frame.rindex(_MARK.to_bytes(8, "big")) + 8
         self.size = len(frame) - 4
-        self.head = frame[8:at]
-        self.tail = frame[at + offsets :]
-        layout = "qqq" if offsets == 24 else "qq"
-        self.pack = Struct(f">ii{len(self.head)}s{layout}{len(self.tail)}s").pack
+        self.head = frame[8 : end - 24]
+        self.tail = frame[end:]
+        self.pack = Struct(f">ii{len(self.head)}sqqq{len(self.tail)}s").pack
 
 
 _MARK: Final = 0x5A5A_5A5A_5A5A_5A5A
@@ -111,7 +111,7 @@ class ProducePath:
     def learn(self, frame: memoryview, request: Request[ProduceRequest], replica: Replica) -> None:
         """Remember a request for one partition that asked for an answer."""
         records = request.body.topic_data[0].partition_data[0].records
-        if records is None:
+        if records is None or request.version < _ZSTD_SINCE:
             return
         size = len(records)
         if request.version >= _FLEXIBLE_SINCE:
@@ -189,20 +189,15 @@ class ProducePath:
         self, shape: _Shape, correlation_id: int, base_offset: int, log_start_offset: int
     ) -> None:
         answer = shape.answer
-        if shape.has_log_start:
-            frame = answer.pack(
-                answer.size,
-                correlation_id,
-                answer.head,
-                base_offset,
-                NO_TIMESTAMP,
-                log_start_offset,
-                answer.tail,
-            )
-        else:
-            frame = answer.pack(
-                answer.size, correlation_id, answer.head, base_offset, NO_TIMESTAMP, answer.tail
-            )
+        frame = answer.pack(
+            answer.size,
+            correlation_id,
+            answer.head,
+            base_offset,
+            NO_TIMESTAMP,
+            log_start_offset,
+            answer.tail,
+        )
         connection = self._connection
         if connection.slots:
             connection.fill(connection.open_slot(), [frame])

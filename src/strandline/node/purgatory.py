@@ -62,7 +62,7 @@ class ParkedEntry:
 class Purgatory:
     """Every parked operation of a node. Bounded by the connections' in-flight limits."""
 
-    def __init__(self, timers: Timers, outbox: Outbox | None = None) -> None:
+    def __init__(self, timers: Timers, outbox: Outbox) -> None:
         """`outbox` is told of connections that are to be closed because an operation failed."""
         self._timers = timers
         self._outbox = outbox

@@ -70,6 +70,10 @@ class Request(Generic[Body]):
     def close(self, reason: str) -> None:
         """Close the connection instead of answering; answers before this one still go out."""
         self.connection.fill(self.slot, [])
+        self.abandon(reason)
+
+    def abandon(self, reason: str) -> None:
+        """Close the connection, whether or not this request was answered."""
         self.connection.closing = reason
         self.outbox.speaks(self.connection)
 

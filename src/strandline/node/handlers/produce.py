@@ -24,6 +24,8 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from strandline.records.batch import CODEC_MASK
+from strandline.records.codec import Codec
 from strandline.records.record_checks import RecordsRejectedError
 from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant
 
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 _ACKS_NONE: Final = 0
 _ACKS_ALL: Final = -1
 _TOPIC_IDS_SINCE: Final = 13
+_ZSTD_SINCE: Final = 7
+_CODEC_AT: Final = 22
+"""The low byte of a batch's attributes, with the codec in its lowest bits."""
 
 
 class ProduceHandler:
@@ -64,7 +69,7 @@ class ProduceHandler:
                         replica = self._replicas.leader_by_id(topic.topic_id, data.index)
                     else:
                         replica = self._replicas.leader(topic.name, data.index)
-                    required = self._append(replica, data, answer, now)
+                    required = self._append(request, replica, data, answer, now)
                 except (ProtocolError, StorageError) as error:
                     _refuse_partition(answer, error)
                     continue
@@ -82,6 +87,7 @@ class ProduceHandler:
 
     def _append(
         self,
+        request: Request[ProduceRequest],
         replica: Replica,
         data: PartitionProduceData,
         answer: PartitionProduceResponse,
@@ -90,6 +96,11 @@ class ProduceHandler:
         """Append one partition's records; returns the high watermark that commits them."""
         if data.records is None:
             raise ProtocolError(ErrorCode.INVALID_RECORD, "A partition without records was sent.")
+        if request.version < _ZSTD_SINCE and _uses_zstd(data.records):
+            raise ProtocolError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"Produce version {request.version} may not use zstd; {_ZSTD_SINCE} may.",
+            )
         if replica.topic_partition.topic in self._replicas.internal_topics:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is internal.")
         result = replica.append(data.records, now.wall_ms)
@@ -109,6 +120,10 @@ class ProduceHandler:
                 _refuse_partition(answer, ProtocolError(code))
                 answers.partition_responses.append(answer)
         _answer(request, response)
+
+
+def _uses_zstd(records: memoryview) -> bool:
+    return len(records) > _CODEC_AT and records[_CODEC_AT] & CODEC_MASK == Codec.ZSTD
 
 
 def _refuse_partition(

@@ -1,0 +1,127 @@
+"""The consumer's positions against a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.client.admin import Admin
+from strandline.client.cluster import ClusterClient
+from strandline.client.consumer import Consumer, Start
+from strandline.client.fetching import FetchSettings
+from strandline.client.offsets import commit_offsets, committed_offsets
+from strandline.client.producer import Producer
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import Offset, TopicPartition
+
+TIME_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def partition(cluster: ClusterClient, name: str) -> TopicPartition:
+    """A partition with the values 0 to 9 at offsets 0 to 9, a second apart, each a batch."""
+    Admin(cluster).topics.create(name)
+    producer = Producer(cluster)
+    for number in range(10):
+        producer.send(name, b"%d" % number, timestamp=TIME_MS + 1000 * number)
+        producer.flush().raise_failure()
+    return TopicPartition(name, 0)
+
+
+@pytest.mark.parametrize(
+    ("start", "offset"),
+    [
+        (Start.earliest(), 0),
+        (Start.earliest(3), 3),
+        (Start.latest(), 10),
+        (Start.latest(4), 6),
+        (Start.latest(400), 0),
+        (Start.at_offset(5), 5),
+        (Start.at_time(0), 0),
+        (Start.at_time(TIME_MS + 4500), 5),
+        (Start.at_time(TIME_MS + 9001), 10),
+    ],
+)
+def test_places_are_resolved(
+    cluster: ClusterClient, partition: TopicPartition, start: Start, offset: int
+) -> None:
+    assert Consumer(cluster).resolve({partition: start}) == {partition: offset}
+
+
+def test_reading_goes_on_where_it_stopped(
+    cluster: ClusterClient, partition: TopicPartition
+) -> None:
+    consumer = Consumer(cluster, FetchSettings(max_bytes=1, partition_max_bytes=1))
+    consumer.assign({partition: Start.at_offset(4)})
+    values = []
+    for _ in range(6):
+        (fetched,) = consumer.poll(5000)
+        values += [record.value for record in fetched.records]
+        assert consumer.positions[partition] == fetched.next_offset
+    assert values == [b"%d" % number for number in range(4, 10)]
+    assert consumer.lag() == {partition: 0}
+    consumer.seek(partition, Start.latest(1))
+    assert [record.value for record in consumer.poll(5000)[0].records] == [b"9"]
+
+
+def test_a_poll_at_the_end_waits_for_what_comes(
+    cluster: ClusterClient, partition: TopicPartition
+) -> None:
+    consumer = Consumer(cluster)
+    consumer.assign({partition: Start.latest()})
+    assert all(not fetched.records for fetched in consumer.poll(20))
+    Producer(cluster).send(partition.topic, b"new")
+    producer = Producer(cluster)
+    producer.send(partition.topic, b"newer")
+    producer.flush().raise_failure()
+    found = [record.value for fetched in consumer.poll(5000) for record in fetched.records]
+    assert found == [b"newer"]
+
+
+def test_a_position_outside_the_log(cluster: ClusterClient, partition: TopicPartition) -> None:
+    strict = Consumer(cluster)
+    strict.assign({partition: Start.at_offset(11)})
+    with pytest.raises(ProtocolError, match="no offset 11") as refused:
+        strict.poll(1000)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    lenient = Consumer(cluster, reset=Start.earliest())
+    lenient.assign({partition: Start.at_offset(11)})
+    assert lenient.poll(5000)[0].records[0].value == b"0"
+
+
+def test_deleted_records_are_not_read(cluster: ClusterClient, partition: TopicPartition) -> None:
+    assert Admin(cluster).topics.delete_records({partition: Offset(7)}) == {partition: 7}
+    consumer = Consumer(cluster)
+    consumer.assign({partition: Start.earliest()})
+    assert consumer.poll(5000)[0].records[0].offset == 7
+
+
+def test_unknown_partitions_are_refused(cluster: ClusterClient, partition: TopicPartition) -> None:
+    consumer = Consumer(cluster)
+    with pytest.raises(ProtocolError, match="no partition 1"):
+        consumer.assign({TopicPartition(partition.topic, 1): Start.earliest()})
+    with pytest.raises(ProtocolError, match="There is no topic 'nowhere'"):
+        consumer.assign({TopicPartition("nowhere", 0): Start.earliest()})
+
+
+def test_many_partitions_are_read_fairly(cluster: ClusterClient, name: str) -> None:
+    Admin(cluster).topics.create(name, partitions=3)
+    producer = Producer(cluster)
+    for number in range(30):
+        producer.send(name, bytes(1000), partition=number % 3)
+        producer.flush().raise_failure()
+    consumer = Consumer(cluster, FetchSettings(max_bytes=1))
+    consumer.assign({TopicPartition(name, each): Start.earliest() for each in range(3)})
+    seen = {consumer.poll(5000)[0].topic_partition.partition for _ in range(3)}
+    assert seen == {0, 1, 2}
+
+
+def test_offsets_are_kept_for_a_group(
+    cluster: ClusterClient, partition: TopicPartition, name: str
+) -> None:
+    assert committed_offsets(cluster, name) == {}
+    commit_offsets(cluster, name, {partition: Offset(4)}, "note")
+    stored = committed_offsets(cluster, name, [partition])
+    assert (stored[partition].offset, stored[partition].metadata) == (4, "note")
+    with pytest.raises(ProtocolError) as refused:
+        commit_offsets(cluster, name, {TopicPartition("nowhere", 0): Offset(1)})
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,221 @@
+"""The producer against a real broker, and against one whose answers get lost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline.client.admin import Admin
+from strandline.client.cluster import ClusterClient
+from strandline.client.consumer import Consumer, Start
+from strandline.client.partitioner import partition_for_key
+from strandline.client.producer import Producer, ProducerSettings
+from strandline.client.settings import ClientSettings
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.records.codec import Codec
+from strandline.records.record import Record
+from strandline.types import NO_OFFSET, TopicPartition
+
+FAST = ClientSettings(
+    request_timeout_ms=10_000, operation_timeout_ms=10_000, retry_backoff_ms=10, topic_wait_ms=500
+)
+
+
+def read_all(cluster: ClusterClient, topic: str) -> dict[int, list[Record]]:
+    consumer = Consumer(cluster)
+    partitions = [TopicPartition(topic, each) for each in cluster.topic(topic).partitions]
+    consumer.assign(dict.fromkeys(partitions, Start.earliest()))
+    found: dict[int, list[Record]] = {each.partition: [] for each in partitions}
+    ends = consumer.end_offsets()
+    while any(consumer.positions[each] < end for each, end in ends.items()):
+        for fetched in consumer.poll(5000):
+            found[fetched.topic_partition.partition] += fetched.records
+    return found
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_records_come_back_as_they_were(cluster: ClusterClient, name: str, codec: Codec) -> None:
+    Admin(cluster).topics.create(name, partitions=3)
+    sent: dict[tuple[int, int], Record] = {}
+    deliveries = []
+    with Producer(cluster, ProducerSettings(codec=codec, batch_bytes=2000)) as producer:
+        for number in range(500):
+            record = Record(
+                timestamp=1_700_000_000_000 + number,
+                key=None if number % 3 else b"key %d" % number,
+                value=None if number % 7 == 0 else b"value %d" % number,
+                headers=(("h", b"1"), ("h", None)) if number % 5 == 0 else (),
+            )
+            delivery = producer.send(
+                name,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                timestamp=record.timestamp,
+            )
+            deliveries.append((delivery, record))
+        assert producer.flush().delivered == 500
+        assert producer.buffered_bytes == 0
+    for delivery, record in deliveries:
+        partition = delivery.topic_partition.partition
+        if record.key is not None:
+            assert partition == partition_for_key(record.key, 3)
+        sent[partition, delivery.result()] = record
+    found = read_all(cluster, name)
+    came = {(p, r.offset): r._replace(offset=NO_OFFSET) for p in found for r in found[p]}
+    assert came == sent
+
+
+def test_a_batch_above_the_limit_is_split_until_it_fits(cluster: ClusterClient, name: str) -> None:
+    Admin(cluster).topics.create(name, configs={"max.message.bytes": "1000"})
+    producer = Producer(cluster)
+    deliveries = [producer.send(name, b"x" * 100) for _ in range(100)]
+    too_large = producer.send(name, b"y" * 2000)
+    after = producer.send(name, b"z")
+    result = producer.flush()
+    assert (result.delivered, len(result.failed)) == (101, 1)
+    assert [each.result() for each in deliveries] == list(range(100))
+    assert after.result() == 100
+    with pytest.raises(ProtocolError) as refused:
+        too_large.result()
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert refused.value.definite
+    with pytest.raises(ProtocolError):
+        result.raise_failure()
+
+
+def test_what_is_not_flushed_has_no_outcome_yet(cluster: ClusterClient, name: str) -> None:
+    producer = Producer(cluster)
+    delivery = producer.send(name, b"v")
+    with pytest.raises(ProtocolError, match="still on its way"):
+        delivery.result()
+    producer.flush()
+    assert delivery.result() == 0
+
+
+def test_memory_is_bounded(cluster: ClusterClient, name: str) -> None:
+    Admin(cluster).topics.create(name, partitions=8)
+    settings = ProducerSettings(buffer_bytes_max=20_000, batch_bytes=5000)
+    with Producer(cluster, settings) as producer:
+        for number in range(500):
+            producer.send(name, bytes(500), partition=number % 8)
+            assert producer.buffered_bytes <= 20_000
+        with pytest.raises(ProtocolError, match="does not fit"):
+            producer.send(name, bytes(20_001))
+    assert sum(map(len, read_all(cluster, name).values())) == 500
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_weaker_acks(cluster: ClusterClient, name: str, acks: int) -> None:
+    Admin(cluster).topics.create(name)
+    with Producer(cluster, ProducerSettings(acks=acks)) as producer:
+        delivery = producer.send(name, b"v")
+    assert delivery.result() == (NO_OFFSET if acks == 0 else 0)
+    # Requests of one connection are served in order, so the record is there for the next one.
+    assert [record.value for record in read_all(cluster, name)[0]] == [b"v"]
+
+
+def test_unknown_places_are_refused_at_once(cluster: ClusterClient, name: str) -> None:
+    producer = Producer(cluster, ProducerSettings(may_create_topics=False))
+    with pytest.raises(ProtocolError, match="There is no topic"):
+        producer.send(name, b"v")
+    Admin(cluster).topics.create(name)
+    with pytest.raises(ProtocolError, match="no partition 5"):
+        producer.send(name, b"v", partition=5)
+
+
+def test_a_topic_deleted_meanwhile_fails_its_records(broker: Any, name: str) -> None:
+    with ClusterClient(broker.address, FAST) as cluster:
+        Admin(cluster).topics.create(name)
+        producer = Producer(cluster, ProducerSettings(may_create_topics=False))
+        delivery = producer.send(name, b"v")
+        with ClusterClient(broker.address, FAST) as other:
+            assert Admin(other).topics.delete([name]) == {name: None}
+        failed = producer.flush().failed
+    assert [(each.count, each.error.code) for each in failed] == [
+        (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    ]
+    assert delivery.is_done
+
+
+def test_a_broken_connection_is_made_anew(cluster: ClusterClient, name: str) -> None:
+    producer = Producer(cluster)
+    producer.send(name, b"1")
+    producer.flush().raise_failure()
+    cluster.close()
+    second = producer.send(name, b"2")
+    producer.flush().raise_failure()
+    assert second.result() == 1
+
+
+class LosesAnAnswer:
+    """Stands between clients and a broker and drops the answer to the first produce request."""
+
+    def __init__(self) -> None:
+        self.target = ("", 0)
+        self.lost = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(near,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, near: socket.socket) -> None:
+        """One request at a time, which is how this client uses a new connection."""
+        with near, socket.create_connection(self.target) as far:
+            while request := _frame(near):
+                far.sendall(request)
+                answer = _frame(far)
+                if request[4:6] == b"\x00\x00" and not self.lost:
+                    self.lost += 1
+                    return
+                near.sendall(answer)
+
+
+def _frame(sock: socket.socket) -> bytes:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        more = sock.recv(65536)
+        if not more:
+            return b""
+        data += more
+    return data
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_lost_answer_repeats_records_only_without_idempotence(
+    start_broker_at: Callable[..., Any], is_idempotent: bool
+) -> None:
+    proxy = LosesAnAnswer()
+    broker = start_broker_at(f"advertised.listeners=PLAINTEXT://127.0.0.1:{proxy.port}")
+    proxy.target = ("127.0.0.1", broker.port)
+    try:
+        with ClusterClient(f"127.0.0.1:{proxy.port}", FAST) as cluster:
+            producer = Producer(cluster, ProducerSettings(is_idempotent=is_idempotent))
+            delivery = producer.send("t", b"once?")
+            producer.flush().raise_failure()
+            found = [record.value for record in read_all(cluster, "t")[0]]
+    finally:
+        proxy.close()
+    assert proxy.lost == 1
+    assert found == [b"once?"] * (1 if is_idempotent else 2)
+    assert delivery.result() == (0 if is_idempotent else 1)
