@@ -174,7 +174,7 @@ class World:
                         # As a driver does: what comes too late for a connection is dropped.
                         client = self.clients.get(connection)
                         if client is not None and client.closed is None:
-                            client.take(chunks)
+                            self._send(client, chunks)
                     case Close(connection, reason):
                         if connection in self.clients:
                             self.clients[connection].closed_by_node(reason)
@@ -185,6 +185,13 @@ class World:
                     case SyncLog():
                         self._sync(effect)
         raise AssertionError("The node never comes to rest.")
+
+    def _send(self, client: Client, chunks: Iterable[Chunk]) -> None:
+        try:
+            client.take(chunks)
+        except StorageError as error:
+            # The topic went between the answer and its sending.
+            client.closed_by_node(str(error))
 
     def write_metadata(self, effect: WriteMetadata) -> None:
         """Carry a metadata write out, or refuse it."""

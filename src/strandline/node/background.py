@@ -177,7 +177,7 @@ class Background:
             "Removing old files", lambda replica: replica.log.remove_due_files(now.wall_ms)
         )
         for item in list(self._replicas.removed):
-            due_ms, directory, path = item
-            if due_ms <= now.monotonic_ms:
+            if item.due_ms <= now.monotonic_ms:
                 self._replicas.removed.remove(item)
-                self._guarded(directory, partial(directory.remove_deleted, path))
+                item.log.close()
+                self._guarded(item.directory, partial(item.directory.remove_deleted, item.path))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
@@ -24,6 +24,15 @@ from strandline.types import NO_TOPIC_ID, Instant, LeaderEpoch, TopicId, TopicPa
 log = logging.getLogger(__name__)
 
 Directory: TypeAlias = LogDirectory[Log]
+
+
+class Removed(NamedTuple):
+    """A deleted partition whose files may go at `due_ms` (monotonic)."""
+
+    due_ms: int
+    directory: Directory
+    log: Log
+    path: str
 
 
 class Replicas:
@@ -50,8 +59,8 @@ class Replicas:
         self._topic_ids: dict[TopicId, int] = {}
         self._unavailable: dict[tuple[str, int], str] = {}
         self._flushable: dict[Replica, None] = {}
-        self.removed: list[tuple[int, Directory, str]] = []
-        """Directories of deleted partitions: when they may go (monotonic), where they are."""
+        self.removed: list[Removed] = []
+        """Deleted partitions whose files are still there."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._by_name.values())
@@ -156,7 +165,7 @@ class Replicas:
                     directory.go_offline(str(error))
                     log.error("%s could not be deleted: %s", partition, error)
                     return
-                self.removed.append((due_ms, directory, path))
+                self.removed.append(Removed(due_ms, directory, replica.log, path))
 
     def reconfigure(self, partition: TopicPartition, config: TopicConfig) -> None:
         """Let a hosted partition follow changed settings."""

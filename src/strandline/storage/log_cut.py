@@ -213,16 +213,17 @@ class DropsRecords(LogState):
         self.files.sync_directory(parent_of(directory))
 
     def delete(self, unique_id: str) -> str:
-        """Give the partition up: rename its directory to `-delete` and close everything.
+        """Give the partition up: rename its directory to `-delete` and take no more appends.
 
         `unique_id` (32 hex digits) keeps the name apart from earlier ones. Returns the directory,
-        whose contents the log directory removes after `file.delete.delay.ms`.
+        whose contents the log directory removes after `file.delete.delay.ms`. Answers on their way
+        may still read until `close`, which comes before the removal.
         """
         suffix = f"-{self.topic_partition.partition}.{unique_id}-delete"
         name = self.topic_partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
         self.cuts += 1
         self.rename_directory(join(parent_of(self.directory), name))
-        self.close()
+        self.closed = True
         return self.directory
 
     def close(self) -> None:
