@@ -32,6 +32,12 @@ class BrokerThread:
         self.data = data
         self.port = 0
         self._settings = (*SETTINGS, f"log.dirs={data}", *settings)
+        self.start()
+
+    def start(self) -> None:
+        """Start, after a `stop` at the same address as before."""
+        if self.port:
+            self._settings += (f"listeners=PLAINTEXT://127.0.0.1:{self.port}",)
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))

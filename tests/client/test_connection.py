@@ -120,7 +120,7 @@ def test_a_broker_that_hangs_up_fails_what_waits(scripted: Scripted) -> None:
     scripted.negotiate()
     pending = scripted.connection.send(ApiKey.LIST_GROUPS, ListGroupsRequest())
     scripted.far.close()
-    with pytest.raises(ProtocolError, match="closed the connection|reset") as failed:
+    with pytest.raises(ProtocolError, match=r"closed the connection|reset") as failed:
         scripted.connection.result(pending, ListGroupsResponse)
     assert failed.value.code is ErrorCode.NETWORK_EXCEPTION
 

@@ -91,9 +91,7 @@ def test_we_read_what_they_write_and_keys_agree(
                     assert record.headers == (("h", None),)
                     number = int(record.key or b"")
                     found[number] = (record.value, fetched.topic_partition.partition)
-    assert found == {
-        number: (value_of(number), expected[number]) for number in range(COUNT)
-    }
+    assert found == {number: (value_of(number), expected[number]) for number in range(COUNT)}
 
 
 def test_a_member_of_theirs_is_described_and_protected(

@@ -152,6 +152,46 @@ def test_a_broken_connection_is_made_anew(cluster: ClusterClient, name: str) -> 
     assert second.result() == 1
 
 
+def test_a_broker_may_be_away_for_a_while(start_broker_at: Callable[..., Any]) -> None:
+    broker = start_broker_at()
+    with (
+        ClusterClient(broker.address, FAST) as cluster,
+        ClusterClient(broker.address, FAST) as reading,
+    ):
+        producer = Producer(cluster)
+        producer.send("t", b"before")
+        producer.flush().raise_failure()
+        consumer = Consumer(reading)
+        consumer.assign({TopicPartition("t", 0): Start.latest()})
+        broker.stop()
+        during = producer.send("t", b"during")
+        assert consumer.poll(50) == []
+        assert consumer.trouble is not None
+        returns = threading.Timer(0.2, broker.start)
+        returns.start()
+        producer.flush().raise_failure()
+        returns.join()
+        assert during.result() == 1
+        assert [each.value for each in consumer.poll(5000)[0].records] == [b"during"]
+        assert consumer.trouble is None
+
+
+def test_a_broker_that_stays_away_fails_records(start_broker_at: Callable[..., Any]) -> None:
+    broker = start_broker_at()
+    with ClusterClient(broker.address, FAST) as cluster:
+        producer = Producer(cluster, ProducerSettings(delivery_timeout_ms=100))
+        producer.send("t", b"before")
+        producer.flush().raise_failure()
+        broker.stop()
+        delivery = producer.send("t", b"lost")
+        failed = producer.flush().failed
+        assert [each.count for each in failed] == [1]
+        with pytest.raises(ProtocolError):
+            delivery.result()
+        assert producer.buffered_bytes == 0
+    broker.start()
+
+
 class LosesAnAnswer:
     """Stands between clients and a broker and drops the answer to the first produce request."""
 

@@ -57,9 +57,7 @@ def test_a_retriable_error_is_retried_after_preparing() -> None:
     assert events == ["attempt", "prepare", "attempt", "prepare", "attempt"]
 
 
-@pytest.mark.parametrize(
-    "code", [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-)
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 def test_other_errors_are_not_retried(code: ErrorCode) -> None:
     clock = FakeClock()
 

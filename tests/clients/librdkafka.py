@@ -67,9 +67,21 @@ class Deliveries:
 
     def flush(self) -> list[Message]:
         """Wait for all outcomes; fails if a record was not delivered."""
-        assert self.producer.flush(WAIT_SECONDS) == 0
-        assert self.failed == []
+        self.settle()
+        assert self.failed == [], f"{len(self.failed)} records were refused: {self.failed[:3]}"
         return self.delivered
+
+    def refusals(self) -> list[int]:
+        """Wait for all outcomes; the error codes of the records that were not delivered."""
+        self.settle()
+        codes = [error.code() for error in self.failed]
+        self.failed.clear()
+        return codes
+
+    def settle(self) -> None:
+        """Wait for all outcomes."""
+        left = self.producer.flush(WAIT_SECONDS)
+        assert left == 0, f"{left} records have no outcome after {WAIT_SECONDS} s"
 
 
 def send_all(
@@ -120,6 +132,14 @@ def take(consumer: Consumer, count: int, *, seconds: float = WAIT_SECONDS) -> li
             assert message.error() is None, message.error()
             found.append(message)
     return found
+
+
+def refused(address: str, topic: str, value: bytes) -> int:
+    """The error code with which the broker refuses a record."""
+    deliveries = Deliveries(address)
+    deliveries.send(topic, value, partition=0)
+    [code] = deliveries.refusals()
+    return code
 
 
 def read_partition(address: str, topic: str, partition: int, count: int) -> list[Message]:

@@ -41,7 +41,7 @@ class BrokerProcess:
     def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
         self.data = home / "data"
         self.log = home / "broker.log"
-        self._settings = {**QUICK_GROUPS, **(settings or {})}
+        self.settings = {**QUICK_GROUPS, **(settings or {})}
         self._child: subprocess.Popen[str] | None = None
         self.port = 0
 
@@ -67,7 +67,7 @@ class BrokerProcess:
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.data),
-            **self._settings,
+            **self.settings,
         }
         with self.log.open("ab") as errors:
             self._child = subprocess.Popen(

@@ -63,7 +63,7 @@ def test_assign_from_offsets(consumer: Consumer, filled: str) -> None:
 
 def test_offsets_inside_batches(consumer: Consumer, filled: str) -> None:
     """A fetch gets whole batches; the client skips what it did not ask for."""
-    for offset in range(100):
+    for offset in range(0, 100, 7):
         consumer.assign([TopicPartition(filled, 0, offset)])
         assert values_of(consumer, 1) == [b"0:%d" % offset]
 

@@ -176,7 +176,7 @@ class TestFacts:
         assert (group.protocol_type, group.state, group.group_type) == (
             "consumer",
             "Stable",
-            "Classic",
+            "classic",
         )
 
     def test_describe_groups(self, world):

@@ -45,7 +45,8 @@ public final class Contents {
             }
             List<TopicPartition> partitions = new ArrayList<>();
             Map<String, String> ids = new TreeMap<>();
-            for (TopicDescription topic : admin.describeTopics(wanted).allTopicNames().get().values()) {
+            for (TopicDescription topic
+                : admin.describeTopics(wanted).allTopicNames().get().values()) {
                 ids.put(topic.name(), topic.topicId().toString());
                 topic.partitions().forEach(
                     p -> partitions.add(new TopicPartition(topic.name(), p.partition())));
@@ -136,7 +137,8 @@ public final class Contents {
             .append(record.value() == null ? "null" : record.value().length).append(' ')
             .append(Arrays.hashCode(record.value()));
         for (Header header : record.headers()) {
-            text.append(' ').append(header.key()).append('=').append(Arrays.toString(header.value()));
+            text.append(' ').append(header.key()).append('=')
+                .append(Arrays.toString(header.value()));
         }
         return text.toString();
     }

@@ -4,7 +4,10 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Writes "0", "1", ... to the partitions in turn: {@code Spread BOOTSTRAP TOPIC PARTITIONS COUNT}. */
+/**
+ * Writes "0", "1", ... to the partitions in turn:
+ * {@code Spread BOOTSTRAP TOPIC PARTITIONS COUNT}.
+ */
 public final class Spread {
     public static void main(String[] args) {
         int partitions = Integer.parseInt(args[2]);

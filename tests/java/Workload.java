@@ -77,7 +77,8 @@ public final class Workload {
                 Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
                 offsets.put(new TopicPartition("segments", 0),
                     new OffsetAndMetadata(100 + group, Optional.of(0), "note " + group));
-                offsets.put(new TopicPartition("codec-gzip", group % 2), new OffsetAndMetadata(group));
+                offsets.put(new TopicPartition("codec-gzip", group % 2),
+                    new OffsetAndMetadata(group));
                 admin.alterConsumerGroupOffsets("group-" + group, offsets).all().get();
             }
             admin.deleteConsumerGroups(List.of("group-5")).all().get();
@@ -187,7 +188,10 @@ public final class Workload {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (Producer<byte[], byte[]> producer = new KafkaProducer<>(settings(codec))) {
             for (int n = 0; n < count; n++) {
-                byte[] key = keys > 0 ? bytes("key-" + n % keys) : n % 3 == 0 ? null : bytes("k" + n);
+                byte[] key = n % 3 == 0 ? null : bytes("k" + n);
+                if (keys > 0) {
+                    key = bytes("key-" + n % keys);
+                }
                 byte[] value = new byte[size / 2 + random.nextInt(size)];
                 random.nextBytes(value);
                 Arrays.fill(value, 0, value.length / 2, (byte) n);

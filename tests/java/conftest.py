@@ -1,8 +1,8 @@
 """Fixtures for the tests with Kafka's own Java code.
 
-They need Kafka's jars (STRANDLINE_KAFKA_JARS names their directory) and a `java`. A virtual machine
-costs a second or two to start, so tests share one for the tools and one broker per file; each test
-has topics and groups of its own.
+They need Kafka's jars (STRANDLINE_KAFKA_JARS names their directory) and a Java development kit.
+A virtual machine costs a second or two to start, so the tests of a file share one for the tools and
+one broker; each test has topics and groups of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.java.processes import JARS, JAVA, Broker, ToolServer, Workshop, compile_java
+from tests.java.processes import JARS, JAVA, JAVAC, Broker, ToolServer, Workshop, compile_java
 
 HERE = Path(__file__).parent
 
@@ -22,8 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = None
     if JARS is None:
         reason = "STRANDLINE_KAFKA_JARS does not name the directory of Kafka's jars"
-    elif JAVA is None:
-        reason = "there is no java on the path"
+    elif JAVA is None or JAVAC is None:
+        reason = "there is no java and javac on the path"
     if reason is None:
         return
     for item in items:

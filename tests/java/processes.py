@@ -22,6 +22,7 @@ from typing import Any, Final
 HERE: Final = Path(__file__).parent
 JARS: Final = os.environ.get("STRANDLINE_KAFKA_JARS")
 JAVA: Final = shutil.which("java")
+JAVAC: Final = shutil.which("javac")
 PATIENCE_SECONDS: Final = 60.0
 # Short runs with a long class path: the quick compiler and the small collector start fastest.
 _JVM_FLAGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
@@ -168,8 +169,19 @@ class ToolServer:
 
 def compile_java(target: Path) -> Path:
     """Compile the Java sources of this directory once, and return where their classes are."""
+    assert JAVAC is not None
     subprocess.run(
-        ["javac", "-nowarn", "-proc:none", "-cp", f"{JARS}/*", "-d", target, *HERE.glob("*.java")],
+        [
+            JAVAC,
+            "-Xlint:all,-processing",
+            "-Werror",
+            "-proc:none",
+            "-cp",
+            f"{JARS}/*",
+            "-d",
+            target,
+            *HERE.glob("*.java"),
+        ],
         check=True,
         timeout=PATIENCE_SECONDS,
     )

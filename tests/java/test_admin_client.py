@@ -56,7 +56,7 @@ EXPECTED: Final[dict[str, Any]] = {
         "LONG",
         False,
         False,
-        ["DYNAMIC_TOPIC_CONFIG retention.ms", "DEFAULT_CONFIG log.retention.hours"],
+        ["DYNAMIC_TOPIC_CONFIG retention.ms"],
     ],
     "settings documented": [],
     "set": "done",

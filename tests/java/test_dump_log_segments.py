@@ -50,9 +50,7 @@ def dump(tools: ToolServer, files: list[Path], *options: str) -> str:
 def spotless(outcome: Outcome) -> str:
     said = outcome.succeeded() + FIRST_OF_SEGMENT.sub(_unless_named_so, outcome.err)
     found = [
-        line
-        for line in said.splitlines()
-        if any(complaint in line for complaint in COMPLAINTS)
+        line for line in said.splitlines() if any(complaint in line for complaint in COMPLAINTS)
     ]
     assert not found, found[:20]
     return outcome.out

@@ -130,7 +130,7 @@ def test_kafka_opens_its_directory_again_after_strandline_wrote_to_it(
 def test_kafka_serves_topics_that_strandline_made(
     written: Written, workshop: Workshop, tools: ToolServer
 ) -> None:
-    """Kafka takes a log in if its metadata knows the topic: by name, and by the id beside the log."""
+    """Kafka takes a log in if its metadata knows the topic's name and the id beside the log."""
     broker = workshop.broker(None, "log.retention.ms=-1", "offsets.topic.num.partitions=4")
     tools.run("Workload", broker.address, *TOPICS, "plain", "more").succeeded()
     contents = contents_of(tools, broker.address)

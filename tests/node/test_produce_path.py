@@ -77,7 +77,7 @@ class Side:
         """The bytes that come back, and why the connection was closed."""
         client = self.clients[step.connection]
         if not self.short:
-            client.connection.produce_path = None
+            client.connection.short_way = None
         ends = self.world.replica("orders").log.log_end_offset
         client.send_frame(frame)
         self.world.turn()
@@ -184,7 +184,7 @@ def test_the_short_way_is_taken_at_all() -> None:
     plain = Step(0, 9, "orders", -1, -1, 0, 0, 1, Codec.NONE, WALL_MS, None, 0, b"", 0)
     frame = frame_of(plain, side.topic_id("orders"))
     side.send(plain, frame)
-    path = side.clients[0].connection.produce_path
+    path = side.clients[0].connection.short_way
     assert path is not None
     assert path.maybe_produce(memoryview(bytearray(frame)), side.world.now.wall_ms)
     side.world.turn()

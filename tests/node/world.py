@@ -7,6 +7,7 @@ was answered once or its connection closed, and nothing that was parked is left 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -72,6 +73,8 @@ class World:
         self.sync_error: StorageError | None = None
         self.clients: dict[int, Client] = {}
         self.sessions = 0
+        self.bugs = BugWatch()
+        logging.getLogger("strandline").addHandler(self.bugs)
         self.start()
 
     # -- life --------------------------------------------------------------------------------
@@ -268,7 +271,8 @@ class World:
         return b"".join(s.log.read_at(0, s.log.size) for s in segments)
 
     def check(self) -> None:
-        """Nothing leaks, nobody waits in vain (I-40), and every log is sound."""
+        """Nothing leaks, nobody waits in vain (I-40), every log is sound, no bug was logged."""
+        assert not self.bugs.found, self.bugs.found
         for client in self.clients.values():
             client.check()
         for replica in self.node.replicas:
@@ -281,6 +285,18 @@ class World:
     def _is_gone(self, connection: int) -> bool:
         client = self.clients.get(connection)
         return client is None or client.closed is not None
+
+
+class BugWatch(logging.Handler):
+    """Collects what is logged with a traceback: that is how the node tells of bugs of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
 class Client:

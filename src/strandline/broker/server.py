@@ -2,8 +2,8 @@
 
 The loop calls `on_readable` for every ready socket, the node answers into its outbox, and one
 callback at the end of the round (`_finish_turn`) carries the effects out: the answers of a round
-leave with one system call per connection. The driver decides nothing about the log; it only keeps
-sockets, time and threads.
+leave with one system call per connection. While little is going on, a turn ends with the socket
+that began it. The driver decides nothing about the log; it only keeps sockets, time and threads.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from strandline.types import Instant
 log = logging.getLogger(__name__)
 
 _ACCEPTS_PER_ROUND: Final = 64
+_LULL_NS: Final = 30_000
+"""Input that comes within this time of the last turn is handled together with what follows it."""
 _ACCEPT_RETRY_S: Final = 0.1
 _POOLED_BUFFERS: Final = 8
 _IDLE_SWEEPS: Final = 10
@@ -92,6 +94,7 @@ class Server:
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS)
         self._turn_scheduled = False
+        self._turn_ended_ns = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._idle_check: asyncio.TimerHandle | None = None
@@ -234,8 +237,14 @@ class Server:
         """A socket has brought something; what comes of it leaves at the end of the round."""
         if not self._turn_scheduled:
             self._tick()
-            self._schedule_turn()
+            if time.monotonic_ns() - self._turn_ended_ns < _LULL_NS:
+                self._schedule_turn()
         return self._now
+
+    def end(self) -> None:
+        """End the turn at once if nothing else is going on: it saves a round of the loop."""
+        if not self._turn_scheduled:
+            self._finish_turn()
 
     def _tick(self) -> Instant:
         self._now = read_clock()
@@ -263,6 +272,7 @@ class Server:
                 # The effects behind it belong to others.
                 log.exception("%s could not be carried out", type(effect).__name__)
         self._set_alarm()
+        self._turn_ended_ns = time.monotonic_ns()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

@@ -56,6 +56,9 @@ class Host(Protocol):
     def begin(self) -> Instant:
         """Something has come in: the present, and a turn that ends when all of it is handled."""
 
+    def end(self) -> None:
+        """What came in is handled; more may come from other sockets in the same turn."""
+
     def disconnected(self, transport: Transport, reason: str | None) -> None:
         """The socket is closed; `reason` says why if it was not the client's wish."""
 
@@ -107,6 +110,7 @@ class Transport:
 
     __slots__ = (
         "_host",
+        "_is_held_back",
         "_large",
         "_leftover",
         "_pending",
@@ -138,6 +142,7 @@ class Transport:
         self._pool = pool
         self._large: _LargeFrame | None = None
         self._leftover = b""
+        self._is_held_back = False
         self._pending: deque[bytes | memoryview | _FileRange] = deque()
         self._watching_read = False
         self._watching_write = False
@@ -151,6 +156,7 @@ class Transport:
                 self._read_large(self._large)
             else:
                 self._read_shared()
+            self._host.end()
         except BlockingIOError:
             return
         except OSError as error:
@@ -199,6 +205,7 @@ class Transport:
             if self.closed:
                 return
         self._leftover = bytes(view[position:end])
+        self._is_held_back = not connection.wants_input
         self.update_watch()
 
     def _begin_large(self, part: memoryview, size: int) -> None:
@@ -230,7 +237,7 @@ class Transport:
 
     def resume(self) -> None:
         """Go on with frames that waited because too many requests were in flight."""
-        if self._leftover and not self._pending and self.connection.wants_input:
+        if self._is_held_back and not self._pending and self.connection.wants_input:
             leftover, self._leftover = self._leftover, b""
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
             try:

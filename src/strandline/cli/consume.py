@@ -109,6 +109,7 @@ class _Run:
         self._formatter = formatter
         self._output = output
         self._room = count_max
+        self._told: ProtocolError | None = None
         self._printed: dict[TopicPartition, Offset] = {}
         self._uncommitted: dict[TopicPartition, Offset] = {}
 
@@ -127,6 +128,7 @@ class _Run:
         for fetched in self._consumer.poll(_POLL_MS):
             self._print(fetched)
         self._output.flush()
+        self._tell_trouble()
         # Only now: what a closed pipe did not take must be read again by the group.
         self._uncommitted.update(self._printed)
         self._printed.clear()
@@ -135,6 +137,18 @@ class _Run:
         """Where to go on after what was printed since this was asked last."""
         taken, self._uncommitted = self._uncommitted, {}
         return taken
+
+    def _tell_trouble(self) -> None:
+        """Say once that nothing comes because something is wrong, and once that it is over."""
+        trouble = self._consumer.trouble
+        if (trouble is None) != (self._told is None):
+            text = (
+                "The broker answers again."
+                if trouble is None
+                else f"{trouble.message} Trying again."
+            )
+            click.echo(text, err=True)
+        self._told = trouble
 
     def _print(self, fetched: FetchedRecords) -> None:
         partition = fetched.topic_partition

@@ -57,9 +57,10 @@ def dump_leader_epochs(reading: Reading) -> Iterator[Item | Problem]:
     table = leader_epochs.LeaderEpochs.load(reading.files, reading.path)
     for entry in table.entries:
         yield Item("epoch", {"epoch": entry.epoch, "start_offset": entry.start_offset})
-    ignored = len(read_checkpoint(reading.files, reading.path)) - len(table.entries)
+    lines = len(read_checkpoint(reading.files, reading.path))
+    ignored = lines - len(table.entries)
     if ignored:
-        yield Problem(f"{ignored} entries contradict later ones and have no effect.")
+        yield Problem(f"Of {lines} entries, {ignored} contradict a later one and have no effect.")
 
 
 def dump_partition_metadata(reading: Reading) -> Iterator[Item | Problem]:

@@ -44,6 +44,15 @@ class LazyGroup(click.Group):
             raise TypeError(f"{found.where} is not a command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; its search for similar names would look at imported commands only."""
+        name = args[0]
+        if name not in self.commands_at and not name.startswith("-"):
+            raise click.exceptions.NoSuchCommand(name, possibilities=self.commands_at, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         del ctx

@@ -56,9 +56,8 @@ def cli(bootstrap: str) -> None:
 def main() -> None:
     """Run the command line and exit."""
     try:
-        cli.main(standalone_mode=False, prog_name="strandline")
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        # Commands return nothing; what comes back is the code of an `Exit`.
+        code = cli.main(standalone_mode=False, prog_name="strandline")
     except click.ClickException as wrong:
         wrong.show()
         sys.exit(wrong.exit_code)
@@ -67,7 +66,7 @@ def main() -> None:
     except (StrandlineError, OSError) as error:
         click.echo(f"strandline: {sentence_of(error)}", err=True)
         sys.exit(1)
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def sentence_of(error: StrandlineError | OSError) -> str:

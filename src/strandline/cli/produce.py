@@ -47,7 +47,13 @@ _PROGRESS_S: Final = 1.0
     show_default=True,
     help="Who must have a record before it counts as written.",
 )
-@click.option("--compression", type=click.Choice(list(CODECS)), default="none", show_default=True)
+@click.option(
+    "--compression",
+    type=click.Choice(list(CODECS)),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
 @bootstrap_option
 def produce(
     topic: str,

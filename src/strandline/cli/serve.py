@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import time
-from importlib.util import find_spec
 from typing import Final
 
 import click
@@ -95,7 +94,7 @@ def serve(
         ) from error
     for warning in loaded.warnings:
         log.warning("%s", warning)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner() as runner:
         was_clean = runner.run(_serve(loaded.config))
     if not was_clean:
         raise click.ClickException("The shutdown was not clean; the next start recovers.")
@@ -172,12 +171,3 @@ def client_address(listener: Listener) -> str:
     """What a client on this machine connects to."""
     host = "localhost" if listener.host in _ANY_HOSTS else listener.host
     return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
-
-
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """The event loop of uvloop if that is installed: it costs less per request."""
-    if find_spec("uvloop") is None:
-        return None
-    import uvloop  # optional, so never at the top
-
-    return uvloop.Loop

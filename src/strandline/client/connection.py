@@ -175,11 +175,6 @@ class Connection:
         """Requests whose answers have not come."""
         return len(self._waiting)
 
-    @property
-    def oldest_sent_ms(self) -> int | None:
-        """When the oldest unanswered request was sent."""
-        return self._waiting[0].sent_ms if self._waiting else None
-
     def fileno(self) -> int:
         """For `select`: readable when an answer, or the end of the connection, has come."""
         return self._socket.fileno()

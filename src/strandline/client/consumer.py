@@ -33,7 +33,7 @@ from strandline.client.fetching import (
 )
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets
 from strandline.client.refusal import check
-from strandline.client.retry import is_worth_retrying
+from strandline.client.retry import is_worth_waiting_for
 from strandline.errors import CorruptRecords, ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
@@ -97,6 +97,8 @@ class Consumer:
         """`reset` is where to go on when a position is no longer in the log; None raises."""
         self._cluster = cluster
         self._settings = settings or FetchSettings()
+        self.trouble: ProtocolError | None = None
+        """The error that is being retried, if the last fetch met one."""
         self._reset = reset
         self._positions: dict[TopicPartition, Offset] = {}
         self._ends: dict[TopicPartition, Offset] = {}
@@ -188,12 +190,15 @@ class Consumer:
                 self._send_fetches(left_ms)
                 fetched = self._take_in_all(self._wait(left_ms))
             except ProtocolError as error:
-                if not is_worth_retrying(error):
+                if not is_worth_waiting_for(error):
                     raise
+                self.trouble = error
                 self._cluster.forget({each.topic for each in self._positions})
                 if not backoff.maybe_wait():
                     return []
                 continue
+            if fetched:
+                self.trouble = None
             for each in fetched:
                 self._positions[each.topic_partition] = each.next_offset
                 self._ends[each.topic_partition] = each.end_offset

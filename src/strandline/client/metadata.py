@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from strandline.client.settings import Address
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
+from strandline.types import BrokerId, LeaderEpoch, TopicId
 
 NO_LEADER = BrokerId(-1)
 
@@ -53,12 +53,6 @@ class ClusterView:
     brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
-
-    def topic_of(self, topic_id: TopicId) -> TopicInfo | None:
-        """The topic with this id."""
-        if topic_id == NO_TOPIC_ID:
-            return None
-        return next((each for each in self.topics.values() if each.topic_id == topic_id), None)
 
 
 def view_of(response: MetadataResponse) -> ClusterView:

@@ -93,7 +93,7 @@ class Producer:
             timestamp = self._cluster.clock.wall_ms()
         record = Record(NO_OFFSET, timestamp, key, value, tuple(headers))
         size = record_bytes_max(record)
-        if size > self._settings.buffer_bytes_max:
+        if size + HEADER_BYTES > self._settings.buffer_bytes_max:
             raise ProtocolError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"A record of {size} bytes does not fit in the producer's buffer of "
@@ -105,7 +105,7 @@ class Producer:
         if batch is not None and batch.size_bytes + size > self._settings.batch_bytes:
             self._close_batch(target)
             batch = None
-        self._make_room(size)
+        self._make_room(size + HEADER_BYTES)
         batch = self._open.get(target)
         if batch is None:
             batch = self._open[target] = Batch(target, self._cluster.clock.monotonic_ms())

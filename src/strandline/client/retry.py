@@ -55,6 +55,11 @@ def is_worth_retrying(error: ProtocolError) -> bool:
     return error.retriable and error.code not in PERMANENT_HERE
 
 
+def is_worth_waiting_for(error: ProtocolError) -> bool:
+    """As `is_worth_retrying`, for who was connected before: brokers that are gone come back."""
+    return error.code is ErrorCode.BROKER_NOT_AVAILABLE or is_worth_retrying(error)
+
+
 def retrying(attempt: Callable[[], T], backoff: Backoff, prepare: Callable[[], None]) -> T:
     """The result of `attempt`, which is tried again while its errors are retriable.
 

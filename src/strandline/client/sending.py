@@ -20,6 +20,7 @@ from strandline.client.connection import Connection, Pending
 from strandline.client.delivery import Batch, FailedRecords, FlushResult
 from strandline.client.producer_identity import IdentitySource
 from strandline.client.refusal import refusal
+from strandline.client.retry import is_worth_waiting_for
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.produce import (
@@ -306,11 +307,9 @@ class Sender:
 
     def _patience_ms(self, error: ProtocolError) -> int:
         """For how long batches that meet this error are tried again."""
-        if not error.retriable or error.code is ErrorCode.CORRUPT_MESSAGE:
-            return 0
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return min(self._cluster.settings.topic_wait_ms, self._delivery_timeout_ms)
-        return self._delivery_timeout_ms
+        return self._delivery_timeout_ms if is_worth_waiting_for(error) else 0
 
     def _maybe_renumber(self, batch: Batch) -> bool:
         """Send the batch under a new producer id, if no attempt can have written it."""

@@ -24,7 +24,7 @@ from strandline.groups.offset_records import CommittedOffset
 from strandline.groups.shard import Shard
 from strandline.types import TopicPartition
 
-GROUP_TYPE: Final = "Classic"
+GROUP_TYPE: Final = "classic"
 
 _MISSING_IS_ERROR_SINCE = 6
 """The version of DescribeGroups from which on an unknown group is an error."""
@@ -65,7 +65,7 @@ def listed_groups(shard: Shard, request: ListGroupsRequest) -> Iterable[ListedGr
     """The groups of a shard that pass the filters of a ListGroups."""
     states = {state.strip().lower() for state in request.states}
     types = {group_type.strip().lower() for group_type in request.types}
-    if types and GROUP_TYPE.lower() not in types:
+    if types and GROUP_TYPE not in types:
         return
     for group in shard.groups.values():
         if group.is_stored and (not states or group.state.value.lower() in states):

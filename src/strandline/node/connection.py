@@ -10,14 +10,26 @@ connection until answers have left.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import InvariantViolated
 
 if TYPE_CHECKING:
     from strandline.node.effects import Chunk, ConnectionId
-    from strandline.node.produce_path import ProducePath
-    from strandline.node.purgatory import ParkedEntry
+
+
+class ShortWay(Protocol):
+    """A faster way for requests that look like earlier ones on this connection."""
+
+    def maybe_produce(self, frame: memoryview, now_ms: int) -> bool:
+        """Handle the request, or decline it before anything has happened."""
+
+
+class Forgettable(Protocol):
+    """Something that waits on behalf of the connection, and ends with it."""
+
+    def forget(self) -> None:
+        """End it without an answer."""
 
 
 class Slot:
@@ -40,7 +52,7 @@ class Connection:
         "listener",
         "outgoing",
         "parked",
-        "produce_path",
+        "short_way",
         "slots",
     )
 
@@ -53,9 +65,9 @@ class Connection:
         self.in_flight_max = in_flight_max
         self.slots: deque[Slot] = deque()
         self.outgoing: list[Chunk] = []
-        self.parked: dict[ParkedEntry, None] = {}
+        self.parked: dict[Forgettable, None] = {}
         self.closing: str | None = None
-        self.produce_path: ProducePath | None = None
+        self.short_way: ShortWay | None = None
 
     @property
     def wants_input(self) -> bool:

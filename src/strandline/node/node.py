@@ -108,7 +108,7 @@ class Node:
 
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""
-        path = connection.produce_path
+        path = connection.short_way
         if path is not None and path.maybe_produce(frame, now.wall_ms):
             return
         try:
@@ -160,9 +160,9 @@ class Node:
         replica = self.replicas.find(topic.name, topic.topic_id, topic.partition_data[0].index)
         if replica is None or replica.topic_partition.topic in INTERNAL_TOPICS:
             return
-        if connection.produce_path is None:
-            connection.produce_path = ProducePath(connection, self.outbox)
-        connection.produce_path.learn(frame, request, replica)
+        if not isinstance(connection.short_way, ProducePath):
+            connection.short_way = ProducePath(connection, self.outbox)
+        connection.short_way.learn(frame, request, replica)
 
     def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
         try:

@@ -51,12 +51,27 @@ class Watched:
 class ParkedEntry:
     """One parked operation with everything that must forget it when it is done."""
 
-    __slots__ = ("operation", "timer", "watched")
+    __slots__ = ("_among", "operation", "timer", "watched")
 
-    def __init__(self, operation: Operation, watched: tuple[Watched, ...], timer: Timer) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        watched: tuple[Watched, ...],
+        timer: Timer,
+        among: dict[ParkedEntry, None],
+    ) -> None:
         self.operation = operation
         self.watched = watched
         self.timer = timer
+        self._among = among
+
+    def forget(self) -> None:
+        """Take it out of everything that knows it; nobody will answer it from here on."""
+        self.timer.cancel()
+        del self._among[self]
+        self.operation.connection.parked.pop(self, None)
+        for item in self.watched:
+            item.waiting.pop(self, None)
 
 
 class Purgatory:
@@ -80,7 +95,7 @@ class Purgatory:
             return
         entry: ParkedEntry
         timer = self._timers.schedule(deadline_ms, lambda at: self._expire(entry, at))
-        entry = ParkedEntry(operation, tuple(watched), timer)
+        entry = ParkedEntry(operation, tuple(watched), timer, self._parked)
         self._parked[entry] = None
         operation.connection.parked[entry] = None
         for item in entry.watched:
@@ -98,16 +113,16 @@ class Purgatory:
             entries = {entry: None for watched in changed for entry in watched.waiting}
             for entry in entries:
                 if entry in self._parked and self._try(entry, now):
-                    self._forget(entry)
+                    entry.forget()
 
     def drop_connection(self, connection: Connection) -> None:
         """Forget what a closed connection was waiting for; nobody is left to be answered."""
         for entry in list(connection.parked):
-            self._forget(entry)
+            entry.forget()
 
     def _expire(self, entry: ParkedEntry, now: Instant) -> None:
         if entry in self._parked:
-            self._forget(entry)
+            entry.forget()
             self._guarded(entry.operation, entry.operation.expire, now)
 
     def _try(self, entry: ParkedEntry, now: Instant) -> bool:
@@ -123,13 +138,5 @@ class Purgatory:
             # A bug of ours; whoever waits for this answer must not wait for ever.
             log.exception("A parked request of %s failed", operation.connection.client_host)
             operation.connection.closing = "a parked request failed"
-            if self._outbox is not None:
-                self._outbox.speaks(operation.connection)
+            self._outbox.speaks(operation.connection)
             return None
-
-    def _forget(self, entry: ParkedEntry) -> None:
-        entry.timer.cancel()
-        del self._parked[entry]
-        entry.operation.connection.parked.pop(entry, None)
-        for item in entry.watched:
-            item.waiting.pop(entry, None)

@@ -1,0 +1,131 @@
+"""Well-formed inputs to begin with: a fuzzer that starts from nothing finds a frame after hours."""
+
+from __future__ import annotations
+
+from random import Random
+
+from fuzz.targets import TARGETS
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import request_frame
+from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from strandline.protocol.schema import encode
+from strandline.records.builder import build_batch
+from strandline.records.codec import Codec
+from strandline.records.record import Record
+from strandline.types import Offset
+
+_APIS = [KNOWN[key] for key in sorted(KNOWN)]
+
+
+def seeds_of(target: str) -> list[bytes]:
+    """Inputs that the target accepts, smallest first."""
+    found: list[bytes] = []
+    match target:
+        case "requests" | "responses":
+            found = _messages(requests=target == "requests")
+        case "batches":
+            found = [bytes([rule]) + batch for batch in _batches() for rule in (0, 1, 2, 3, 0x80)]
+        case "records":
+            found = _batches()
+        case "recovery":
+            found = [bytes([kind]) + b"".join(_batches()[:2]) for kind in range(5)]
+        case "checkpoints":
+            found = [
+                b"0\n1\ntopic 0 42\n",
+                b"0\n2\n0 0\n1 10\n",
+                b"version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n",
+                b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n",
+            ]
+        case "properties":
+            found = [b"node.id=1\nlisteners=PLAINTEXT://:9092\nlog.dirs=/a,/b\n", b"a\\u0041=\\\nb"]
+        case "mixed":
+            found = [
+                bytes([number]) + seed
+                for number, name in enumerate(TARGETS)
+                for seed in seeds_of(name)[:40]
+            ]
+        case "node" | "framing":
+            found = _conversations(with_size=target == "framing")
+    return sorted(found, key=len) or [b"\0" * 40]
+
+
+def mutated(seed: bytes, random: Random) -> bytes:
+    """The seed with a few bytes changed, cut, repeated or put in."""
+    data = bytearray(seed)
+    for _ in range(random.randrange(1, 6)):
+        at = random.randrange(len(data) + 1)
+        match random.randrange(6):
+            case 0 | 1 if at < len(data):
+                data[at] ^= 1 << random.randrange(8)
+            case 2 if at < len(data):
+                data[at] = random.choice([0, 1, 0x7F, 0x80, 0xFF])
+            case 3:
+                data[at:at] = random.randbytes(random.randrange(8))
+            case 4:
+                del data[at : at + random.randrange(8)]
+            case _:
+                data[at : at + 4] = random.choice(
+                    [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\x7f"]
+                )
+    return bytes(data)
+
+
+def _messages(*, requests: bool) -> list[bytes]:
+    found = []
+    for index, api in enumerate(_APIS):
+        for step, version in enumerate(range(api.versions.lowest, api.versions.highest + 1)):
+            message = (api.request_class if requests else api.response_class)()
+            found.append(bytes([index, step]) + encode(message, version))
+    return found
+
+
+def _batches() -> list[bytes]:
+    records = [
+        Record(Offset(0), 1_700_000_000_000 + i, b"k", b"value" * 20, (("h", None), ("i", b"x")))
+        for i in range(3)
+    ]
+    return [build_batch(records, codec=codec) for codec in Codec]
+
+
+def _conversations(*, with_size: bool) -> list[bytes]:
+    batch = build_batch([Record(Offset(0), 1_700_000_000_000, None, b"v")])
+    produce = ProduceRequest(
+        acks=-1,
+        timeout_ms=10,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                partition_data=[PartitionProduceData(index=0, records=memoryview(batch))],
+            )
+        ],
+    )
+    fetch = FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition_max_bytes=1000)])],
+    )
+    metadata = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    frames = [
+        _frame(ApiKey.METADATA, 9, metadata),
+        _frame(ApiKey.FETCH, 11, fetch),
+        _frame(ApiKey.PRODUCE, 9, produce),
+        _frame(ApiKey.PRODUCE, 9, produce),
+    ]
+    for api in _APIS:
+        frames.append(_frame(api.key, api.versions.highest, api.request_class()))
+    if with_size:
+        return frames
+    together = b"".join(bytes([len(f) - 4, 0]) + f[4:] for f in frames[:4])
+    alone = [bytes([len(f) - 4, 0]) + f[4:] for f in frames if len(f) < 260]
+    return [*alone, together, *[together + one for one in alone]]
+
+
+def _frame(key: ApiKey, version: int, message: object) -> bytes:
+    chunks = request_frame(KNOWN[key], version, 1, "fuzz", message)
+    return b"".join(bytes(chunk) for chunk in chunks)

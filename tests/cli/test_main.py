@@ -1,0 +1,97 @@
+"""The frame: help, exit codes, and what is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline.cli.main import COMMANDS
+
+HEAVY = ("asyncio", "strandline.broker", "strandline.client", "strandline.storage", "cramjam")
+
+
+def imported_by(code: str) -> set[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return set(ended.stderr.split())
+
+
+def test_help_imports_no_command() -> None:
+    loaded = imported_by("from strandline.cli.main import cli\ncli(['--help'], standalone_mode=0)")
+    assert not loaded & set(HEAVY)
+    assert not any(module.startswith("strandline.cli.topics") for module in loaded)
+
+
+def test_serving_does_not_import_the_client() -> None:
+    loaded = imported_by("import strandline.cli.serve")
+    assert not {each for each in loaded if each.startswith("strandline.client")}
+
+
+def test_the_list_of_commands_says_what_they_say_themselves(alone: Callable[..., Any]) -> None:
+    for name in COMMANDS:
+        ended = alone(name, "--help")
+        assert ended.code == 0
+        assert ended.out.startswith(f"Usage: cli {name} ")
+
+
+def test_help_names_every_command(alone: Callable[..., Any]) -> None:
+    shown = alone("--help").out
+    for name, command in COMMANDS.items():
+        assert f"  {name} " in shown
+        assert command.summary in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("topcis",), "topics"),
+        (("topics", "crate", "x"), "create"),
+        (("topics", "create"), "NAME"),
+        (("topics", "create", "x", "--partitions", "0"), "range"),
+        (("topics", "create", "x", "--config", "y"), "NAME=VALUE"),
+        (("topics", "alter", "x"), "Nothing to change"),
+        (("topics", "list", "-b", "host:port"), "host:port"),
+        (("consume", "x", "--offset", "soon"), "--offset takes"),
+        (("consume", "x", "--offset", "1", "--timestamp", "2026-01-01"), "either"),
+        (("consume", "x", "--timestamp", "noon"), "ISO 8601"),
+        (("consume", "x", "--format", "xml"), "verbose"),
+        (("consume", "x", "--format", "%z"), "%z"),
+        (("configs", "describe"), "either"),
+        (("configs", "describe", "--broker", "x"), "--broker takes"),
+        (("configs", "alter", "--topic", "x"), "Nothing to change"),
+        (("groups", "reset", "g", "--to-latest"), "either"),
+        (("groups", "reset", "g", "--topic", "t"), "exactly one"),
+        (("groups", "reset", "g", "--topic", "t", "--to-latest", "--to-offset", "1"), "one of"),
+        (("groups", "reset", "g", "--topic", "t", "--by-duration", "P1Y"), "ISO 8601"),
+        (("groups", "reset", "g", "--topic", "t", "--to-offset", "-1"), "--to-offset takes"),
+        (("produce", "t", "--format", "json", "--key-separator", ":"), "lines"),
+        (("dump", "README.md"), "not called like"),
+        (("serve", "--set", "nonsense"), "name=value"),
+        (("serve", "--set", "log.retention.mss=1"), "did you mean log.retention.ms?"),
+        (("serve", "--config", "/nowhere/x.properties"), "cannot be read"),
+    ],
+)
+def test_wrong_usage_ends_with_2(
+    alone: Callable[..., Any], arguments: tuple[str, ...], sentence: str
+) -> None:
+    ended = alone(*arguments)
+    assert ended.code == 2, ended
+    assert sentence in ended.err
+
+
+def test_without_a_broker_one_sentence(alone: Callable[..., Any]) -> None:
+    ended = alone("-b", "127.0.0.1:1", "topics", "list")
+    assert ended == (
+        1,
+        "",
+        "Cannot connect to 127.0.0.1:1: Connection refused. [BROKER_NOT_AVAILABLE]",
+    )

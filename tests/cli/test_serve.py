@@ -1,0 +1,91 @@
+"""Starting and stopping a broker as a process."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = (sys.executable, "-m", "strandline.cli", "serve")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_says_what_it_does_and_stops_cleanly(
+    serve: Callable[..., Any], tmp_path: Path, number: int
+) -> None:
+    serving = serve("--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    said = "\n".join(serving.said)
+    assert f"listening   PLAINTEXT://{serving.address}" in said
+    assert f"data        {tmp_path / 'data'}" in said
+    assert f"kcat -b {serving.address} -L" in said
+    assert f"strandline -b {serving.address} topics list" in said
+    assert re.search(r"cluster id  [\w-]{22}\n", said)
+    assert re.search(r"^ready in \d+\.\d\d s", serving.said[-1])
+    assert "\x1b" not in said
+    ended = serving.stop(number)
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines() == ["Stopping. Ctrl-C again stops at once.", "Stopped cleanly."]
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_kill_is_recovered_and_said(serve: Callable[..., Any], tmp_path: Path) -> None:
+    arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    first = serve(*arguments)
+    made = subprocess.run(
+        [sys.executable, "-m", "strandline.cli", "-b", first.address, "produce", "t"],
+        input=b"one\ntwo\n",
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    assert b"2 records" in made.stderr
+    first.stop(signal.SIGKILL)
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    with log.open("ab") as torn:
+        torn.write(b"torn")
+    again = serve(*arguments)
+    said = "\n".join(again.said)
+    assert "the last shutdown was not clean" in said
+    assert f"Cut 4 bytes from {log}; the log now ends at offset 2" in said
+    assert "topics      1 with 1 partition\n" in said
+    assert again.stop().code == 0
+
+
+def test_data_that_is_in_use(serve: Callable[..., Any], tmp_path: Path) -> None:
+    serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    ended = run("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert ended.returncode == 1
+    assert "Another process holds the lock" in ended.stderr
+    assert "--data-dir" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_address_that_is_in_use(serve: Callable[..., Any], tmp_path: Path) -> None:
+    serving = serve("--data-dir", str(tmp_path / "a"), "--listen", "127.0.0.1:0")
+    ended = run("--data-dir", str(tmp_path / "b"), "--listen", serving.address)
+    assert ended.returncode == 1
+    assert f"{serving.address} cannot be bound: Address already in use. " in ended.stderr
+    assert "--listen" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_properties_file_and_its_warnings(serve: Callable[..., Any], tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"log.dirs={tmp_path / 'data'}\nlisteners=PLAINTEXT://127.0.0.1:0\nnum.io.threads=4\n"
+    )
+    serving = serve("--config", str(config))
+    assert any(str(tmp_path / "data") in line for line in serving.said)
+    assert "num.io.threads is accepted but has no effect" in serving.stop().err
