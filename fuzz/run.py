@@ -9,6 +9,7 @@ kept in `--corpus DIRECTORY`, if given; an input that finds something is written
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import sys
 import tempfile
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("--input", type=Path, help="run this one input and nothing else")
     options = parser.parse_args()
 
-    from fuzz.targets import TARGETS, mixed  # noqa: PLC0415 - after the path is set
+    from fuzz.targets import TARGETS, mixed
 
     if options.input is not None:
         {**TARGETS, "mixed": mixed}[options.target](options.input.read_bytes())
@@ -50,11 +51,11 @@ def main() -> int:
 
 
 def _fuzz(name: str, seconds: int, corpus: Path | None) -> None:
-    import atheris  # noqa: PLC0415 - in the child only, which it takes over
-
+    # In the child only, whose process it takes over; and without types.
+    atheris = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["strandline", "fuzz.targets"]):
-        from fuzz.seeds import seeds_of  # noqa: PLC0415
-        from fuzz.targets import TARGETS, mixed  # noqa: PLC0415
+        from fuzz.seeds import seeds_of
+        from fuzz.targets import TARGETS, mixed
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary) if corpus is None else corpus / name
         directory.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from fuzz.targets import TARGETS
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -117,8 +118,7 @@ def _conversations(*, with_size: bool) -> list[bytes]:
         _frame(ApiKey.PRODUCE, 9, produce),
         _frame(ApiKey.PRODUCE, 9, produce),
     ]
-    for api in _APIS:
-        frames.append(_frame(api.key, api.versions.highest, api.request_class()))
+    frames += [_frame(api.key, api.versions.highest, api.request_class()) for api in _APIS]
     if with_size:
         return frames
     together = b"".join(bytes([len(f) - 4, 0]) + f[4:] for f in frames[:4])
@@ -128,4 +128,5 @@ def _conversations(*, with_size: bool) -> list[bytes]:
 
 def _frame(key: ApiKey, version: int, message: object) -> bytes:
     chunks = request_frame(KNOWN[key], version, 1, "fuzz", message)
-    return b"".join(bytes(chunk) for chunk in chunks)
+    pieces: list[Any] = chunks
+    return b"".join(pieces)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
 from strandline.cluster import journal_format
-from strandline.cluster.controller import bootstrap, become_controller, register_broker
+from strandline.cluster.controller import become_controller, bootstrap, register_broker
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import MultiRefused, Operation, SessionId
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, Endpoint
-from strandline.config.load import load_broker_config, make_broker_config
 from strandline.config.broker import SettingLayers
+from strandline.config.load import load_broker_config, make_broker_config
 from strandline.config.properties import parse_properties
 from strandline.config.topic import TopicConfig
 from strandline.errors import (
@@ -192,7 +193,7 @@ def recovery(data: bytes) -> None:
         needs_recovery=not data[0] & 0x80,
     )
     try:
-        log = Log.load(files, found, TopicConfig(), now_ms=_NOW_MS, random=Random(1))
+        log = Log.load(files, found, TopicConfig(), now_ms=_NOW_MS, random=_random())
     except StorageError:
         return
     log.check()
@@ -213,10 +214,8 @@ def group_records(data: bytes) -> None:
     if not data:
         return
     size = data[0]
-    try:
+    with suppress(CorruptRecords):
         decode_record(CoordinatorRecord(data[1 : 1 + size], data[1 + size :]))
-    except CorruptRecords:
-        pass
     for read in (subscribed_topics, assigned_partitions):
         try:
             read(data)
@@ -231,7 +230,7 @@ class _Node:
         config = load_broker_config(
             None, ["node.id=1", "log.dirs=/d", "offsets.topic.num.partitions=1"]
         ).config
-        random = Random(1)
+        random = _random()
         self.tree, self.image = NodeTree(), ClusterImage()
         self.monotonic_ms = 1000
         files = MemoryFiles()
@@ -285,6 +284,10 @@ class _Node:
         if changes is not None:
             self.node.metadata_changed(changes, self.now)
         self.node.metadata_written(token, None, self.now)
+
+
+def _random() -> Random:
+    return Random(1)  # noqa: S311 -- a finding must be repeatable
 
 
 def _no_log(found: LogToLoad) -> Log:

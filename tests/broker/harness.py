@@ -24,6 +24,7 @@ from strandline.protocol.framing import parse_response_header, request_frame
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.protocol.schema import decode_response
+from tests.node.world import joined
 
 T = TypeVar("T")
 PATIENCE_S = 20.0
@@ -190,7 +191,7 @@ class Wire:
         self._correlation_id += 1
         self.asked.append((api.key, version, self._correlation_id))
         chunks = request_frame(api, version, self._correlation_id, "wire", message)
-        return b"".join(bytes(chunk) for chunk in chunks)
+        return joined(chunks)
 
     def send(self, *requests: tuple[object, int]) -> None:
         """Send requests in one piece."""

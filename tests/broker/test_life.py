@@ -38,12 +38,11 @@ def start_filled(directory: Path, count: int = 5) -> LocalBroker:
 
 def test_sigterm_ends_cleanly_and_a_kill_does_not(tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    with BrokerProcess(directory) as first:
-        with Wire(first.port) as wire:
-            wire.create_topic("orders")
-            wire.send((fetch(("orders", 0, 0), max_wait_ms=60_000), 11))
-            fill(first.port, 3)
-            assert first.stop(), "somebody who waits does not hold it up"
+    with BrokerProcess(directory) as first, Wire(first.port) as wire:
+        wire.create_topic("orders")
+        wire.send((fetch(("orders", 0, 0), max_wait_ms=60_000), 11))
+        fill(first.port, 3)
+        assert first.stop(), "somebody who waits does not hold it up"
     assert (directory / MARKER).exists()
     with BrokerProcess(directory) as second:
         assert second.report["was_clean"]

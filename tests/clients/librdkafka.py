@@ -21,7 +21,9 @@ def create_topic(
     admin: AdminClient, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> str:
     """Create a topic and return its name."""
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    new = NewTopic(
+        topic, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+    )
     done(admin.create_topics([new])[topic])
     return topic
 

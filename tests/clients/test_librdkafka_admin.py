@@ -288,7 +288,9 @@ def test_groups(admin: AdminClient, broker: BrokerProcess, topic: str, name: str
         stable = {ConsumerGroupState.STABLE}
         assert name in {g.group_id for g in done(admin.list_consumer_groups(states=stable)).valid}
         empty = {ConsumerGroupState.EMPTY}
-        assert name not in {g.group_id for g in done(admin.list_consumer_groups(states=empty)).valid}
+        assert name not in {
+            g.group_id for g in done(admin.list_consumer_groups(states=empty)).valid
+        }
         group = done(admin.describe_consumer_groups([name])[name])
         assert (group.state, group.partition_assignor) == (ConsumerGroupState.STABLE, "range")
         [member] = group.members

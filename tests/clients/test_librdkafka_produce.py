@@ -31,9 +31,8 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 def some_values(seed: int, count: int, size_max: int) -> list[bytes]:
     source = random.Random(seed)
     return [
-        b"%06d " % n + source.choice([source.randbytes, lambda size: b"x" * size])(
-            source.randrange(size_max)
-        )
+        b"%06d " % n
+        + source.choice([source.randbytes, lambda size: b"x" * size])(source.randrange(size_max))
         for n in range(count)
     ]
 
@@ -96,7 +95,13 @@ def test_null_and_empty(broker: BrokerProcess, topic: str) -> None:
 
 
 def test_headers(broker: BrokerProcess, topic: str) -> None:
-    headers = [("a", b"1"), ("a", b"2"), ("null", None), ("empty", b""), ("ключ", b"\x00\xff" * 500)]
+    headers = [
+        ("a", b"1"),
+        ("a", b"2"),
+        ("null", None),
+        ("empty", b""),
+        ("ключ", b"\x00\xff" * 500),
+    ]
     deliveries = Deliveries(broker.address, {"compression.type": "zstd"})
     deliveries.send(topic, b"with", headers=headers, partition=2)
     deliveries.send(topic, b"without", partition=2)
@@ -156,7 +161,9 @@ def test_record_that_is_too_large(broker: BrokerProcess, admin: AdminClient, nam
 
 def test_timestamps(broker: BrokerProcess, admin: AdminClient, name: str) -> None:
     by_client = create_topic(admin, name)
-    by_broker = create_topic(admin, f"{name}-append", 1, {"message.timestamp.type": "LogAppendTime"})
+    by_broker = create_topic(
+        admin, f"{name}-append", 1, {"message.timestamp.type": "LogAppendTime"}
+    )
     deliveries = Deliveries(broker.address)
     for topic in (by_client, by_broker):
         deliveries.send(topic, b"v", timestamp=1_600_000_000_123)

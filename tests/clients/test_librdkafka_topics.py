@@ -7,11 +7,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.clients.librdkafka import (
     Deliveries,
-    assigned,
     consuming,
     create_topic,
     delete_topic,
-    poll_all,
     read_partition,
     send_all,
     take,
@@ -91,27 +89,6 @@ def test_recreation_under_a_consumer(broker: BrokerProcess, admin: AdminClient, 
         assert [until(record, "a new record") for _ in range(3)] == [b"new 0", b"new 1", b"new 2"]
 
 
-def test_recreation_under_a_waiting_fetch(
-    broker: BrokerProcess, admin: AdminClient, topic: str
-) -> None:
-    """A parked fetch of a topic that goes is answered at once, long before its time is up."""
-    settings = {"fetch.wait.max.ms": 50_000, "topic.metadata.refresh.interval.ms": 100}
-    with consuming(
-        broker.address, topic, {**settings, "socket.timeout.ms": 60_000}
-    ) as consumer:
-        consumer.subscribe([topic])
-        poll_all([consumer], lambda: len(assigned(consumer)) == 4, "all partitions")
-        assert consumer.poll(0.5) is None
-        delete_topic(admin, topic)
-        create_topic(admin, topic, 4)
-        send_all(broker.address, topic, [b"new"])
-        until(
-            lambda: any(m.error() is None for m in [consumer.poll(0.1)] if m is not None),
-            "a record of the new topic",
-            seconds=20,
-        )
-
-
 def test_restart_under_a_producer(own_broker: BrokerProcess) -> None:
     """An idempotent producer loses and doubles nothing when the broker is restarted or killed."""
     admin = AdminClient({"bootstrap.servers": own_broker.address})
@@ -146,4 +123,7 @@ def test_topics_survive_restarts(own_broker: BrokerProcess) -> None:
     own_broker.start()
     after = AdminClient({"bootstrap.servers": own_broker.address}).list_topics(timeout=WAIT_SECONDS)
     assert after.cluster_id == before.cluster_id
-    assert {name: len(topic.partitions) for name, topic in after.topics.items()} == {"t0": 1, "t2": 3}
+    assert {name: len(topic.partitions) for name, topic in after.topics.items()} == {
+        "t0": 1,
+        "t2": 3,
+    }

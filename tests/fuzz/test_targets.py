@@ -48,7 +48,19 @@ def test_any_bytes(name: str, data: bytes) -> None:
     TARGETS[name](data)
 
 
-@pytest.mark.parametrize("name", ["requests", "responses", "framing", "snapshots", "group_records"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "requests",
+        "responses",
+        "framing",
+        "records",
+        "batches",
+        "snapshots",
+        "checkpoints",
+        "group_records",
+    ],
+)
 def test_what_is_announced_is_not_allocated(name: str) -> None:
     """Lengths are compared with what is there before anything is made for them."""
     random = Random(5)
@@ -71,9 +83,7 @@ def test_what_is_announced_is_not_allocated(name: str) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.skipif(
-    importlib.util.find_spec("atheris") is None, reason="atheris is not installed"
-)
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 def test_a_few_seconds_of_coverage_guided_fuzzing(tmp_path: Path) -> None:
     run = subprocess.run(
         [

@@ -49,7 +49,7 @@ def batch(
 
 
 def produce(
-    records: bytes | None | dict[tuple[str, int], bytes | None],
+    records: bytes | dict[tuple[str, int], bytes | None] | None,
     topic: str = "orders",
     partition: int = 0,
     *,

@@ -11,7 +11,7 @@ from strandline.errors import ErrorCode, InvariantViolated
 from strandline.node.connection import Connection
 from strandline.node.outbox import Outbox
 from strandline.node.purgatory import Purgatory, Watched
-from strandline.node.timers import Timers
+from strandline.node.timers import Callback, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from strandline.protocol.messages.metadata import MetadataRequest
@@ -94,7 +94,11 @@ def test_cancelled_timers_are_swept() -> None:
 def test_a_sweep_in_the_middle_of_due_timers_loses_and_repeats_nothing() -> None:
     timers = Timers()
     ran: list[int] = []
-    later = [timers.schedule(50, lambda now, i=i: ran.append(i)) for i in range(3000)]
+
+    def note(number: int) -> Callback:
+        return lambda now: ran.append(number)
+
+    later = [timers.schedule(50, note(number)) for number in range(3000)]
 
     def cancel_most(now: Instant) -> None:
         for timer in later[:2900]:
@@ -267,6 +271,47 @@ def test_a_bug_in_one_parked_request_closes_that_connection_only(
     assert len(purgatory) == 0
     assert len(timers) == 0
     assert [effect.connection for effect in outbox.take()] == [1]  # type: ignore[union-attr]
+
+
+def test_a_bug_in_a_handler_closes_that_connection_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unlucky, other = world.connect(), world.connect()
+    unlucky.send(fetch(("orders", 0, 0), max_wait_ms=500), 11)
+    other.send(fetch(("orders", 0, 0), max_wait_ms=500), 11)
+
+    def bug(*args: object) -> None:
+        raise KeyError("a bug of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.node.replicas), "leader", bug)
+        unlucky.send(list_offsets(-1), 7)
+        world.turn()
+    assert unlucky.closed
+    assert [bug for bug in world.bugs.found if "a bug of ours" in bug]
+    world.bugs.found.clear()
+    assert other.closed is None
+    world.advance(500)
+    assert len(other.answers) == 1
+
+
+def test_a_bug_in_periodic_work_is_not_the_end_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    def bug(*args: object) -> None:
+        ran.append(world.monotonic_ms)
+        raise KeyError("a bug of ours")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(world.directory), "write_high_watermarks", bug)
+        world.advance(30_000)
+    assert len(ran) >= 5
+    assert world.bugs.found
+    world.bugs.found.clear()
+    world.advance(30_000)
+    assert b"orders 0" in world.files.read_bytes("/data/replication-offset-checkpoint")
 
 
 def test_an_answer_cannot_be_given_twice() -> None:

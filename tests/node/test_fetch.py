@@ -101,6 +101,22 @@ def test_the_first_batch_comes_whole_whatever_the_limits(world: World) -> None:
     assert values(answer) == [b"x" * 5000]
 
 
+@pytest.mark.parametrize("limits", [(-1, 1000), (1000, -1), (-(2**31), -(2**31)), (-200, 0)])
+def test_negative_limits_are_taken_as_zero(world: World, limits: tuple[int, int]) -> None:
+    data = batch(b"x" * 100)
+    fill(world, *[data] * 5)
+    client = world.connect()
+    for offset in range(5):
+        for wait_ms in (0, 10):
+            request = fetch(
+                ("orders", 0, offset),
+                max_bytes=limits[0],
+                partition_max_bytes=limits[1],
+                max_wait_ms=wait_ms,
+            )
+            assert offsets(client.ask(request, 11)) == [offset]
+
+
 def test_only_the_first_partition_with_data_may_exceed_the_limits(world: World) -> None:
     world.create_topic("other")
     fill(world, batch(b"x" * 5000))
@@ -123,9 +139,7 @@ def test_the_budget_of_the_request_is_shared_by_its_partitions(world: World) -> 
     fill(world, *[data] * 5)
     fill(world, *[data] * 5, topic="other")
     budget = 7 * len(data) + 10
-    answer = world.connect().ask(
-        fetch(("orders", 0, 0), ("other", 0, 0), max_bytes=budget), 11
-    )
+    answer = world.connect().ask(fetch(("orders", 0, 0), ("other", 0, 0), max_bytes=budget), 11)
     sizes = [len(p.records or b"") for p in fetched(answer).values()]
     assert sizes == [5 * len(data), 2 * len(data)]
 
@@ -133,9 +147,7 @@ def test_the_budget_of_the_request_is_shared_by_its_partitions(world: World) -> 
 def test_the_limit_of_a_partition_holds(world: World) -> None:
     data = batch(b"x" * 1000)
     fill(world, *[data] * 5)
-    answer = world.connect().ask(
-        fetch(("orders", 0, 0), partition_max_bytes=3 * len(data) + 1), 11
-    )
+    answer = world.connect().ask(fetch(("orders", 0, 0), partition_max_bytes=3 * len(data) + 1), 11)
     assert len(values(answer)) == 3
 
 

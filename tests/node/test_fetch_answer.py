@@ -21,6 +21,7 @@ from strandline.storage.log_read import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import Offset, ProducerId
+from tests.node.world import joined
 
 FILES = MemoryFiles()
 FILES.make_directory("/d")
@@ -56,10 +57,10 @@ def partitions(draw: st.DrawFn) -> PartitionAnswer:
 
 @st.composite
 def answers(draw: st.DrawFn, version: int) -> FetchAnswer:
-    answer = FetchAnswer(
-        error_code=draw(st.sampled_from(list(ErrorCode))), session_id=draw(INTS)
+    answer = FetchAnswer(error_code=draw(st.sampled_from(list(ErrorCode))), session_id=draw(INTS))
+    names: st.SearchStrategy[str | UUID] = (
+        st.uuids() if version >= 13 else st.text(st.characters(exclude_categories=["Cs"]))
     )
-    names = st.uuids() if version >= 13 else st.text(st.characters(exclude_categories=["Cs"]))
     for name in draw(st.lists(names, max_size=3)):
         for partition in draw(st.lists(partitions(), max_size=3)):
             answer.add(name, partition)
@@ -104,7 +105,7 @@ def by_the_codec(answer: FetchAnswer, version: int) -> bytes:
             topic.partitions.append(data)
         response.responses.append(topic)
     chunks = response_frame(KNOWN[ApiKey.FETCH], version, 99, response)
-    return b"".join(bytes(chunk) for chunk in chunks)
+    return joined(chunks)
 
 
 @pytest.mark.parametrize("version", range(4, 19))

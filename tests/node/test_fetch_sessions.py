@@ -107,9 +107,7 @@ def test_a_topic_made_again_is_an_unknown_id_to_the_session(world: World, client
     answer = client.ask(fetch(session=(session, 1), max_wait_ms=5000), 13)
     assert fetched(answer)[topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     new_id = world.replica("orders").topic_id
-    answer = client.ask(
-        fetch((new_id, 0, 0), session=(session, 2), forgotten=((topic_id, 0),)), 13
-    )
+    answer = client.ask(fetch((new_id, 0, 0), session=(session, 2), forgotten=((topic_id, 0),)), 13)
     assert set(fetched(answer)) == {(new_id, 0)}
 
 
@@ -117,9 +115,7 @@ def test_an_error_is_told_again_and_its_end_is_told_too(world: World, client: Cl
     session = client.ask(fetch(("later", 0, 0), session=(0, 0)), 11).session_id
     for epoch in (1, 2):
         answer = client.ask(fetch(session=(session, epoch)), 11)
-        assert (
-            fetched(answer)["later", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        assert fetched(answer)["later", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     world.create_topic("later")
     answer = client.ask(fetch(session=(session, 3)), 11)
     assert fetched(answer)["later", 0].error_code == 0
@@ -162,8 +158,7 @@ def test_a_full_cache_serves_newcomers_without_a_session() -> None:
     third = open_one()
     assert third, "the idle session is evicted"
     assert (
-        client.ask(fetch(session=(first, 1)), 11).error_code
-        == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        client.ask(fetch(session=(first, 1)), 11).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     )
     assert client.ask(fetch(session=(second, 2)), 11).error_code == 0
     world.check()

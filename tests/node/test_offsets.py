@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -34,7 +36,7 @@ def client(world: World) -> Client:
     return client
 
 
-def look_up(client: Client, timestamp: int, version: int, **more: int) -> tuple[int, int, int]:
+def look_up(client: Client, timestamp: int, version: int, **more: Any) -> tuple[int, int, int]:
     (topic,) = client.ask(list_offsets(timestamp, **more), version).topics
     (found,) = topic.partitions
     return int(found.error_code), int(found.offset), int(found.timestamp)

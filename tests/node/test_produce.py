@@ -145,9 +145,9 @@ def init(client: Client) -> tuple[int, int]:
     return int(answer.producer_id), int(answer.producer_epoch)
 
 
-def send(client: Client, sequence: int, *data: bytes, producer_id: int, epoch: int = 0) -> tuple[
-    int, int
-]:
+def send(
+    client: Client, sequence: int, *data: bytes, producer_id: int, epoch: int = 0
+) -> tuple[int, int]:
     answer = produced(
         client.ask(
             produce(batch(*data, producer_id=producer_id, epoch=epoch, sequence=sequence)), 9

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,14 +20,14 @@ from strandline.records.codec import Codec
 from strandline.storage.log_read import LogSlice
 from strandline.types import TopicId
 from tests.node.messages import batch, produce
-from tests.node.world import WALL_MS, Client, World
+from tests.node.world import WALL_MS, Client, World, joined
 
 _CONNECTIONS = 2
 
 
 @dataclass(frozen=True)
 class Step:
-    """One request: which connection sends it, its shape, its batch, and what is done to its bytes."""
+    """One request: who sends it, its shape, its batch, and what is done to its bytes."""
 
     connection: int
     version: int
@@ -104,7 +105,7 @@ def frame_of(step: Step, topic_id: TopicId) -> bytes:
     by_id = {"topic_id": topic_id} if step.version >= 13 else {}
     message = produce(data, step.topic, acks=step.acks, **by_id)  # type: ignore[arg-type]
     chunks = request_frame(KNOWN[ApiKey.PRODUCE], step.version, 7, "test", message)
-    frame = bytearray(b"".join(bytes(chunk) for chunk in chunks))[4:]
+    frame = bytearray(joined(chunks))[4:]
     if step.flip is not None:
         at, mask = step.flip
         frame[at % len(frame)] ^= mask
@@ -169,9 +170,7 @@ def test_both_ways_do_the_same(
     st.lists(st.tuples(st.integers(0, 250), st.integers(1, 255)), min_size=1, max_size=8),
 )
 def test_a_damaged_byte_behind_a_learnt_shape(version: int, flips: list[tuple[int, int]]) -> None:
-    plain = Step(
-        0, version, "orders", -1, -1, 0, 0, 2, Codec.NONE, WALL_MS, None, 0, b"", 0
-    )
+    plain = Step(0, version, "orders", -1, -1, 0, 0, 2, Codec.NONE, WALL_MS, None, 0, b"", 0)
     steps = [plain, plain]
     for flip in flips:
         steps += [replace(plain, flip=flip), plain]
@@ -189,6 +188,13 @@ def test_the_short_way_is_taken_at_all() -> None:
     assert path.maybe_produce(memoryview(bytearray(frame)), side.world.now.wall_ms)
     side.world.turn()
     assert side.world.replica("orders").log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("first_byte", [0x7F, 0x80, 0xFF])
+def test_correlation_ids_may_be_negative(first_byte: int) -> None:
+    """A client that counts on gets there."""
+    plain = Step(0, 9, "orders", -1, -1, 0, 0, 1, Codec.NONE, WALL_MS, None, 0, b"", 0)
+    compare([plain, plain, replace(plain, flip=(4, first_byte)), plain])
 
 
 def test_a_full_disk_leaves_both_ways_alike() -> None:

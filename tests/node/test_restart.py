@@ -122,9 +122,7 @@ def test_a_failing_file_harms_its_own_partition_only(world: World) -> None:
     client = world.connect()
     assert (code(client), code(client, "other")) == (0, 0)
     world.files.on_call = failing({"append", "write", "cut back"}, "/orders-0/")
-    answer = client.ask(
-        produce({("orders", 0): batch(b"a"), ("other", 0): batch(b"b")}), 9
-    )
+    answer = client.ask(produce({("orders", 0): batch(b"a"), ("other", 0): batch(b"b")}), 9)
     codes = [topic.partition_responses[0].error_code for topic in answer.responses]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
     world.files.on_call = failing(set(), "")

@@ -23,7 +23,14 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import Changes, MultiRefused, Operation, SessionId, StoreError
+from strandline.cluster.store import (
+    NO_SESSION,
+    Changes,
+    MultiRefused,
+    Operation,
+    SessionId,
+    StoreError,
+)
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.load import load_broker_config
@@ -126,20 +133,16 @@ class World:
             BROKER, (Endpoint("PLAINTEXT", "localhost", 9092),), None, self.now.wall_ms
         )
         self._decide(register_broker(self.image, registration), self.session)
-        self._decide(
-            become_controller(self.image, BROKER, now_ms=self.now.wall_ms), self.session
-        )
+        self._decide(become_controller(self.image, BROKER, now_ms=self.now.wall_ms), self.session)
         found = [
             FoundPartition(at, log.topic_id, log.leader_epochs.latest)
             for at, log in self.directory.logs.items()
         ]
-        adoption = adopt_partitions(
-            self.image, found, BROKER, self.config, random=self.random
-        )
+        adoption = adopt_partitions(self.image, found, BROKER, self.config, random=self.random)
         self._decide(adoption.operations)
         self._decide(elect_on_start(self.image, BROKER).operations)
 
-    def _decide(self, operations: Sequence[Operation], session: SessionId = SessionId(0)) -> None:
+    def _decide(self, operations: Sequence[Operation], session: SessionId = NO_SESSION) -> None:
         if not operations:
             return
         changes = self.tree.multi(operations, session).changes
@@ -324,7 +327,7 @@ class Client:
         api = next(api for api in KNOWN.values() if _class_name(message) == api.name + "Request")
         self._correlation_id += 1
         chunks = request_frame(api, version, self._correlation_id, "test", message)
-        frame = bytearray(b"".join(bytes(chunk) for chunk in chunks))
+        frame = bytearray(joined(chunks))
         return frame[4:], api.key, self._correlation_id
 
     def send_frame(self, frame: bytes | bytearray) -> None:
@@ -399,6 +402,11 @@ def failing(operations: set[str], part_of_path: str) -> Callable[[str, str], Non
             raise StorageError(f"Cannot {operation} {path}: Input/output error.")
 
     return on_call
+
+
+def joined(chunks: Iterable[Any]) -> bytes:
+    """A frame in one piece; requests consist of bytes only."""
+    return b"".join(chunks)
 
 
 def partition(topic: str, number: int = 0) -> TopicPartition:

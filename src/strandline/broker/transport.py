@@ -161,7 +161,7 @@ class Transport:
             return
         except OSError as error:
             self.close(f"reading failed: {error.strerror or error}")
-        except Exception:
+        except Exception:  # noqa: BLE001 -- a bug of ours ends one connection only
             self._fail()
 
     def _fail(self) -> None:
@@ -242,7 +242,7 @@ class Transport:
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
             try:
                 self._deliver(memoryview(bytearray(leftover)), len(leftover))
-            except Exception:
+            except Exception:  # noqa: BLE001 -- as above
                 self._fail()
         self.update_watch()
 
