@@ -2,7 +2,7 @@
 
     StrandlineError
     ├── ProtocolError           an answer with a Kafka error code; says whether a retry may help
-    ├── MalformedFrame          the bytes of a frame do not follow the protocol: one connection closes
+    ├── MalformedFrame          bytes that do not follow the protocol: one connection closes
     ├── CorruptRecords          the bytes of a record batch are damaged
     ├── InvalidSetting          a setting's name or value is refused; names the setting
     ├── StorageError            a disk operation failed; the log directory is suspect

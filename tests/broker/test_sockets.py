@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from strandline.protocol.messages.api_versions import ApiVersionsRequest
+from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.metadata import MetadataRequest
 from tests.broker.harness import BrokerProcess, LocalBroker, Wire, works
 from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
@@ -140,6 +141,22 @@ def test_nothing_is_left_of_clients_that_waited_and_went(broker: LocalBroker, to
     assert works(broker.port)
 
 
+def test_requests_behind_a_full_queue_are_answered_as_soon_as_there_is_room(
+    broker: LocalBroker, topic: str
+) -> None:
+    with Wire(broker.port) as wire:
+        maximum = broker.broker.node.settings.in_flight_max
+        for _ in range(3):
+            waiting = [(fetch((topic, 0, 0), max_wait_ms=200), 11)] * maximum
+            wire.send(*waiting, (versions(), 3), (list_offsets(-1, topic), 7))
+            for _ in range(maximum):
+                assert values(wire.receive()) == []
+            began = time.monotonic()
+            assert wire.receive().error_code == 0
+            assert wire.receive().topics[0].partitions[0].error_code == 0
+            assert time.monotonic() - began < 0.5
+
+
 def test_a_bug_in_a_handler_costs_one_connection(
     broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +173,29 @@ def test_a_bug_in_a_handler_costs_one_connection(
         monkeypatch.undo()
         assert healthy.ask(list_offsets(-1, topic), 7).topics[0].partitions[0].error_code == 0
     assert works(broker.port)
+
+
+@pytest.mark.parametrize("method", ["finish_turn", "metadata_changed", "metadata_written"])
+def test_a_bug_in_a_turn_is_survived(tmp_path: Path, method: str) -> None:
+    with LocalBroker(tmp_path / "data") as broker, Wire(broker.port) as unlucky:
+        node = broker.broker.node
+        original = getattr(node, method)
+        failures: list[str] = []
+
+        def bug(*args: object) -> object:
+            if not failures:
+                failures.append(method)
+                raise RuntimeError("a bug of ours")
+            return original(*args)
+
+        broker.call(lambda: setattr(node, method, bug))
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        unlucky.send((CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5))
+        _until(lambda: bool(failures))
+        assert works(broker.port)
+        with Wire(broker.port) as wire:
+            wire.create_topic("another")
+            assert produced(wire.ask(produce(batch(b"a"), "another"), 9)).error_code == 0
 
 
 # -- memory ----------------------------------------------------------------------------------

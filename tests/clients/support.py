@@ -72,6 +72,7 @@ class BrokerProcess:
         with self.log.open("ab") as errors:
             self._child = subprocess.Popen(
                 [sys.executable, str(HERE / "serve.py"), *map("=".join, settings.items())],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -105,8 +106,9 @@ class BrokerProcess:
 
     def _forget(self) -> None:
         assert self._child is not None
-        assert self._child.stdout is not None
-        self._child.stdout.close()
+        for stream in (self._child.stdin, self._child.stdout):
+            assert stream is not None
+            stream.close()
         self._child = None
 
     def _line(self) -> dict[str, Any]:

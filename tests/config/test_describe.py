@@ -66,12 +66,38 @@ def test_synonyms_of_a_topic_setting_are_strongest_first() -> None:
     assert described["internal.segment.bytes"].value == "9"
 
 
-def test_a_topic_setting_from_a_broker_setting_in_another_unit() -> None:
+def test_a_weaker_spelling_gives_a_topic_its_value_but_is_not_listed() -> None:
+    """In Kafka, `log.retention.hours` is nowhere among the synonyms of `retention.ms`."""
     retention = by_name(describe_topic({}, broker()))["retention.ms"]
     assert retention.value == "7200000"
-    assert retention.source is Source.STATIC_BROKER_CONFIG
-    assert retention.synonyms[0] == DescribedSynonym(
-        "log.retention.hours", "2", Source.STATIC_BROKER_CONFIG
+    assert retention.source is Source.DEFAULT_CONFIG
+    assert retention.synonyms == ()
+    overridden = by_name(describe_topic({"retention.ms": "-1"}, broker()))["retention.ms"]
+    assert overridden.synonyms == (
+        DescribedSynonym("retention.ms", "-1", Source.DYNAMIC_TOPIC_CONFIG),
+    )
+
+
+def test_what_nothing_sets_lists_the_default_of_the_strongest_spelling_only() -> None:
+    described = by_name(describe_topic({}, BrokerConfig()))
+    for name in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"):
+        assert described[name].synonyms == (), name
+    assert described["segment.bytes"].synonyms == (
+        DescribedSynonym("log.segment.bytes", "1073741824", Source.DEFAULT_CONFIG),
+    )
+    assert described["leader.replication.throttled.replicas"].synonyms == ()
+
+
+def test_the_strongest_spelling_behind_a_topic_setting_is_listed_with_the_weaker_ones() -> None:
+    static = load_broker_config(
+        overrides=["log.retention.ms=5000", "log.retention.minutes=9"]
+    ).config
+    retention = by_name(describe_topic({}, static))["retention.ms"]
+    assert (retention.value, retention.source) == ("5000", Source.STATIC_BROKER_CONFIG)
+    assert retention.synonyms == (
+        DescribedSynonym("log.retention.ms", "5000", Source.STATIC_BROKER_CONFIG),
+        DescribedSynonym("log.retention.minutes", "9", Source.STATIC_BROKER_CONFIG),
+        DescribedSynonym("log.retention.hours", "168", Source.DEFAULT_CONFIG),
     )
 
 

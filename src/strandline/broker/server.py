@@ -14,9 +14,10 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, assert_never
 
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
@@ -246,6 +247,10 @@ class Server:
         if not self._turn_scheduled:
             self._finish_turn()
 
+    def end_soon(self) -> None:
+        """End the turn with the next round of the loop: effects may be under way now."""
+        self._schedule_turn()
+
     def _tick(self) -> Instant:
         self._now = read_clock()
         return self._now
@@ -323,8 +328,7 @@ class Server:
         except Exception:
             log.exception("A metadata write failed")
             error = OutcomeUnknown("The metadata store failed.")
-        self._node.metadata_written(effect.token, error, self._tick())
-        self._schedule_turn()
+        self._tell(partial(self._node.metadata_written, effect.token, error))
 
     async def _sync_log(self, effect: SyncLog) -> None:
         result: bool | StorageError
@@ -337,5 +341,12 @@ class Server:
         except Exception as bug:
             log.exception("A log could not be synced")
             result = StorageError(f"A log could not be synced: {bug}")
-        self._node.log_synced(effect.token, result, self._tick())
+        self._tell(partial(self._node.log_synced, effect.token, result))
+
+    def _tell(self, event: Callable[[Instant], None]) -> None:
+        """Hand an outcome to the node; nobody waits for the task that does."""
+        try:
+            event(self._tick())
+        except Exception:
+            log.exception("An outcome could not be handled")
         self._schedule_turn()

@@ -59,6 +59,9 @@ class Host(Protocol):
     def end(self) -> None:
         """What came in is handled; more may come from other sockets in the same turn."""
 
+    def end_soon(self) -> None:
+        """Something that had come in before was handled, perhaps in the middle of a turn."""
+
     def disconnected(self, transport: Transport, reason: str | None) -> None:
         """The socket is closed; `reason` says why if it was not the client's wish."""
 
@@ -168,6 +171,7 @@ class Transport:
         """The boundary for bugs of ours: one connection ends, the broker goes on."""
         log.exception("Serving %s failed", self.connection.client_host)
         self.close("serving it failed")
+        self._host.end_soon()
 
     def _read_shared(self) -> None:
         shared = self._shared
@@ -242,6 +246,7 @@ class Transport:
             # A copy of its own: handling a frame may patch it, and `bytes` cannot be written to.
             try:
                 self._deliver(memoryview(bytearray(leftover)), len(leftover))
+                self._host.end_soon()
             except Exception:  # noqa: BLE001 -- as above
                 self._fail()
         self.update_watch()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Final
 
 from strandline.config.broker import BrokerConfig, SettingLayers
@@ -84,8 +85,8 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
         text = format_value(values[name])
         if name in overrides:
             synonyms.append(DescribedSynonym(name, text, Source.DYNAMIC_TOPIC_CONFIG))
-        behind = [synonym.name for synonym in setting.synonyms]
-        synonyms.extend(_broker_synonyms(behind, broker.layers))
+        if setting.synonyms:
+            synonyms.extend(_synonyms_from(setting.synonyms[0].name, broker.layers))
         described.append(_entry(setting, text, synonyms, read_only=False))
     return described
 
@@ -124,15 +125,24 @@ def describe_cluster_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
 
 def _broker_entry(name: str, text: str | None, layers: SettingLayers) -> DescribedSetting:
     setting = BROKER_SETTINGS[name if name in BROKER_SETTINGS else listener_base(name) or name]
-    synonyms = list(_broker_synonyms(spellings(name), layers))
-    while synonyms and synonyms[0].name != name:
-        del synonyms[0]  # a setting is not shown as coming from a stronger spelling of its value
+    synonyms = _synonyms_from(name, layers)
     read_only = _is_read_only(setting) or name != setting.name
     return _entry(setting._replace(name=name), text, synonyms, read_only=read_only)
 
 
 def _is_read_only(setting: Setting) -> bool:
     return not setting.is_dynamic or setting.name in RESTART_ONLY
+
+
+def _synonyms_from(name: str, layers: SettingLayers) -> list[DescribedSynonym]:
+    """Where a broker setting could be from, beginning with a place that has it under this name.
+
+    Kafka does not show a value as coming from another spelling alone. For a topic setting the name
+    is the strongest spelling behind it: with only `log.retention.hours` set, `retention.ms` has the
+    value that follows, but nothing is listed that it is from.
+    """
+    found = _broker_synonyms(spellings(name), layers)
+    return list(dropwhile(lambda synonym: synonym.name != name, found))
 
 
 def _broker_synonyms(names: Iterable[str], layers: SettingLayers) -> Iterator[DescribedSynonym]:

@@ -20,6 +20,7 @@ from strandline.node.replica import Replica
 from strandline.node.replicas import Directory, Replicas
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
+from strandline.storage.files import DiskFull
 from strandline.storage.flush_plan import FlushPlan
 from strandline.types import Instant
 
@@ -112,9 +113,14 @@ class Background:
                 replica.log.fail(str(error))
 
     def _guarded(self, directory: Directory, work: Callable[[], object]) -> None:
-        """Do work on a directory; a disk error takes it offline and is told once."""
+        """Do work on a directory; a disk error takes it offline and is told once.
+
+        A full disk only delays it: the next round tries again.
+        """
         try:
             work()
+        except DiskFull as error:
+            log.warning("%s is delayed: %s", directory.path, error)
         except StorageError as error:
             self._take_offline(directory, error)
 

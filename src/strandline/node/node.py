@@ -202,8 +202,7 @@ class Node:
 
     def _follow(self, delta: ImageDelta, now: Instant) -> None:
         for topic in delta.topics_deleted:
-            for number in topic.partitions:
-                self.replicas.remove(TopicPartition(topic.name, number), topic.topic_id, now)
+            self.replicas.remove(topic, now)
         if delta.topics_deleted and self.routes.uses_groups:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
             self.routes.groups.topics_deleted(gone, now)

@@ -36,7 +36,7 @@ from strandline.protocol.schema import encode_response
 from strandline.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader
 from strandline.types import NO_TIMESTAMP
 
-_HEAD: Final = Struct(">II")
+_HEAD: Final = Struct(">Ii")
 _CONSTANT_FROM: Final = 8
 _FLEXIBLE_SINCE: Final = 9
 _ZSTD_SINCE: Final = 7

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple, TypeAlias
 
+from strandline.cluster.image import TopicImage
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.purgatory import Purgatory
@@ -56,7 +57,7 @@ class Replicas:
         self._random = random
         self._by_name: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[TopicId, int], Replica] = {}
-        self._topic_ids: dict[TopicId, int] = {}
+        self._topic_ids: set[TopicId] = set()
         self._unavailable: dict[tuple[str, int], str] = {}
         self._flushable: dict[Replica, None] = {}
         self.removed: list[Removed] = []
@@ -140,32 +141,40 @@ class Replicas:
         self._by_name[partition] = replica
         if topic_id != NO_TOPIC_ID:
             self._by_id[topic_id, partition.partition] = replica
-            self._topic_ids[topic_id] = self._topic_ids.get(topic_id, 0) + 1
+            self._topic_ids.add(topic_id)
         return replica
 
-    def remove(self, partition: TopicPartition, topic_id: TopicId, now: Instant) -> None:
-        """Give a deleted partition up; its files go after `file.delete.delay.ms`."""
-        self._unavailable.pop(partition, None)
-        replica = self._by_name.pop(partition, None)
-        if replica is None:
-            return
-        if self._by_id.pop((topic_id, partition.partition), None) is not None:
-            self._topic_ids[topic_id] -= 1
-            if not self._topic_ids[topic_id]:
-                del self._topic_ids[topic_id]
-        replica.retire()
+    def remove(self, topic: TopicImage, now: Instant) -> None:
+        """Give a deleted topic up; its files go after `file.delete.delay.ms`."""
+        for number in topic.partitions:
+            partition = TopicPartition(topic.name, number)
+            self._unavailable.pop(partition, None)
+            self._by_id.pop((topic.topic_id, number), None)
+            replica = self._by_name.pop(partition, None)
+            if replica is not None:
+                replica.retire()
+        self._topic_ids.discard(topic.topic_id)
         for directory in self.directories:
-            if partition in directory.logs:
-                unique_id = f"{self._random.getrandbits(128):032x}"
-                due_ms = now.monotonic_ms + replica.log.config.file_delete_delay_ms
-                try:
-                    path = replica.log.delete(unique_id)
-                    directory.forget([partition])
-                except StorageError as error:
-                    directory.go_offline(str(error))
-                    log.error("%s could not be deleted: %s", partition, error)
-                    return
-                self.removed.append(Removed(due_ms, directory, replica.log, path))
+            logs = [
+                directory.logs[partition]
+                for number in topic.partitions
+                if (partition := TopicPartition(topic.name, number)) in directory.logs
+            ]
+            try:
+                self._delete(directory, logs, now)
+            except StorageError as error:
+                directory.go_offline(str(error))
+                log.error("The topic %s could not be deleted: %s", topic.name, error)
+
+    def _delete(self, directory: Directory, logs: Sequence[Log], now: Instant) -> None:
+        """Rename the logs away; the tables of the directory are written once for all of them."""
+        if not logs:
+            return
+        for deleted in logs:
+            due_ms = now.monotonic_ms + deleted.config.file_delete_delay_ms
+            path = deleted.delete(f"{self._random.getrandbits(128):032x}")
+            self.removed.append(Removed(due_ms, directory, deleted, path))
+        directory.forget([deleted.topic_partition for deleted in logs])
 
     def reconfigure(self, partition: TopicPartition, config: TopicConfig) -> None:
         """Let a hosted partition follow changed settings."""

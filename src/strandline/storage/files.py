@@ -34,6 +34,10 @@ class MissingFile(StorageError):
     """The named file or directory does not exist."""
 
 
+class DiskFull(StorageError):
+    """There is no room, or no more quota. Nothing is broken: it works again when space returns."""
+
+
 class LockHeld(StorageError):
     """Another process holds the lock of this file."""
 

@@ -31,7 +31,7 @@ from strandline.errors import InvariantViolated, StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
-from strandline.storage.files import Files, Lock, LockHeld, join, name_of, parent_of
+from strandline.storage.files import DiskFull, Files, Lock, LockHeld, join, name_of, parent_of
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
 from strandline.types import BrokerId, Offset, TopicPartition
 
@@ -326,14 +326,17 @@ class LogDirectory(Generic[LogType]):
 
     @contextmanager
     def _or_offline(self, operation: str) -> Iterator[None]:
-        """Run a disk operation; its failure takes the directory offline and is raised again."""
+        """Run a disk operation; its failure takes the directory offline and is raised again.
+
+        A full disk does not: what could not be written is written when there is room.
+        """
         if self.offline_reason is not None:
             raise StorageError(
                 f"Cannot {operation} {self.path}: it is offline. {self.offline_reason}"
             )
         try:
             yield
-        except (LockHeld, ForeignDirectory):
+        except (LockHeld, ForeignDirectory, DiskFull):
             raise
         except StorageError as failure:
             self.go_offline(str(failure))

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, TypeAlias
 
 from strandline.errors import StorageError
-from strandline.storage.files import Buffer, LockHeld, MissingFile, name_of, parent_of
+from strandline.storage.files import Buffer, DiskFull, LockHeld, MissingFile, name_of, parent_of
 
 SECTOR_BYTES: Final = 512
 UNBOUNDED: Final = 1 << 60
@@ -254,7 +254,7 @@ class MemoryFiles:
         """Ask the hook, then take space; raises `StorageError` when there is not enough."""
         self.on_call(operation, path)
         if self.used_bytes + extra_bytes > self.capacity_bytes:
-            raise StorageError(f"Cannot {operation} {path}: No space left on device.")
+            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
         self.used_bytes += extra_bytes
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:

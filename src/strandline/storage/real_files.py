@@ -13,6 +13,7 @@ lock, so a descriptor can never be closed, or its number reused, while it is bei
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -23,7 +24,7 @@ from types import TracebackType
 from typing import Final
 
 from strandline.errors import StorageError
-from strandline.storage.files import Buffer, LockHeld, MissingFile, parent_of
+from strandline.storage.files import Buffer, DiskFull, LockHeld, MissingFile, parent_of
 
 IOVECS_MAX: Final = 1024
 """Linux refuses more buffers in one pwritev (IOV_MAX)."""
@@ -34,7 +35,11 @@ NO_DESCRIPTOR: Final = -1
 
 def storage_error(operation: str, path: str, error: OSError) -> StorageError:
     """The project's error for a failed call to the operating system."""
-    kind = MissingFile if isinstance(error, FileNotFoundError) else StorageError
+    kind: type[StorageError] = StorageError
+    if isinstance(error, FileNotFoundError):
+        kind = MissingFile
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        kind = DiskFull
     return kind(f"Cannot {operation} {path}: {error.strerror or error}.")
 
 

@@ -68,7 +68,7 @@ class FetchHandler:
             request,
             context,
             self._replicas,
-            bytes_max=min(body.max_bytes, self._answer_bytes_max),
+            bytes_max=max(0, min(body.max_bytes, self._answer_bytes_max)),
             is_consumer=replica_id <= _CONSUMER,
         )
         replicas = fetch.replicas()
@@ -226,7 +226,7 @@ class _Fetch:
                 return
         answer.records = log_.read(
             Offset(fetched.fetch_offset),
-            min(fetched.max_bytes, budget),
+            min(max(0, fetched.max_bytes), budget),
             end_offset=replica.readable_end(isolation_level),
             at_least_one_batch=is_first,
         )
