@@ -11,6 +11,8 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConfigEntry.ConfigSource;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -19,6 +21,8 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.config.ConfigResource.Type;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
@@ -52,6 +56,7 @@ public final class Contents {
                     p -> partitions.add(new TopicPartition(topic.name(), p.partition())));
             }
             contents.found.put("topic ids", ids);
+            contents.settings(admin, ids.keySet());
             contents.offsets(admin, partitions);
             contents.groups(admin);
             for (String isolation : List.of("read_committed", "read_uncommitted")) {
@@ -84,6 +89,22 @@ public final class Contents {
             }
             found.put("offsets " + spec.getKey(), answers);
         }
+    }
+
+    /** What was set for the topics themselves, and all that each setting could be from. */
+    private void settings(Admin admin, Collection<String> topics) throws Exception {
+        List<ConfigResource> resources = new ArrayList<>();
+        topics.forEach(name -> resources.add(new ConfigResource(Type.TOPIC, name)));
+        DescribeConfigsOptions options = new DescribeConfigsOptions().includeSynonyms(true);
+        Map<String, Object> settings = new TreeMap<>();
+        admin.describeConfigs(resources, options).all().get().forEach((resource, config) -> {
+            Map<String, String> set = new TreeMap<>();
+            config.entries().stream()
+                .filter(entry -> entry.source() == ConfigSource.DYNAMIC_TOPIC_CONFIG)
+                .forEach(entry -> set.put(entry.name(), entry.synonyms().toString()));
+            settings.put(resource.name(), set);
+        });
+        found.put("settings", settings);
     }
 
     private void groups(Admin admin) throws Exception {

@@ -2,6 +2,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -10,7 +11,10 @@ import java.util.Random;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -20,6 +24,7 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -27,7 +32,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Writes the same topics, records and committed offsets to any cluster:
  * {@code Workload BOOTSTRAP WORDS...}, where a word is a topic setting (NAME=VALUE) or one of
- * "topics", "plain", "more", "transactions" and "await-compaction".
+ * "topics", "plain", "more", "transactions", "await-compaction", "settings" and "await-retention".
  */
 public final class Workload {
     private static final long BASE_MS = 1_700_000_000_000L;
@@ -55,6 +60,8 @@ public final class Workload {
                 case "more" -> workload.more();
                 case "transactions" -> workload.transactions();
                 case "await-compaction" -> workload.awaitCompaction();
+                case "settings" -> workload.changeSettings();
+                case "await-retention" -> workload.awaitRetention();
                 default -> throw new IllegalArgumentException(part);
             }
         }
@@ -160,6 +167,53 @@ public final class Workload {
                     count += consumer.poll(Duration.ofMillis(500)).count();
                 }
             }
+        }
+    }
+
+    /** Settings that change after the topics were made; one topic is deleted and made again. */
+    private void changeSettings() throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            admin.createTopics(List.of(topic("again", 1, Map.of("max.message.bytes", "1234"))))
+                .all().get();
+            admin.deleteTopics(List.of("again")).all().get();
+            admin.createTopics(List.of(topic("again", 1, Map.of("flush.messages", "1000"))))
+                .all().get();
+            Map<ConfigResource, Collection<AlterConfigOp>> changes = new HashMap<>();
+            changes.put(new ConfigResource(ConfigResource.Type.TOPIC, "empty"), List.of(
+                set("max.message.bytes", "2000000"), unset("segment.bytes")));
+            changes.put(new ConfigResource(ConfigResource.Type.TOPIC, "trimmed"), List.of(
+                set("retention.bytes", "999999999"), set("cleanup.policy", "compact,delete")));
+            changes.put(new ConfigResource(ConfigResource.Type.BROKER, ""), List.of(
+                set("log.cleaner.threads", "2"), set("message.max.bytes", "3000000")));
+            admin.incrementalAlterConfigs(changes).all().get();
+        }
+    }
+
+    private static AlterConfigOp set(String name, String value) {
+        return new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET);
+    }
+
+    private static AlterConfigOp unset(String name) {
+        return new AlterConfigOp(new ConfigEntry(name, ""), AlterConfigOp.OpType.DELETE);
+    }
+
+    /** Waits until retention has emptied a topic twice: so every log was looked at meanwhile. */
+    private void awaitRetention() throws Exception {
+        TopicPartition partition = new TopicPartition("expiring", 0);
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            admin.createTopics(List.of(topic("expiring", 1, Map.of("retention.ms", "1000"))))
+                .all().get();
+            long deadline = System.nanoTime() + Duration.ofSeconds(40).toNanos();
+            for (int round = 1; round <= 2; round++) {
+                write("expiring", 1, 10, 100, 0, "none");
+                while (admin.listOffsets(Map.of(partition, OffsetSpec.earliest()))
+                    .partitionResult(partition).get().offset() < round * 10L) {
+                    if (System.nanoTime() > deadline) {
+                        throw new IllegalStateException("nothing expired");
+                    }
+                }
+            }
+            admin.deleteTopics(List.of("expiring")).all().get();
         }
     }
 

@@ -1,7 +1,8 @@
 """A log directory goes from a real Kafka to Strandline and back, and says the same everywhere.
 
 What "the same" is, is what clients see: every record with offset, timestamp, leader epoch, key,
-value and headers, under both isolation levels; what offsets are found by time; committed offsets.
+value and headers, under both isolation levels; what offsets are found by time; committed offsets;
+what was set for each topic.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from tests.java.processes import ToolServer, Workshop
 
 # Kafka 4 accepts no smaller segments.
 TOPICS = ("segment.bytes=1048576", "index.interval.bytes=200")
-# The topics' settings are in Kafka's metadata log, which Strandline does not read: the broker's
-# settings take their place, and the records carry timestamps of 2023.
-SETTINGS = (f"node.id={NODE_ID}", "log.retention.ms=-1", "offsets.topic.num.partitions=4")
+# The records carry timestamps of 2023: what keeps them is the topics' own retention.ms=-1, which
+# Kafka has in its metadata log.
+SETTINGS = (f"node.id={NODE_ID}", "offsets.topic.num.partitions=4")
+BUSY_RETENTION = ("log.initial.task.delay.ms=1", "log.retention.check.interval.ms=1000")
 # Kafka finds nothing by time in a log whose first segment compaction has emptied: the segment's
 # file time stands in for the missing timestamps and hides the segments behind it.
 BY_TIME = ("offsets at the base", "offsets in the middle", "offsets just after it")
@@ -44,7 +46,7 @@ def written(workshop: Workshop, tools: ToolServer) -> Written:
     """Several segments, codecs, epochs, transactions, a compacted topic; also after kill -9."""
     kafka = Kafka(workshop, tools, workshop.directory / "kafka")
     kafka.start()
-    parts = ("plain", "transactions", "await-compaction")
+    parts = ("plain", "transactions", "await-compaction", "settings")
     tools.run("Workload", kafka.address, *TOPICS, *parts).succeeded()
     kafka.stop()
     # From here on the cleaner rests, so that what was served stays comparable.
@@ -106,6 +108,49 @@ def test_strandline_serves_what_kafka_wrote(
 
 
 @pytest.mark.parametrize("ending", ["clean", "killed"])
+def test_topics_keep_their_settings_and_so_their_records(
+    ending: str, written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    data = workshop.directory / f"settings-from-{ending}"
+    shutil.copytree(getattr(written, ending), data)
+    settings = written.contents["settings"]
+    assert "compact" in settings["compacted"]["cleanup.policy"]
+    assert "max.message.bytes" not in settings["again"]
+    assert all("retention.ms" in each for each in settings.values())
+
+    broker = workshop.broker(data, *SETTINGS, *BUSY_RETENTION)
+    assert not [line for line in broker.report["notices"] if "kept elsewhere" in line]
+    tools.run("Workload", broker.address, "await-retention").succeeded()
+    found = contents_of(tools, broker.address)
+    assert without_lookups_in_compacted(found) == without_lookups_in_compacted(written.contents)
+    assert broker.stop()
+
+
+def test_without_a_readable_metadata_log_all_records_are_kept(
+    written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    data = workshop.directory / "unreadable"
+    shutil.copytree(written.clean, data)
+    for segment in (data / "__cluster_metadata-0").glob("*.log"):
+        damaged = bytearray(segment.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        segment.write_bytes(damaged)
+
+    broker = workshop.broker(data, *SETTINGS, *BUSY_RETENTION)
+    [line] = [line for line in broker.report["notices"] if "kept elsewhere" in line]
+    assert "trimmed" in line
+    assert "__consumer_offsets" not in line
+    tools.run("Workload", broker.address, "await-retention").succeeded()
+    found = without_lookups_in_compacted(contents_of(tools, broker.address))
+    expected = without_lookups_in_compacted(written.contents)
+    for name, ours in found.pop("settings").items():
+        assert ours.keys() == {"retention.bytes", "retention.ms"}, name
+    del expected["settings"]
+    assert found == expected
+    assert broker.stop()
+
+
+@pytest.mark.parametrize("ending", ["clean", "killed"])
 def test_kafka_opens_its_directory_again_after_strandline_wrote_to_it(
     ending: str, written: Written, workshop: Workshop, tools: ToolServer
 ) -> None:
@@ -131,7 +176,7 @@ def test_kafka_serves_topics_that_strandline_made(
     written: Written, workshop: Workshop, tools: ToolServer
 ) -> None:
     """Kafka takes a log in if its metadata knows the topic's name and the id beside the log."""
-    broker = workshop.broker(None, "log.retention.ms=-1", "offsets.topic.num.partitions=4")
+    broker = workshop.broker(None, "offsets.topic.num.partitions=4")
     tools.run("Workload", broker.address, *TOPICS, "plain", "more").succeeded()
     contents = contents_of(tools, broker.address)
     assert broker.stop()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.kraft_metadata import read_kraft_metadata
 from strandline.broker.server import Limits, ListenerSocket, MetadataAccess, Server, read_clock
 from strandline.cluster.controller import (
     FoundPartition,
@@ -28,11 +29,12 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
+from strandline.cluster.kraft_settings import KraftSettings, UnreadableMetadata
 from strandline.cluster.store import Changes, SessionId, StoreView
 from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
-from strandline.errors import InvalidSetting
+from strandline.errors import CorruptRecords, InvalidSetting, StorageError
 from strandline.node.node import Node
 from strandline.node.replicas import Directory
 from strandline.node.settings import Settings
@@ -238,14 +240,16 @@ class _Start:
             for partition, loaded in directory.logs.items()
         ]
         adoption = adopt_partitions(
-            self._image, found, self._broker_id, self._config, random=self._random
+            self._image,
+            found,
+            self._broker_id,
+            self._config,
+            random=self._random,
+            kept=self._settings_of_kafka(),
         )
-        if adoption.registered:
-            topics = sorted({partition.topic for partition in adoption.registered})
-            self._notices.append(
-                f"Found logs of {len(topics)} topics that the metadata did not know and took them "
-                f"in: {', '.join(topics)}."
-            )
+        self._notices += adoption.notices()
+        # Also when nothing was found: what lies here from now on is no reason to adopt again.
+        if adoption.operations:
             await store.multi(adoption.operations)
         for stray in adoption.stray:
             self._notices.append(
@@ -257,6 +261,16 @@ class _Start:
         election = elect_on_start(self._image, self._broker_id)
         if election.operations:
             await store.multi(election.operations)
+
+    def _settings_of_kafka(self) -> KraftSettings | None:
+        """Settings that Kafka kept in its metadata log, for the one time that logs are adopted."""
+        if self._broker_id in self._image.adopted_by:
+            return None
+        try:
+            return read_kraft_metadata(self._files, self._config.log_dirs)
+        except (UnreadableMetadata, CorruptRecords, StorageError) as error:
+            self._notices.append(f"The settings in Kafka's metadata log cannot be read: {error}")
+            return None
 
 
 def _bind(listener: Listener, config: BrokerConfig) -> socket.socket:

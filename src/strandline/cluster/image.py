@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, assert_never
+from typing import Final, Generic, TypeVar, assert_never
 
 from strandline.cluster.image_parts import (
     BrokerImage,
@@ -50,6 +50,8 @@ __all__ = [
     "TopicImage",
     "Versioned",
 ]
+
+_DIGITS_MAX: Final = 10
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -263,4 +265,5 @@ class _Draft(Generic[_Key, _Value]):
 
 def _is_id(text: str) -> bool:
     """Whether a path component is the number of a broker or partition as we would write it."""
-    return text.isascii() and text.isdecimal() and str(int(text)) == text
+    is_short = len(text) <= _DIGITS_MAX  # Python refuses to read numbers of thousands of digits
+    return is_short and text.isascii() and text.isdecimal() and str(int(text)) == text

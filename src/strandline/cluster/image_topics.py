@@ -92,7 +92,9 @@ class TopicChanges:
         known = former if former and topic and step.keeps_identity(topic) else None
         if former and known is None:
             self.deleted.append(former)
-            names.pop(former.topic_id, None)
+            # Another topic of this step may have taken the id over.
+            if names.get(former.topic_id) == former.name:
+                del names[former.topic_id]
             del topics[former.name]
         if topic is None:
             return

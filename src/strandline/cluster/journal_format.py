@@ -149,7 +149,7 @@ def _expect_nothing_new(journal: bytes, position: int, known: Zxid) -> None:
     later = journal.find(_FRAME_MARK, position + 1)
     while later >= 0:
         end = _frame_end(journal, later)
-        if end is not None:
+        if end is not None and end - later >= _FRAME.size + _TRANSACTION.size:
             (zxid, _) = _TRANSACTION.unpack_from(journal, later + _FRAME.size)
             if zxid > known:
                 raise DamagedJournal(

@@ -118,7 +118,7 @@ class IndexedSegment:
     def boundary_below(self, start: int, limit: int) -> tuple[int, int]:
         """The last batch boundary in `[start, limit]`, where `start` is one.
 
-        With it comes an offset above all those in front of the boundary.
+        With it comes the offset of the batch there, or else of what will be appended there.
         """
 
         def believable() -> IndexedPosition:
@@ -132,6 +132,7 @@ class IndexedSegment:
         upper = indexed.offset + 1
         for position, header in headers_between(self.log, boundary, self.size):
             if position + header.size_bytes > limit:
+                upper = header.base_offset
                 break
             boundary, upper = position + header.size_bytes, header.next_offset
         return boundary, upper

@@ -10,16 +10,19 @@ that offset; clients skip what they did not ask for.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.records.record import read_records
-from strandline.storage.batch_scan import damaged, headers_between
+from strandline.storage.batch_scan import damaged, header_at, headers_between
 from strandline.storage.files import File
-from strandline.storage.log_state import LogState
+from strandline.storage.log_state import Bookmark, LogState
 from strandline.storage.segment import Segment
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import NO_TIMESTAMP, LeaderEpoch, Offset
+
+
+BOOKMARKS_MAX: Final = 256
 
 
 class LogSlice(NamedTuple):
@@ -84,11 +87,13 @@ class ReadsRecords(LogState):
             segment = segments[index]
             if segment.base_offset >= end_offset:
                 return None
-            found = segment.find(offset)
-            if found is None:
-                continue
+            position = self._bookmarked(segment, offset)
+            if position is None:
+                found = segment.find(offset)
+                if found is None:
+                    continue
+                position = found[0]
             following = self._base_offset_after(index)
-            position, header = found
             end, upper = segment.size, following
             if end_offset < following:
                 limit = segment.find(end_offset)
@@ -100,11 +105,26 @@ class ReadsRecords(LogState):
                 if end == position:
                     if not at_least_one_batch:
                         return None
+                    header = header_at(segment.log, position)
                     end, upper = position + header.size_bytes, header.next_offset
+            self._bookmark(segment, upper, end)
             return LogSlice(
                 segment.log, position, end - position, Offset(segment.base_offset), Offset(upper)
             )
         return None
+
+    def _bookmark(self, segment: Segment, offset: int, position: int) -> None:
+        """Remember where a sequential reader goes on, so that it need not be looked up."""
+        if len(self.bookmarks) >= BOOKMARKS_MAX:
+            del self.bookmarks[next(iter(self.bookmarks))]
+        self.bookmarks[offset] = Bookmark(segment, position, self.cuts)
+
+    def _bookmarked(self, segment: Segment, offset: int) -> int | None:
+        """The position of the batch that starts with `offset`, if a read has ended there."""
+        mark = self.bookmarks.pop(offset, None)
+        if mark is None or mark.segment is not segment or mark.cuts != self.cuts:
+            return None
+        return mark.position if mark.position < segment.size else None
 
     def position_of(self, offset: Offset) -> tuple[Offset, int]:
         """Base offset of the segment and position in it where `offset` is or will be."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.config.topic import LONG_MAX, TopicConfig
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError, StorageError
@@ -26,6 +26,14 @@ from strandline.storage.segments import Segments
 from strandline.types import NO_TOPIC_ID, Offset, TopicPartition
 
 START: Final = Offset(0)
+
+
+class Bookmark(NamedTuple):
+    """A batch boundary at which a read has ended, good while `cuts` is what it was."""
+
+    segment: Segment
+    position: int
+    cuts: int
 
 
 class LogState:
@@ -43,6 +51,7 @@ class LogState:
 
     __slots__ = (
         "active",
+        "bookmarks",
         "client_rules",
         "closed",
         "config",
@@ -96,6 +105,7 @@ class LogState:
         self.failure: str | None = None
         self.closed = False
         self.cuts = 0
+        self.bookmarks: dict[int, Bookmark] = {}
         self.wants_flush = False
         self.last_flush_ms = 0
         self.flush_at_offset = LONG_MAX

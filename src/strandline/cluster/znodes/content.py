@@ -110,7 +110,12 @@ class Content:
 
 def encoded(values: Mapping[str, Json], extra: Extra) -> bytes:
     """Compact JSON of the known values and then the unknown ones."""
-    return json.dumps({**values, **extra}, separators=(",", ":"), ensure_ascii=False).encode()
+    content = {**values, **extra}
+    try:
+        return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which JSON can spell and UTF-8 cannot.
+        return json.dumps(content, separators=(",", ":")).encode()
 
 
 def replicas_json(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, Json]:
