@@ -28,6 +28,8 @@ DEVIATING_DEFAULTS = {
     "node.id",
     "process.roles",
     "controller.listener.names",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
 }
 
 

@@ -184,7 +184,7 @@ public final class Workload {
             changes.put(new ConfigResource(ConfigResource.Type.TOPIC, "trimmed"), List.of(
                 set("retention.bytes", "999999999"), set("cleanup.policy", "compact,delete")));
             changes.put(new ConfigResource(ConfigResource.Type.BROKER, ""), List.of(
-                set("log.cleaner.threads", "2"), set("message.max.bytes", "3000000")));
+                set("message.max.bytes", "3000000")));
             admin.incrementalAlterConfigs(changes).all().get();
         }
     }

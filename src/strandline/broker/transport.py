@@ -40,7 +40,9 @@ _SIZE: Final = Struct(">i")
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
 _LARGE_BUFFER_BYTES: Final = 2 * 1024 * 1024
-_COPIED_SLICE_BYTES: Final = 64 * 1024
+_COPIED_SLICE_BYTES: Final = 16 * 1024
+_MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
+"""Where the system has it: do not send a head in a packet of its own."""
 _SEND_AT_ONCE_BYTES: Final = 1024 * 1024
 
 
@@ -270,7 +272,7 @@ class Transport:
                         self._send_bytes(small)
                         small, copied = [], 0
                 else:
-                    self._send_bytes(small)
+                    self._send_bytes(small, _MORE_FOLLOWS)
                     small = []
                     self._send_range(chunk)
             self._send_bytes(small)
@@ -280,7 +282,7 @@ class Transport:
             self.close(f"writing failed: {error.strerror or error}")
         self.resume()
 
-    def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
+    def _send_bytes(self, parts: list[bytes | bytearray | memoryview], flags: int = 0) -> None:
         if not parts:
             return
         data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -288,7 +290,7 @@ class Transport:
             self._pending.append(bytes(data))
             return
         try:
-            sent = self.socket.send(data)
+            sent = self.socket.send(data, flags)
         except BlockingIOError:
             sent = 0
         if sent < len(data):

@@ -52,9 +52,9 @@ class BrokerConfig:
     queued_max_requests: int = 500
     """Requests in flight in the whole broker before it stops reading from connections."""
     socket_listen_backlog_size: int = 50
-    socket_receive_buffer_bytes: int = 102_400
+    socket_receive_buffer_bytes: int = -1
     socket_request_max_bytes: int = 104_857_600
-    socket_send_buffer_bytes: int = 102_400
+    socket_send_buffer_bytes: int = -1
 
     # Topics and fetches
     auto_create_topics_enable: bool = True

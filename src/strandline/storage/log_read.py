@@ -121,7 +121,7 @@ class ReadsRecords(LogState):
 
     def _bookmarked(self, segment: Segment, offset: int) -> int | None:
         """The position of the batch that starts with `offset`, if a read has ended there."""
-        mark = self.bookmarks.pop(offset, None)
+        mark = self.bookmarks.get(offset)
         if mark is None or mark.segment is not segment or mark.cuts != self.cuts:
             return None
         return mark.position if mark.position < segment.size else None

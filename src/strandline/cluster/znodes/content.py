@@ -84,7 +84,7 @@ class Content:
         """Partition numbers (JSON keys are strings) to lists of brokers, by ascending number."""
         replicas: dict[int, tuple[int, ...]] = {}
         for number, values in self.mapping(key).items():
-            if not is_decimal(number):
+            if not is_decimal(number) or str(int(number)) != number or int(number) < 0:
                 raise self.malformed(f"{key!r} has the key {number!r}, which is no partition")
             replicas[int(number)] = self._integers(key, values)
         return dict(sorted(replicas.items()))

@@ -82,11 +82,13 @@ NETWORK: Final[tuple[Setting, ...]] = (
             "Time that the first attempt of an outgoing connection may take."),
     Setting("socket.listen.backlog.size", INT, 50, MEDIUM, at_least(1), SERVED,
             "Connections that may wait to be accepted."),
-    Setting("socket.receive.buffer.bytes", INT, 102_400, HIGH, ANYTHING, SERVED,
-            "Receive buffer of a client connection (SO_RCVBUF); -1 leaves it to the system."),
+    Setting("socket.receive.buffer.bytes", INT, -1, HIGH, ANYTHING, SERVED,
+            "Receive buffer of a client connection (SO_RCVBUF); -1 leaves it to the system.",
+            deviation="The system sizes it by need; Kafka's 102400 slows large batches down."),
     Setting("socket.request.max.bytes", INT, 104_857_600, HIGH, at_least(1), SERVED,
             "Largest request; a connection that sends a larger one is closed."),
-    Setting("socket.send.buffer.bytes", INT, 102_400, HIGH, ANYTHING, SERVED,
-            "Send buffer of a client connection (SO_SNDBUF); -1 leaves it to the system."),
+    Setting("socket.send.buffer.bytes", INT, -1, HIGH, ANYTHING, SERVED,
+            "Send buffer of a client connection (SO_SNDBUF); -1 leaves it to the system.",
+            deviation="The system sizes it by need; Kafka's 102400 slows large fetches down."),
 )
 # fmt: on
