@@ -155,6 +155,9 @@ def test_member_that_vanishes_is_replaced(broker: BrokerProcess, topic: str, nam
         poll_all([silent], lambda: balanced([silent], topic, 4), "the first member to have all")
         lively.subscribe([topic])
         poll_all([lively], lambda: balanced([lively], topic, 4), "the other to take all over")
+        # It hears of it at its next poll. (librdkafka hangs if it is closed before it has heard.)
+        told = until(lambda: silent.poll(0.1), "the silent member to be told")
+        assert told.error().code() == KafkaError._MAX_POLL_EXCEEDED
 
 
 def test_static_member_restarts_without_a_rebalance(

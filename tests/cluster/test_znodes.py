@@ -250,7 +250,7 @@ def without(data: bytes, key: str) -> bytes:
         (ControllerEpochNode.decode, b""),
         (ControllerEpochNode.decode, b"-"),
         (ControllerEpochNode.decode, b"1 "),
-        (ControllerEpochNode.decode, "١".encode()),
+        (ControllerEpochNode.decode, "\u0661".encode()),
         (ProducerIdBlockNode.decode, b'{"broker":1,"block_start":"5","block_end":"4"}'),
         (ProducerIdBlockNode.decode, b'{"broker":1,"block_start":"-1","block_end":"4"}'),
         (ProducerIdBlockNode.decode, b'{"block_start":"0","block_end":"4"}'),

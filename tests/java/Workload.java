@@ -173,7 +173,7 @@ public final class Workload {
     /** Settings that change after the topics were made; one topic is deleted and made again. */
     private void changeSettings() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-            admin.createTopics(List.of(topic("again", 1, Map.of("max.message.bytes", "1234"))))
+            admin.createTopics(List.of(topic("again", 1, Map.of("flush.messages", "7"))))
                 .all().get();
             admin.deleteTopics(List.of("again")).all().get();
             admin.createTopics(List.of(topic("again", 1, Map.of("flush.messages", "1000"))))

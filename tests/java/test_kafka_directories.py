@@ -115,7 +115,7 @@ def test_topics_keep_their_settings_and_so_their_records(
     shutil.copytree(getattr(written, ending), data)
     settings = written.contents["settings"]
     assert "compact" in settings["compacted"]["cleanup.policy"]
-    assert "max.message.bytes" not in settings["again"]
+    assert "value=1000," in settings["again"]["flush.messages"]
     assert all("retention.ms" in each for each in settings.values())
 
     broker = workshop.broker(data, *SETTINGS, *BUSY_RETENTION)

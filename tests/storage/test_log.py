@@ -11,6 +11,7 @@ from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, Prot
 from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
+from strandline.records.batch import parse_header
 from strandline.storage.log_append import UnexpectedOffset
 from strandline.storage.tail import BATCHES_KEPT
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
@@ -465,3 +466,24 @@ def test_the_memory_of_newest_batches_is_bounded(world: Any, kit: Any) -> None:
     for offset in (0, 5, BATCHES_KEPT - 1, BATCHES_KEPT, BATCHES_KEPT + 1, 2 * BATCHES_KEPT + 49):
         found = kit.records(log, offset)
         assert [found[0][0], found[-1][0]] == [offset, 2 * BATCHES_KEPT + 49]
+
+
+def test_a_sequential_reader_gets_every_batch_once_whatever_its_steps(world: Any, kit: Any) -> None:
+    log = world.create(kit.small)
+    kit.fill(log, 6000, size=30)  # more than the dense tail holds, in several segments
+    whole = kit.bytes_from(log, 0)
+    for step in (1, 150, 1000, 5000, 1 << 20):
+        assert kit.bytes_from(log, 0, step) == whole
+        assert kit.bytes_from(log, 2500, step) == kit.bytes_from(log, 2500)
+
+
+def test_a_bookmark_does_not_survive_a_truncation(world: Any, kit: Any) -> None:
+    log = world.create()
+    kit.fill(log, 3000, size=30)
+    part = log.read(Offset(0), 500, end_offset=log.log_end_offset, at_least_one_batch=True)
+    assert part is not None
+    log.truncate_to(Offset(part.upper_offset - 1), kit.now_ms)
+    kit.append(log, b"longer than what was there before" * 10)
+    kit.fill(log, 3000, size=40)
+    found = kit.bytes_from(log, part.upper_offset)
+    assert parse_header(found).base_offset == part.upper_offset

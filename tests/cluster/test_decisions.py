@@ -1,0 +1,402 @@
+"""Deleting topics, changing settings, elections on start, producer ids, offices, assignment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.cluster.assignment import assign_more_replicas, assign_replicas
+from strandline.cluster.controller import (
+    ConfigAlteration,
+    ConfigReplacement,
+    ConfigsAltered,
+    ProducerIdBlock,
+    TopicDeleted,
+    TopicReference,
+    TopicSpec,
+    allocate_producer_ids,
+    alter_configs,
+    become_controller,
+    bootstrap,
+    delete_topics,
+    elect_on_start,
+    incremental_alter_configs,
+    register_broker,
+    step_down,
+)
+from strandline.cluster.controller.topic_writes import topic_creation
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import BadVersion, DataSet, NodeExists, NoNode, SetData
+from strandline.cluster.tree import NodeTree
+from strandline.cluster.znodes import (
+    BrokerNode,
+    ConfigResource,
+    Endpoint,
+    ProducerIdBlockNode,
+    ResourceKind,
+)
+from strandline.config.alter import Alteration
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import BrokerId, ProducerId, TopicPartition
+from tests.cluster.story import NOW_MS, Story, session_of
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+TOPIC, BROKER = ResourceKind.TOPIC, ResourceKind.BROKER
+ORDERS = ConfigResource(TOPIC, "orders")
+SET, DELETE, APPEND = 0, 1, 2
+
+
+def code(result: TopicDeleted | ConfigsAltered) -> ErrorCode | None:
+    return result.refusal.code if result.refusal else None
+
+
+# ── deleting ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_deleted_topic_leaves_nothing() -> None:
+    story = Story()
+    empty = [path for path, _ in story.tree.walk()]
+    story.create(TopicSpec("orders", 2, 1, configs={"retention.ms": "5"}))
+    topic = story.image.topics["orders"]
+    [result] = story.follow(delete_topics(story.image, [TopicReference(None, topic.topic_id)]))
+    assert result == TopicDeleted("orders", topic.topic_id)
+    assert [path for path, _ in story.tree.walk()] == empty
+    assert story.delta.topics_deleted == (topic,)
+    assert story.delta.configs_changed == (ORDERS,)
+    assert story.image.topic_by_id(topic.topic_id) is None
+
+
+def test_deletions_are_refused_with_kafkas_codes() -> None:
+    story = Story()
+    story.create(TopicSpec("a", 1, 1), TopicSpec("b", 1, 1), TopicSpec("c", 1, 1))
+    id_b, id_c = story.image.topics["b"].topic_id, story.image.topics["c"].topic_id
+    references = [
+        TopicReference(),
+        TopicReference("a", id_b),
+        TopicReference("x"),
+        TopicReference(None, UUID(int=999)),
+        TopicReference("a"),
+        TopicReference("a"),
+        TopicReference("b"),
+        TopicReference(None, id_b),
+        TopicReference(None, id_c),
+    ]
+    results = story.follow(delete_topics(story.image, references))
+    assert [code(result) for result in results] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        None,
+    ]
+    assert story.image.topics.keys() == {"a", "b"}
+    # Whoever asks by id and is refused does not learn the name.
+    assert results[6].name is None
+
+
+def test_deletion_can_be_switched_off() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        delete_topics(Story().image, [TopicReference("a")], is_enabled=False)
+    assert refused.value.code is ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_a_topic_deleted_and_made_again_in_one_step_is_both() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 2, 1))
+    former = story.image.topics["orders"]
+    removal = delete_topics(story.image, [TopicReference("orders")]).operations
+    other = Story()
+    other.random = Random(99)
+    other.create(TopicSpec("orders", 1, 1))
+    node = other.image.topics["orders"].node
+    states = {n: s.value for n, s in other.image.topics["orders"].states.items()}
+    story.do([*removal, *topic_creation(node, states)])
+    assert story.delta.topics_deleted == (former,)
+    assert story.delta.topics_created == (story.image.topics["orders"],)
+    assert story.delta.partitions_changed == (TopicPartition("orders", 0),)
+    # The same topic, id and all, deleted and made again: whoever holds its log must notice.
+    removal = delete_topics(story.image, [TopicReference("orders")]).operations
+    story.do([*removal, *topic_creation(node, states)])
+    assert len(story.delta.topics_deleted) == len(story.delta.topics_created) == 1
+
+
+# ── settings ───────────────────────────────────────────────────────────────────────────────────
+
+
+def alter(story: Story, *requests: ConfigAlteration) -> list[ErrorCode | None]:
+    decision = incremental_alter_configs(story.image, requests, story.config)
+    return [code(result) for result in story.follow(decision)]
+
+
+def alteration(kind: int, name: str, *changes: Alteration) -> ConfigAlteration:
+    return ConfigAlteration(kind, name, changes)
+
+
+def test_settings_are_set_added_to_and_removed_with_their_node() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1))
+    change = alteration(
+        TOPIC,
+        "orders",
+        Alteration("retention.ms", SET, "5"),
+        Alteration("cleanup.policy", APPEND, "compact"),
+    )
+    assert alter(story, change) == [None]
+    assert story.image.overrides(ORDERS) == {
+        "retention.ms": "5",
+        "cleanup.policy": "delete,compact",
+    }
+    assert story.delta.configs_changed == (ORDERS,)
+    zxid = story.tree.zxid
+    assert alter(story, alteration(TOPIC, "orders", Alteration("retention.ms", SET, "5"))) == [None]
+    assert story.tree.zxid == zxid, "nothing changes, so nothing is written"
+    gone = [Alteration(name, DELETE, None) for name in ("retention.ms", "cleanup.policy")]
+    assert alter(story, alteration(TOPIC, "orders", *gone)) == [None]
+    assert ORDERS.path not in story.tree
+
+
+def test_replacing_drops_what_is_not_named() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1, configs={"retention.ms": "5", "flush.ms": "6"}))
+    request = ConfigReplacement(TOPIC, "orders", [("segment.ms", "7")])
+    dry = alter_configs(story.image, [request], story.config, validate_only=True)
+    assert (dry.operations, code(dry.results[0])) == ((), None)
+    story.follow(alter_configs(story.image, [request], story.config))
+    assert story.image.overrides(ORDERS) == {"segment.ms": "7"}
+
+
+def test_a_brokers_settings_are_written_even_if_they_stay_the_same() -> None:
+    story = Story()
+    for _ in range(2):
+        zxid = story.tree.zxid
+        for name in ("", "1"):
+            change = alteration(BROKER, name, Alteration("max.connections", SET, "5"))
+            assert alter(story, change) == [None]
+        assert story.tree.zxid == zxid + 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (alteration(TOPIC, ""), ErrorCode.INVALID_REQUEST),
+        (alteration(TOPIC, "a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (alteration(TOPIC, "x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (alteration(BROKER, "2"), ErrorCode.INVALID_REQUEST),
+        (alteration(BROKER, "one"), ErrorCode.INVALID_REQUEST),
+        (alteration(8, "1"), ErrorCode.INVALID_REQUEST),
+        (alteration(0, ""), ErrorCode.INVALID_REQUEST),
+        (
+            alteration(TOPIC, "orders", Alteration("retention.ms", SET, "x")),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (
+            alteration(TOPIC, "orders", Alteration("retention.ms", SET, None)),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (alteration(TOPIC, "orders", Alteration("x", 9, "1")), ErrorCode.INVALID_REQUEST),
+        (alteration(BROKER, "1", Alteration("node.id", SET, "2")), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_settings_are_refused_with_kafkas_codes(
+    request_: ConfigAlteration, expected: ErrorCode
+) -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1), TopicSpec("other", 1, 1))
+    good = alteration(TOPIC, "other", Alteration("retention.ms", SET, "5"))
+    assert alter(story, request_, good) == [expected, None]
+    assert story.image.overrides(ConfigResource(TOPIC, "other")) == {"retention.ms": "5"}
+
+
+def test_a_resource_named_twice_is_refused() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1))
+    twice = [alteration(TOPIC, "orders", Alteration("flush.ms", SET, t)) for t in "12"]
+    assert alter(story, *twice) == [ErrorCode.INVALID_REQUEST]
+    assert story.image.overrides(ORDERS) == {}
+
+
+def test_settings_do_not_come_after_the_deletion_of_their_topic() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1))
+    change = alteration(TOPIC, "orders", Alteration("flush.ms", SET, "1"))
+    late = incremental_alter_configs(story.image, [change], story.config)
+    story.follow(delete_topics(story.image, [TopicReference("orders")]))
+    with pytest.raises(NoNode):
+        story.tree.multi(late.operations)
+
+
+# ── elections ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_broker_that_starts_leads_what_it_led_under_a_new_epoch() -> None:
+    story = Story(3)
+    story.create(TopicSpec("orders", assignments=((0, (ONE, TWO)), (1, (TWO, ONE)), (2, (TWO,)))))
+    elected = story.follow(elect_on_start(story.image, ONE))
+    assert elected == (TopicPartition("orders", 0),)
+    partitions = story.image.topics["orders"].partitions
+    assert [partitions[n].leader_epoch for n in range(3)] == [1, 0, 0]
+    assert partitions[0].partition_epoch == 1
+    assert (partitions[0].leader, partitions[0].in_sync_replicas) == (ONE, (ONE, TWO))
+
+
+def test_an_election_leaves_the_dead_out_and_never_takes_who_was_not_in_sync() -> None:
+    story = Story(3)
+    story.create(TopicSpec("orders", assignments=((0, (THREE, TWO, ONE)), (1, (THREE, ONE)))))
+    alone = story.image.topics["orders"].states[1]
+    path = "/brokers/topics/orders/partitions/1/state"
+    lone = alone.value.encode().replace(b'"isr":[3,1]', b'"isr":[3]')
+    assert lone != alone.value.encode()
+    story.do([SetData(path, lone)])
+    story.leave(3)
+    assert story.follow(elect_on_start(story.image, ONE)) == (TopicPartition("orders", 0),)
+    partitions = story.image.topics["orders"].partitions
+    assert (partitions[0].leader, partitions[0].in_sync_replicas) == (TWO, (TWO, ONE))
+    assert (partitions[1].leader, partitions[1].leader_epoch) == (THREE, 0)
+    story.join(3)
+    assert story.follow(elect_on_start(story.image, THREE)) == (TopicPartition("orders", 1),)
+
+
+def test_an_election_from_an_old_image_is_refused() -> None:
+    story = Story()
+    story.create(TopicSpec("orders", 1, 1))
+    late = elect_on_start(story.image, ONE)
+    story.follow(elect_on_start(story.image, ONE))
+    with pytest.raises(BadVersion):
+        story.tree.multi(late.operations)
+
+
+# ── producer ids ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_blocks_of_producer_ids_follow_each_other_and_are_given_once() -> None:
+    story = Story(2)
+    first = allocate_producer_ids(story.image, ONE)
+    late = allocate_producer_ids(story.image, TWO)
+    assert story.follow(first) == (ProducerIdBlock(ProducerId(0), 1000),)
+    with pytest.raises(BadVersion):
+        story.tree.multi(late.operations)
+    [block] = story.follow(allocate_producer_ids(story.image, TWO))
+    assert block == ProducerIdBlock(ProducerId(1000), 1000)
+    assert story.image.producer_id_block is not None
+    assert story.image.producer_id_block.value == ProducerIdBlockNode(TWO, 1000, 1999)
+
+
+def test_producer_ids_end_before_they_overflow() -> None:
+    story = Story()
+    nearly = ProducerIdBlockNode(ONE, 0, 2**63 - 1001)
+    story.do([SetData(ProducerIdBlockNode.path, nearly.encode())])
+    [last] = story.follow(allocate_producer_ids(story.image, ONE))
+    assert last.first + last.size == 2**63
+    with pytest.raises(ProtocolError):
+        allocate_producer_ids(story.image, ONE)
+
+
+# ── offices ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_cluster_keeps_its_name_and_what_is_there() -> None:
+    tree = NodeTree()
+    tree.multi(bootstrap((), random=Random(1), cluster_id="given"))
+    assert ClusterImage.from_view(tree.view()).cluster_id == "given"
+    assert bootstrap(tree, random=Random(1), cluster_id="another") == ()
+    tree.multi(bootstrap(tree, random=Random(1)))
+    fresh = NodeTree()
+    fresh.multi(bootstrap((), random=Random(1)))
+    name = ClusterImage.from_view(fresh.view()).cluster_id
+    assert name is not None
+    assert len(name) == 22
+
+
+def test_registering_again_gives_a_larger_epoch_and_replaces_only_our_own() -> None:
+    story = Story()
+    node = BrokerNode(ONE, (Endpoint("PLAINTEXT", "h", 1),))
+    first = story.image.brokers[ONE]
+    with pytest.raises(NodeExists):
+        story.tree.multi(register_broker(story.image, node), session_of(9))
+    with pytest.raises(NodeExists):
+        story.tree.multi(
+            register_broker(story.image, node, previous_session=session_of(8)), session_of(9)
+        )
+    again = register_broker(story.image, node, previous_session=session_of(1))
+    last = story.do(again, session_of(9))[-1]
+    assert isinstance(last, DataSet)
+    assert story.image.brokers[ONE].epoch == last.stat.created_zxid > first.epoch
+    assert story.image.brokers[ONE].session == session_of(9)
+    assert story.delta.brokers_changed == (ONE,)
+
+
+def test_one_controller_at_a_time_and_each_counts_up() -> None:
+    story = Story(2)
+    assert story.image.controller == ONE
+    assert story.image.controller_epoch is not None
+    assert story.image.controller_epoch.value == 1
+    with pytest.raises(NodeExists):
+        story.tree.multi(become_controller(story.image, TWO, now_ms=NOW_MS), session_of(2))
+    assert step_down(story.image, TWO) == ()
+    story.do(step_down(story.image, ONE))
+    assert story.image.controller is None
+    assert story.delta.controller_changed
+    story.do(become_controller(story.image, TWO, now_ms=NOW_MS), session_of(2))
+    assert (story.image.controller, story.image.controller_epoch.value) == (TWO, 2)
+    story.leave(2)
+    assert (story.image.controller, story.image.is_alive(TWO)) == (None, False)
+
+
+def test_the_first_controller_of_a_store_without_an_epoch() -> None:
+    tree = NodeTree()
+    tree.multi(become_controller(ClusterImage(), ONE, now_ms=NOW_MS), session_of(1))
+    epoch = ClusterImage.from_view(tree.view()).controller_epoch
+    assert epoch is not None
+    assert (epoch.value, epoch.version) == (1, 0)
+
+
+# ── assignment ─────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.integers(1, 8), st.data(), st.integers(1, 60), st.integers(0, 2**32), st.integers(0, 40))
+def test_assignments_are_balanced(
+    brokers: int, data: st.DataObject, partitions: int, seed: int, more: int
+) -> None:
+    factor = data.draw(st.integers(1, brokers))
+    ids = [BrokerId(number * 3) for number in range(brokers)]
+    assigned = assign_replicas(
+        reversed(ids), partition_count=partitions, replication_factor=factor, random=Random(seed)
+    )
+    added = assign_more_replicas(
+        ids, existing=assigned, partition_count=more, replication_factor=factor
+    )
+    assert (len(assigned), len(added)) == (partitions, more)
+    whole = [*assigned, *added]
+    for replicas in whole:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert set(replicas) <= set(ids)
+    leaders = Counter(replicas[0] for replicas in whole)
+    assert max(leaders.values()) - min(leaders[each] for each in ids) <= 1
+
+
+def test_followers_of_one_broker_spread_over_all_others() -> None:
+    ids = [BrokerId(number) for number in range(5)]
+    assigned = assign_replicas(ids, partition_count=20, replication_factor=2, random=Random(1))
+    pairs = Counter(assigned)
+    assert set(pairs.values()) == {1}
+    assert len(pairs) == 20
+
+
+@pytest.mark.parametrize(("factor", "brokers"), [(0, 3), (-1, 3), (4, 3), (1, 0)])
+def test_more_replicas_than_brokers_are_refused(factor: int, brokers: int) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        assign_replicas(
+            [BrokerId(number) for number in range(brokers)],
+            partition_count=1,
+            replication_factor=factor,
+            random=Random(1),
+        )
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
