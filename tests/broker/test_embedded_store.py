@@ -206,7 +206,9 @@ def test_the_failure_of_any_file_call_leaves_the_old_or_the_new_state() -> None:
         tree = durable(files, SMALL_JOURNAL)
         states = [contents(tree.tree)]
         failing = FailingAt(files, number)
-        error = run_history(tree, history(), lambda now: states.append(contents(now)))
+        error = run_history(
+            tree, history(), lambda now, states=states: states.append(contents(now))
+        )
         seen.add(failing.failed)
         files.on_call = lambda operation, path: None
         if failing.failed is None:

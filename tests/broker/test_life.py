@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +134,23 @@ def test_leaders_have_a_new_epoch_after_each_start(tmp_path: Path) -> None:
             answer = wire.ask(list_offsets(-1), 7)
             epochs.append(answer.topics[0].partitions[0].leader_epoch)
     assert epochs == sorted(set(epochs))
+
+
+def test_a_log_that_the_metadata_does_not_know_makes_way_for_a_topic_of_its_name(
+    tmp_path: Path,
+) -> None:
+    start_filled(tmp_path / "data").stop()
+    # As a crash in the middle of a deletion leaves it: the topic is gone, its files are not.
+    shutil.copytree(tmp_path / "data" / "orders-0", tmp_path / "data" / "ghost-0")
+    with LocalBroker(tmp_path / "data") as broker:
+        assert any("ghost-0" in notice for notice in broker.report.notices)
+        with Wire(broker.port) as wire:
+            wire.create_topic("ghost")
+            answer = wire.ask(list_offsets(-1, topic="ghost"), 7)
+            assert answer.topics[0].partitions[0].offset == 0
+    kept = [path.name for path in (tmp_path / "data").iterdir() if path.name.endswith("-stray")]
+    assert len(kept) == 1
+    assert kept[0].startswith("ghost-0.")
 
 
 # -- damaged tails ---------------------------------------------------------------------------

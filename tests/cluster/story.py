@@ -18,8 +18,8 @@ from strandline.cluster.controller import (
     create_topics,
     register_broker,
 )
-from strandline.cluster.image import ClusterImage, ImageDelta
-from strandline.cluster.store import NO_SESSION, MultiResult, Operation, SessionId
+from strandline.cluster.image import ClusterImage, ImageDelta, TopicImage
+from strandline.cluster.store import NO_SESSION, Changes, MultiResult, Operation, SessionId
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, ConfigResource, Endpoint
 from strandline.config.broker import BrokerConfig
@@ -45,6 +45,7 @@ class Story:
         self.tree = NodeTree()
         self.image = ClusterImage()
         self.delta = ImageDelta()
+        self.history: list[Changes] = []
         self.do(bootstrap((), random=self.random))
         for number in range(1, broker_count + 1):
             self.join(number)
@@ -54,9 +55,7 @@ class Story:
         """Carry a multi out and let the image follow."""
         applied = self.tree.multi(operations, session)
         if applied.changes is not None:
-            before = self.image
-            self.image, self.delta = before.apply(applied.changes)
-            self.check(before)
+            self.hear(applied.changes)
         return applied.results
 
     def join(self, number: int, rack: str | None = None) -> None:
@@ -66,9 +65,14 @@ class Story:
 
     def leave(self, number: int) -> None:
         """A broker's session ends."""
-        before = self.image
         changes = self.tree.expire_session(session_of(number)).changes
         assert changes is not None
+        self.hear(changes)
+
+    def hear(self, changes: Changes) -> None:
+        """The image follows one transaction."""
+        before = self.image
+        self.history.append(changes)
         self.image, self.delta = before.apply(changes)
         self.check(before)
 
@@ -99,7 +103,9 @@ def difference(before: ClusterImage, after: ClusterImage, told: ImageDelta) -> I
     Only `told` knows whether a topic that kept its id was deleted in between.
     """
     again = {topic.name for topic in told.topics_created} & {t.name for t in told.topics_deleted}
-    gone, new, partitions = [], [], []
+    gone: list[TopicImage] = []
+    new: list[TopicImage] = []
+    partitions: list[TopicPartition] = []
     for name in sorted(before.topics.keys() | after.topics.keys()):
         old, now = before.topics.get(name), after.topics.get(name)
         is_same = old and now and old.topic_id == now.topic_id and name not in again

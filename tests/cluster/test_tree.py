@@ -112,7 +112,7 @@ def test_a_refused_operation_undoes_the_ones_before_it(
     tree = NodeTree()
     tree.multi([Create("/a"), Create("/a/b"), Create("/e", ephemeral=True)], SESSION)
     before = deepcopy(contents(tree))
-    earlier = [
+    earlier: list[Operation] = [
         Create("/new"),
         SetData("/a/b", b"changed"),
         Delete("/e"),

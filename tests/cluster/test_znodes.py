@@ -282,7 +282,7 @@ def test_unknown_keys_are_kept(decode: Callable[[bytes], Any], data: bytes) -> N
 BROKERS = st.integers(0, 2**31 - 1).map(BrokerId)
 REPLICAS = st.lists(BROKERS, max_size=3).map(tuple)
 PARTITIONS = st.dictionaries(st.integers(0, 2**31 - 1), REPLICAS, max_size=4)
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,9}", fullmatch=True)
 HOSTS = st.from_regex(r"[a-z0-9.-]{0,9}|([0-9a-f]{1,4}:){1,7}:", fullmatch=True)
 ENDPOINTS = st.builds(

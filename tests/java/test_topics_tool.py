@@ -37,12 +37,13 @@ class Tools:
         return self(CONFIGS, "--entity-type", kind, *entity, *arguments)
 
     def setting(self, kind: str, name: str, setting: str) -> tuple[str, str]:
-        """A setting's value and where it comes from, of `--describe --all`."""
+        """A setting's value and its first synonym's source ("": none), of `--describe --all`."""
         said = self.configs(kind, name, "--describe", "--all").succeeded()
         for line in said.splitlines():
             found, _, rest = line.strip().partition("=")
             if found == setting:
-                return rest.partition(" ")[0], rest.partition("synonyms={")[2].partition(":")[0]
+                synonyms = rest.partition("synonyms={")[2].partition("}")[0]
+                return rest.partition(" ")[0], synonyms.partition(":")[0]
         raise AssertionError(f"{setting} is missing in {said}")
 
 
@@ -131,7 +132,7 @@ def test_settings_of_a_topic(run: Tools) -> None:
         assert wrong.partition("=")[0] in run.configs("topics", "set", *change, wrong).failed()
     assert run.setting("topics", "set", "retention.ms")[0] == "5"
     run.configs("topics", "set", "--alter", "--delete-config", "retention.ms").succeeded()
-    assert run.setting("topics", "set", "retention.ms") == ("604800000", "DEFAULT_CONFIG")
+    assert run.setting("topics", "set", "retention.ms") == ("604800000", "")
     assert "none" in run.configs("topics", "none", *change, "retention.ms=1").failed()
 
 
@@ -151,7 +152,7 @@ def test_settings_of_brokers_reach_topics_and_go_again(run: Tools) -> None:
     run.configs("brokers", "1", *delete, "log.retention.ms").succeeded()
     assert run.setting("topics", "follows", "retention.ms")[0] == "111"
     run.configs("brokers", None, *delete, "log.retention.ms,message.max.bytes").succeeded()
-    assert run.setting("topics", "follows", "retention.ms") == ("604800000", "DEFAULT_CONFIG")
+    assert run.setting("topics", "follows", "retention.ms") == ("604800000", "")
     assert run.setting("topics", "follows", "max.message.bytes") == ("1048588", "DEFAULT_CONFIG")
     assert "node.id" in run.configs("brokers", "1", *add, "node.id=5").failed()
     assert run.setting("brokers", "1", "node.id")[0] == "1"

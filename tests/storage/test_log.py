@@ -8,10 +8,10 @@ import pytest
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, ProtocolError
+from strandline.records.batch import parse_header
 from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
-from strandline.records.batch import parse_header
 from strandline.storage.log_append import UnexpectedOffset
 from strandline.storage.tail import BATCHES_KEPT
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId

@@ -38,6 +38,8 @@ from strandline.errors import CorruptRecords, InvalidSetting, StorageError
 from strandline.node.node import Node
 from strandline.node.replicas import Directory
 from strandline.node.settings import Settings
+from strandline.storage.directory_names import DirectoryKind, retired_directory_name
+from strandline.storage.files import join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
@@ -252,15 +254,33 @@ class _Start:
         if adoption.operations:
             await store.multi(adoption.operations)
         for stray in adoption.stray:
-            self._notices.append(
-                f"The log of {stray.partition} (topic id {stray.topic_id}) contradicts the "
-                f"metadata and is left alone."
-            )
-            for directory in self._directories:
-                directory.logs.pop(stray.partition, None)
+            self._set_aside(stray)
         election = elect_on_start(self._image, self._broker_id)
         if election.operations:
             await store.multi(election.operations)
+
+    def _set_aside(self, stray: FoundPartition) -> None:
+        """Rename a log that the metadata does not know, so that its name is free, and keep it.
+
+        It is a partition that was deleted while this broker could not finish that, or one that
+        somebody put here.
+        """
+        for directory in self._directories:
+            found = directory.logs.get(stray.partition)
+            if found is None or directory.offline_reason is not None:
+                continue
+            unique_id = random_uuid(self._random).hex
+            name = retired_directory_name(stray.partition, DirectoryKind.STRAY, unique_id)
+            try:
+                found.rename_directory(join(directory.path, name))
+                directory.forget([stray.partition])
+            except StorageError as error:
+                directory.go_offline(str(error))
+            found.close()
+            self._notices.append(
+                f"The log of {stray.partition} (topic id {stray.topic_id}) is not one that the "
+                f"metadata gives to this broker: it is kept as {found.directory}."
+            )
 
     def _settings_of_kafka(self) -> KraftSettings | None:
         """Settings that Kafka kept in its metadata log, for the one time that logs are adopted."""

@@ -97,7 +97,7 @@ class NodeTree:
         """The last transaction that changed something. Only grows, except by `take_back`."""
         return self._zxid
 
-    def __contains__(self, path: str) -> bool:
+    def __contains__(self, path: object) -> bool:
         return path in self._nodes
 
     def __len__(self) -> int:

@@ -12,17 +12,15 @@ leader; the log would then answer for an epoch with records of another (I-21).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.files import join, name_of, parent_of
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.log_state import LogState
 from strandline.storage.replay import replay_producers
 from strandline.storage.segment import Segment
 from strandline.types import Offset
-
-NAME_BYTES_MAX: Final = 255
 
 
 class DropsRecords(LogState):
@@ -219,8 +217,7 @@ class DropsRecords(LogState):
         whose contents the log directory removes after `file.delete.delay.ms`. Answers on their way
         may still read until `close`, which comes before the removal.
         """
-        suffix = f"-{self.topic_partition.partition}.{unique_id}-delete"
-        name = self.topic_partition.topic[: NAME_BYTES_MAX - len(suffix)] + suffix
+        name = retired_directory_name(self.topic_partition, DirectoryKind.DELETED, unique_id)
         self.cuts += 1
         self.rename_directory(join(parent_of(self.directory), name))
         self.closed = True

@@ -21,7 +21,6 @@ from strandline.storage.segment import Segment
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import NO_TIMESTAMP, LeaderEpoch, Offset
 
-
 BOOKMARKS_MAX: Final = 256
 
 
