@@ -29,7 +29,7 @@ WAIT_MS = int(WAIT_SECONDS * 1000)
 
 
 def consumer_of(broker: BrokerProcess, *topics: str, **settings: Any) -> KafkaConsumer:
-    return KafkaConsumer(
+    consumer = KafkaConsumer(
         *topics,
         **{
             "bootstrap_servers": broker.address,
@@ -41,6 +41,11 @@ def consumer_of(broker: BrokerProcess, *topics: str, **settings: Any) -> KafkaCo
             **settings,
         },
     )
+    # A leader that does not know its topics yet assigns nothing, and kafka-python 3.0 does not
+    # always notice when it learns of them.
+    for topic in topics:
+        consumer.partitions_for_topic(topic)
+    return consumer
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])

@@ -25,7 +25,13 @@ JAVA: Final = shutil.which("java")
 JAVAC: Final = shutil.which("javac")
 PATIENCE_SECONDS: Final = 60.0
 # Short runs with a long class path: the quick compiler and the small collector start fastest.
-_JVM_FLAGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+_JVM_FLAGS: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx512m",
+    # Where a logging binding is among the jars, it would write between what the tools print.
+    "-Dorg.apache.logging.log4j.level=OFF",
+)
 
 
 class Process:
