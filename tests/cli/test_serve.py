@@ -40,6 +40,16 @@ def test_it_says_what_it_does_and_stops_cleanly(
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_being_told_to_stop_twice_is_no_reason_to_hurry(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    serving = serve("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    serving.process.send_signal(signal.SIGTERM)
+    ended = serving.stop(signal.SIGTERM)
+    assert ended.code == 0, ended.err
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 def test_a_kill_is_recovered_and_said(serve: Callable[..., Any], tmp_path: Path) -> None:
     arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
     first = serve(*arguments)

@@ -6,6 +6,7 @@ group's help needs no command's module.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 from typing import NamedTuple
@@ -39,7 +40,12 @@ class LazyGroup(click.Group):
         if found is None:
             return None
         module, attribute = found.where.split(":")
-        command = getattr(import_module(module), attribute)
+        # Imports make much that stays and hardly any garbage: looking for it is lost time.
+        gc.disable()
+        try:
+            command = getattr(import_module(module), attribute)
+        finally:
+            gc.enable()
         if not isinstance(command, click.Command):
             raise TypeError(f"{found.where} is not a command")
         return command

@@ -118,9 +118,8 @@ async def _serve(config: BrokerConfig) -> bool:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _on_signal, stop)
+        loop.add_signal_handler(number, _on_signal, number, stop)
     # What a start leaves behind lives as long as the process: never look at it again.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     _report(broker.report)
@@ -139,9 +138,10 @@ async def _stop(broker: Broker) -> bool:
     return was_clean
 
 
-def _on_signal(stop: asyncio.Event) -> None:
-    if stop.is_set():
-        # Asked twice: leave without flushing or marking anything; recovery is made for that.
+def _on_signal(number: int, stop: asyncio.Event) -> None:
+    # A person who presses Ctrl-C twice means it: leave without flushing or marking anything;
+    # recovery is made for that. SIGTERM often comes twice when a wrapper passes it on.
+    if stop.is_set() and number == signal.SIGINT:
         os._exit(_INTERRUPTED)
     stop.set()
 
