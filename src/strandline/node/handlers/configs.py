@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from strandline.cluster.controller import (
     ConfigAlteration,
     ConfigReplacement,
     ConfigsAltered,
+    Decision,
     Refusal,
     alter_configs,
     incremental_alter_configs,
 )
+from strandline.cluster.image import ClusterImage
 from strandline.cluster.topic_names import name_problem
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
 from strandline.config.alter import Alteration
@@ -125,33 +127,18 @@ class ConfigsHandler:
             for asked in body.resources
         ]
 
-        def done(results: Sequence[ConfigsAltered], at: Instant) -> None:
-            del at
-            request.reply(
-                alter_messages.AlterConfigsResponse(
-                    responses=[
-                        alter_messages.AlterConfigsResourceResponse(
-                            error_code=result.refusal.code if result.refusal else ErrorCode.NONE,
-                            error_message=result.refusal.message if result.refusal else None,
-                            resource_type=result.kind,
-                            resource_name=result.name,
-                        )
-                        for result in results
-                    ]
-                )
-            )
-
-        def failed(error: ProtocolError, at: Instant) -> None:
-            refusal = Refusal.of(error)
-            done([ConfigsAltered(item.kind, item.name, refusal) for item in wanted], at)
-
         decide = partial(
             alter_configs,
             requests=wanted,
             broker=self._settings.broker,
             validate_only=body.validate_only,
         )
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
+        def reply(results: Sequence[ConfigsAltered]) -> None:
+            answers = [alter_messages.AlterConfigsResourceResponse(**_outcome(r)) for r in results]
+            request.reply(alter_messages.AlterConfigsResponse(responses=answers))
+
+        self._carry_out(decide, wanted, reply, now)
 
     def incremental_alter(
         self, request: Request[incremental_messages.IncrementalAlterConfigsRequest], now: Instant
@@ -170,32 +157,37 @@ class ConfigsHandler:
             for asked in body.resources
         ]
 
-        def done(results: Sequence[ConfigsAltered], at: Instant) -> None:
-            del at
-            request.reply(
-                incremental_messages.IncrementalAlterConfigsResponse(
-                    responses=[
-                        incremental_messages.AlterConfigsResourceResponse(
-                            error_code=result.refusal.code if result.refusal else ErrorCode.NONE,
-                            error_message=result.refusal.message if result.refusal else None,
-                            resource_type=result.kind,
-                            resource_name=result.name,
-                        )
-                        for result in results
-                    ]
-                )
-            )
-
-        def failed(error: ProtocolError, at: Instant) -> None:
-            refusal = Refusal.of(error)
-            done([ConfigsAltered(item.kind, item.name, refusal) for item in wanted], at)
-
         decide = partial(
             incremental_alter_configs,
             requests=wanted,
             broker=self._settings.broker,
             validate_only=body.validate_only,
         )
+
+        def reply(results: Sequence[ConfigsAltered]) -> None:
+            answers = [
+                incremental_messages.AlterConfigsResourceResponse(**_outcome(r)) for r in results
+            ]
+            request.reply(incremental_messages.IncrementalAlterConfigsResponse(responses=answers))
+
+        self._carry_out(decide, wanted, reply, now)
+
+    def _carry_out(
+        self,
+        decide: Callable[[ClusterImage], Decision[ConfigsAltered]],
+        wanted: Sequence[ConfigAlteration | ConfigReplacement],
+        reply: Callable[[Sequence[ConfigsAltered]], None],
+        now: Instant,
+    ) -> None:
+        def done(results: Sequence[ConfigsAltered], at: Instant) -> None:
+            del at
+            reply(results)
+
+        def failed(error: ProtocolError, at: Instant) -> None:
+            del at
+            refusal = Refusal.of(error)
+            reply([ConfigsAltered(item.kind, item.name, refusal) for item in wanted])
+
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
 
     def list_resources(
@@ -225,6 +217,17 @@ class ConfigsHandler:
             for name in found
         ]
         request.reply(response)
+
+
+def _outcome(result: ConfigsAltered) -> dict[str, Any]:
+    """The fields that the answers of both alter APIs have."""
+    refusal = result.refusal
+    return {
+        "error_code": refusal.code if refusal else ErrorCode.NONE,
+        "error_message": refusal.message if refusal else None,
+        "resource_type": result.kind,
+        "resource_name": result.name,
+    }
 
 
 def _entry(
