@@ -32,6 +32,9 @@ pytestmark = pytest.mark.skipif(
 KEY_VERSIONS = {"OffsetCommitKey": VersionRange(0, 1), "GroupMetadataKey": VersionRange(2, 2)}
 """Kafka writes a key's kind where other messages have their version, and calls all of them 0."""
 
+RENAMED = {"AlteredTopicData": "TopicData", "AlteredPartitionData": "PartitionData"}
+"""Structures that Kafka calls the same in a request and in its response."""
+
 
 def test_every_message_is_declared_as_in_kafka(declared: Any) -> None:
     ours = shape_of(declared)
@@ -155,6 +158,7 @@ def our_facts(field: Field, scope: VersionRange, their_ignorable: bool) -> Facts
     """
     element = field.element
     name = element.name if isinstance(element, Scalar) else element.__name__
+    name = RENAMED.get(name, name)
     absent_structure = field.tag is not None and not isinstance(element, Scalar)
     default = field.default
     if isinstance(default, type) or (absent_structure and default is None):

@@ -14,9 +14,13 @@ from typing import TypeAlias
 from strandline.cluster.store import Operation
 from strandline.storage.flush_plan import FlushPlan
 from strandline.storage.log_read import LogSlice
+from strandline.types import BrokerId
 
 ConnectionId: TypeAlias = int
 """Names one client connection for the life of the node; never used twice."""
+
+LinkId: TypeAlias = int
+"""Names one connection of this node to another broker, from its dial on; never used twice."""
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | LogSlice
 """A piece of an answer: bytes as they are, or a range of a log file to be sent without copying."""
@@ -54,4 +58,33 @@ class SyncLog:
     plan: FlushPlan
 
 
-Effect: TypeAlias = Send | Close | WriteMetadata | SyncLog
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to another broker; answer with `Node.link_opened` or `Node.link_closed`.
+
+    From then on every frame that comes is told by `Node.link_received`, and the end of the link,
+    unless the node itself hung up, by `Node.link_closed`, once.
+    """
+
+    link: LinkId
+    broker_id: BrokerId
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Write the chunks, a whole request, to an open link."""
+
+    link: LinkId
+    chunks: Sequence[bytes | bytearray | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End a link, open or still being dialled. Nothing more is to be told of it."""
+
+    link: LinkId
+
+
+Effect: TypeAlias = Send | Close | WriteMetadata | SyncLog | Dial | Ask | HangUp
