@@ -1,7 +1,7 @@
-"""Apache Kafka's broker and tools from Maven Central, by coordinates, into a cache directory.
+"""Apache Kafka's and Apache ZooKeeper's servers from Maven Central, by coordinates, into a cache.
 
-These are the released artefacts, unchanged; only the launch scripts of the binary distribution are
-missing, and the harness passes the JVM flags that those scripts would pass (see `brokers`).
+These are the released artefacts, unchanged; only the launch scripts of the binary distributions
+are missing, and the harnesses pass the JVM flags that those scripts would pass (see `brokers`).
 """
 
 from __future__ import annotations
@@ -10,69 +10,135 @@ import argparse
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
+ZOOKEEPER_VERSION = "3.9.5"
 # The binding between Kafka's logging interface and its log4j: without it WARN lines are lost.
 LOG_BINDING_VERSION = "2.25.4"
+_NETTY_VERSION = "4.1.130.Final"
 
 
 class JarsError(Exception):
-    """Kafka's jars could not be had; the sentence says what to install or set."""
+    """The jars could not be had; the sentence says what to install or set."""
+
+
+class Artefact(NamedTuple):
+    """A library of Maven Central. `alone`: without what it depends on."""
+
+    group: str
+    name: str
+    version: str
+    alone: bool = False
 
 
 def kafka_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
     """Directory with the jars of the broker. `STRANDLINE_KAFKA_JARS` overrides the download."""
-    given = os.environ.get("STRANDLINE_KAFKA_JARS")
-    if given:
-        return _checked(Path(given))
-    target = cache / f"kafka-{version}"
-    if not target.exists():
-        _download(target, version)
-    return _checked(target)
+    return _jars(
+        cache / f"kafka-{version}",
+        _kafka(version),
+        override="STRANDLINE_KAFKA_JARS",
+        proof=f"kafka_{SCALA_VERSION}-*.jar",
+    )
+
+
+def zookeeper_jars(cache: Path, version: str = ZOOKEEPER_VERSION) -> Path:
+    """Directory with the jars of a ZooKeeper server and nothing beside: it starts faster so.
+
+    `STRANDLINE_ZOOKEEPER_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"zookeeper-{version}",
+        _zookeeper(version),
+        override="STRANDLINE_ZOOKEEPER_JARS",
+        proof="zookeeper-[0-9]*.jar",
+    )
 
 
 def project_file(version: str) -> str:
-    """A Maven project that depends on the broker and its tools, and on nothing else."""
-    wanted = (
-        ("org.apache.kafka", f"kafka_{SCALA_VERSION}", version),
-        ("org.apache.kafka", "kafka-tools", version),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
-    )
+    """A Maven project that depends on Kafka's broker and its tools, and on nothing else."""
+    return _project_file(_kafka(version))
+
+
+def _project_file(artefacts: Sequence[Artefact]) -> str:
     dependencies = "\n".join(
-        f"    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{number}</version></dependency>"
-        for group, artifact, number in wanted
+        f"    <dependency><groupId>{wanted.group}</groupId><artifactId>{wanted.name}</artifactId>"
+        f"<version>{wanted.version}</version>{_ALONE if wanted.alone else ''}</dependency>"
+        for wanted in artefacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0">\n'
         "  <modelVersion>4.0.0</modelVersion>\n"
-        "  <groupId>strandline.bench</groupId><artifactId>kafka</artifactId><version>1</version>\n"
+        "  <groupId>strandline.bench</groupId><artifactId>jars</artifactId><version>1</version>\n"
         f"  <dependencies>\n{dependencies}\n  </dependencies>\n</project>\n"
     )
 
 
-def _download(target: Path, version: str) -> None:
+_ALONE = (
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+)
+
+
+def _kafka(version: str) -> list[Artefact]:
+    return [
+        Artefact("org.apache.kafka", f"kafka_{SCALA_VERSION}", version),
+        Artefact("org.apache.kafka", "kafka-tools", version),
+        Artefact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
+    ]
+
+
+def _zookeeper(version: str) -> list[Artefact]:
+    """What the server loads. No logging binding, no TLS libraries, no web console."""
+    wanted = [
+        ("org.apache.zookeeper", "zookeeper", version),
+        ("org.apache.zookeeper", "zookeeper-jute", version),
+        ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+        ("org.slf4j", "slf4j-api", "2.0.13"),
+        *(
+            ("io.netty", f"netty-{part}", _NETTY_VERSION)
+            for part in ("buffer", "common", "handler", "transport")
+        ),
+    ]
+    return [Artefact(*coordinates, alone=True) for coordinates in wanted]
+
+
+def _jars(target: Path, artefacts: Sequence[Artefact], *, override: str, proof: str) -> Path:
+    given = os.environ.get(override)
+    if given:
+        return _checked(Path(given), proof)
+    if not target.exists():
+        _download(target, artefacts, override)
+    return _checked(target, proof)
+
+
+def _download(target: Path, artefacts: Sequence[Artefact], override: str) -> None:
     maven = shutil.which("mvn")
     if not maven:
-        raise JarsError("mvn is not installed: install Maven or set STRANDLINE_KAFKA_JARS")
+        raise JarsError(f"mvn is not installed: install Maven or set {override}")
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
     project = unfinished / "pom.xml"
-    project.write_text(project_file(version))
+    project.write_text(_project_file(artefacts))
     command = [maven, "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode:
         shutil.rmtree(unfinished)
-        raise JarsError(f"Maven could not fetch Kafka {version}:\n{done.stdout}{done.stderr}")
-    unfinished.rename(target)
+        raise JarsError(f"Maven could not fetch {target.name}:\n{done.stdout}{done.stderr}")
+    try:
+        unfinished.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+        shutil.rmtree(unfinished)  # another process was faster
 
 
-def _checked(directory: Path) -> Path:
-    if not any(directory.glob(f"kafka_{SCALA_VERSION}-*.jar")):
-        raise JarsError(f"{directory} holds no kafka_{SCALA_VERSION}-*.jar")
+def _checked(directory: Path, proof: str) -> Path:
+    if not any(directory.glob(proof)):
+        raise JarsError(f"{directory} holds no {proof}")
     return directory
 
 
@@ -80,9 +146,11 @@ def main() -> None:
     """Fetch the jars if need be and print their directory: for shell scripts."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--cache-dir", type=Path, required=True)
-    cache: Path = parser.parse_args().cache_dir
+    parser.add_argument("--of", choices=("kafka", "zookeeper"), default="kafka")
+    options = parser.parse_args()
+    cache: Path = options.cache_dir
     cache.mkdir(parents=True, exist_ok=True)
-    print(kafka_jars(cache))
+    print(kafka_jars(cache) if options.of == "kafka" else zookeeper_jars(cache))
 
 
 if __name__ == "__main__":

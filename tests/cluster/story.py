@@ -125,6 +125,7 @@ def difference(before: ClusterImage, after: ClusterImage, told: ImageDelta) -> I
         partitions_changed=tuple(partitions),
         brokers_changed=tuple(_differing(before.brokers, after.brokers)),
         configs_changed=tuple(_differing(before.configs, after.configs)),
+        deletions_changed=tuple(sorted(before.requested_deletions ^ after.requested_deletions)),
         controller_changed=(before.controller, before.controller_epoch)
         != (after.controller, after.controller_epoch),
     )

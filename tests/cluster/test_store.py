@@ -35,6 +35,7 @@ def test_only_an_unknown_outcome_is_indefinite() -> None:
     kinds: set[type[StoreError]] = {
         store.StoreUnavailable,
         MultiRefused,
+        store.MultiTooLarge,
         MalformedNode,
         OutcomeUnknown,
     }

@@ -1,16 +1,8 @@
-"""The metadata store of a cluster that lives in one process: a `NodeTree` that survives crashes.
+"""The metadata store of a cluster that lives in one process, shared by its brokers.
 
-Two files in one directory keep it: `metadata.journal`, to which every transaction is appended and
-synced before anybody hears of it, and `metadata.snapshot`, which replaces the journal when that has
-grown (see `cluster.journal_format` for the bytes). `DurableTree` is the synchronous core, and
-`EmbeddedStore` offers it as the asynchronous `Store`.
-
-Theory: multis that arrive while a write is under way wait and are written together, in one frame
-with one sync. They are decided in the order of their arrival when their write begins, so the tree
-runs ahead of the disk only during a write, and nobody may look at it then. If the write certainly
-failed, the tree is taken back and the store goes on; if it may have happened (a failed sync), the
-store refuses everything until it is opened again. Sessions end with the process: opening deletes
-the ephemeral nodes that the last process left.
+`EmbeddedStore` owns a `DurableTree` on one event loop: it writes what waits in a thread, tells
+every listener what has become durable, and gives out sessions. Each broker uses it through a client
+of its own (`embedded_client`), which is the `Store` that the broker sees.
 
 This file knows no node's content and takes no decision about the cluster.
 """
@@ -19,282 +11,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakSet
 
-from strandline.cluster.journal_format import (
-    JOURNAL_HEADER,
-    DamagedJournal,
-    decode_journal,
-    decode_snapshot,
-    encode_frame,
-    encode_snapshot,
-)
+from strandline.broker.durable_tree import DurableTree, Pending, Recovery
+from strandline.broker.embedded_client import EmbeddedClient
 from strandline.cluster.store import (
     NO_SESSION,
     Changes,
-    MultiRefused,
     MultiResult,
     Operation,
-    OutcomeUnknown,
     SessionId,
-    StoreError,
-    StoreUnavailable,
     StoreView,
-    Zxid,
 )
-from strandline.cluster.tree import Applied, NodeTree
-from strandline.errors import InvariantViolated, StorageError
-from strandline.storage.files import File, Files, Lock, join
+from strandline.storage.files import Files, Lock, join
 
-JOURNAL: Final = "metadata.journal"
-SNAPSHOT: Final = "metadata.snapshot"
 LOCK: Final = "metadata.lock"
 JOURNAL_BYTES_MAX: Final = 4 << 20
-MULTIS_PER_WRITE_MAX: Final = 1000
+SESSION_TIMEOUT_MS: Final = 18_000
 
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What opening the store found."""
-
-    snapshot_zxid: Zxid
-    replayed: int
-    """Transactions of the journal that the snapshot did not have."""
-    cut_bytes: int
-    """The torn end of a write that nobody was told of."""
-    expired_sessions: int
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """A multi that waits for its outcome, which is None until then."""
-
-    operations: Sequence[Operation]
-    session: SessionId
-    ends_session: bool = False
-    """Whether it deletes what the session owns by then, in place of operations."""
-    outcome: MultiResult | StoreError | None = None
-
-    def result(self) -> MultiResult:
-        """The results, or raise what went wrong."""
-        match self.outcome:
-            case None:
-                raise InvariantViolated("The outcome of a multi is asked for before its write.")
-            case StoreError() as error:
-                raise error
-            case results:
-                return results
-
-
-@dataclass(slots=True, eq=False)
-class Write:
-    """One write to the journal: decided multis, and whether they reached the disk."""
-
-    decided: list[tuple[Pending, Applied | MultiRefused]]
-    frame: bytes
-    error: StoreError | None = field(default=None)
-    is_fatal: bool = False
-
-
-class DurableTree:
-    """A tree on disk. One thread calls it; only `carry_out` may run in another."""
-
-    def __init__(self, files: Files, directory: str, *, journal_bytes_max: int) -> None:
-        """Read the tree, cut a torn end, end old sessions. Raises `StorageError`."""
-        self._files = files
-        self._snapshot_path = join(directory, SNAPSHOT)
-        self._journal_bytes_max = journal_bytes_max
-        self._waiting: deque[Pending] = deque()
-        self._in_flight: Write | None = None
-        self._is_failed = False
-        self._tree = self._read_snapshot()
-        snapshot_zxid = self._tree.zxid
-        self._journal, replayed, cut_bytes = self._read_journal(directory)
-        self._compact_above = journal_bytes_max
-        owners = self._tree.owners()
-        self._expire(owners)
-        self.recovery = Recovery(snapshot_zxid, replayed, cut_bytes, len(owners))
-
-    @property
-    def tree(self) -> NodeTree:
-        """The durable tree. Not to be looked at while a write is under way."""
-        if self._in_flight is not None:
-            raise InvariantViolated("The metadata tree is read during a write.")
-        return self._tree
-
-    def submit(self, operations: Sequence[Operation], session: SessionId = NO_SESSION) -> Pending:
-        """Have the multi decided and written with the next write."""
-        pending = Pending(tuple(operations), session)
-        self._waiting.append(pending)
-        return pending
-
-    def submit_end_of(self, session: SessionId) -> Pending:
-        """Have the session's ephemeral nodes deleted with the next write."""
-        pending = Pending((), session, ends_session=True)
-        self._waiting.append(pending)
-        return pending
-
-    def withdraw(self, pending: Pending) -> bool:
-        """Forget a multi that no write has taken up; whether it was in time."""
-        if pending not in self._waiting:
-            return False
-        self._waiting.remove(pending)
-        return True
-
-    def begin(self) -> Write:
-        """Decide what waits. The write is to be carried out and then finished."""
-        if self._in_flight is not None:
-            raise InvariantViolated("A write to the metadata journal begins during another.")
-        decided: list[tuple[Pending, Applied | MultiRefused]] = []
-        changes: list[Changes] = []
-        while self._waiting and len(decided) < MULTIS_PER_WRITE_MAX:
-            pending = self._waiting.popleft()
-            decision = self._decide(pending)
-            decided.append((pending, decision))
-            if isinstance(decision, Applied) and decision.changes is not None:
-                changes.append(decision.changes)
-        self._in_flight = Write(decided, encode_frame(changes) if changes else b"")
-        if self._is_failed or self._journal.failed:
-            self._in_flight.error = StoreUnavailable(
-                "The metadata journal failed before; it must be opened again."
-            )
-        return self._in_flight
-
-    def carry_out(self, write: Write) -> None:
-        """Bring the write to the disk. Blocks; may run in any thread. Raises nothing of the disk:
-        `finish` has the outcome."""
-        if write.error is not None or not write.frame:
-            return
-        try:
-            self._journal.append(write.frame)
-        except StorageError as error:
-            self._settle_failed_append(write, error)
-            return
-        try:
-            self._journal.sync()
-        except StorageError as error:
-            write.error = OutcomeUnknown(f"The metadata journal could not be synced: {error}")
-            write.is_fatal = True
-            return
-        if self._journal.size > self._compact_above:
-            self._compact()
-
-    def finish(self, write: Write) -> list[Changes]:
-        """Give every multi of the write its outcome. Returns what is durable now, in order."""
-        if write is not self._in_flight:
-            raise InvariantViolated("A write is finished that was not begun.")
-        self._in_flight = None
-        if write.error is not None:
-            self._fail(write, write.error)
-            return []
-        changes = []
-        for pending, decision in write.decided:
-            if isinstance(decision, MultiRefused):
-                pending.outcome = decision
-                continue
-            pending.outcome = decision.results
-            if decision.changes is not None:
-                changes.append(decision.changes)
-        return changes
-
-    def write_now(self) -> list[Changes]:
-        """Begin, carry out and finish one write."""
-        write = self.begin()
-        self.carry_out(write)
-        return self.finish(write)
-
-    def close(self) -> None:
-        """Give the journal up. Everything acknowledged is on disk already."""
-        self._journal.close()
-
-    def _decide(self, pending: Pending) -> Applied | MultiRefused:
-        if pending.ends_session:
-            return self._tree.expire_session(pending.session)
-        try:
-            return self._tree.multi(pending.operations, pending.session)
-        except MultiRefused as refusal:
-            return refusal
-
-    def _fail(self, write: Write, error: StoreError) -> None:
-        """Nothing of the write counts, not even refusals: they saw what is taken back."""
-        for pending, decision in reversed(write.decided):
-            pending.outcome = error
-            if isinstance(decision, Applied):
-                self._tree.take_back(decision.undo)
-        self._is_failed |= write.is_fatal
-
-    def _settle_failed_append(self, write: Write, error: StorageError) -> None:
-        """The file was cut back; only when that is durable the write certainly did not happen."""
-        try:
-            self._journal.sync()
-        except StorageError as second:
-            write.error = OutcomeUnknown(
-                f"A write to the metadata journal failed ({error}) and left it unusable: {second}"
-            )
-            write.is_fatal = True
-            return
-        write.error = StoreUnavailable(f"The metadata journal cannot be written: {error}")
-
-    def _compact(self) -> None:
-        """Replace the journal by a snapshot. The snapshot is durable before the journal shrinks.
-
-        A failure loses nothing, since everything stays in the journal: the next attempt comes when
-        that has grown as much again.
-        """
-        try:
-            self._files.write_atomically(self._snapshot_path, encode_snapshot(self._tree))
-            self._journal.truncate(len(JOURNAL_HEADER))
-            self._journal.sync()
-            self._compact_above = self._journal_bytes_max
-        except StorageError as error:
-            self._compact_above = self._journal.size + self._journal_bytes_max
-            _log.warning("The metadata journal could not be replaced by a snapshot: %s", error)
-
-    def _read_snapshot(self) -> NodeTree:
-        if not self._files.exists(self._snapshot_path):
-            return NodeTree()
-        return decode_snapshot(self._files.read_bytes(self._snapshot_path))
-
-    def _read_journal(self, directory: str) -> tuple[File, int, int]:
-        """Replay the journal; cut its torn end, or make it. Returns file, replayed, bytes cut."""
-        path = join(directory, JOURNAL)
-        is_new = not self._files.exists(path)
-        if is_new and self._files.exists(self._snapshot_path):
-            raise DamagedJournal(f"The metadata journal {path} is missing beside its snapshot.")
-        journal = self._files.open(path, create=True)
-        contents = decode_journal(journal.read_at(0, journal.size), snapshot_zxid=self._tree.zxid)
-        try:
-            for changes in contents.transactions:
-                self._tree.replay(changes)
-        except InvariantViolated as error:
-            raise DamagedJournal(
-                f"The metadata journal {path} cannot be replayed: {error}"
-            ) from error
-        cut_bytes = journal.size - contents.valid_bytes
-        if cut_bytes:
-            journal.truncate(contents.valid_bytes)
-        if not contents.valid_bytes:
-            journal.append(JOURNAL_HEADER)
-        journal.sync()
-        # Even an old file's name may not be durable yet: the process may have died before.
-        self._files.sync_directory(directory)
-        return journal, len(contents.transactions), cut_bytes
-
-    def _expire(self, owners: Sequence[SessionId]) -> None:
-        applied = [self._tree.expire_session(owner) for owner in owners]
-        changes = [one.changes for one in applied if one.changes is not None]
-        if changes:
-            self._journal.append(encode_frame(changes))
-            self._journal.sync()
+log = logging.getLogger(__name__)
 
 
 class EmbeddedStore:
-    """The `Store` of one process. All methods belong to one event loop.
+    """The shared tree of a process. All methods belong to one event loop.
 
     `files` must be used by nobody else: writes run in a thread of the loop's executor.
     """
@@ -313,6 +54,7 @@ class EmbeddedStore:
             raise
         self._writing = asyncio.Lock()
         self._listeners: list[Callable[[Changes], None]] = []
+        self._clients: WeakSet[EmbeddedClient] = WeakSet()
         # Larger than every id that owns a node: each owner's creates have used a zxid.
         self._last_session = int(self._durable.tree.zxid)
 
@@ -321,13 +63,32 @@ class EmbeddedStore:
         """What opening found."""
         return self._durable.recovery
 
+    def client(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> EmbeddedClient:
+        """A broker's access to the store. Nothing is written before the client writes."""
+        client = EmbeddedClient(self, session_timeout_ms=session_timeout_ms)
+        self._clients.add(client)
+        return client
+
+    async def close(self) -> None:
+        """Drop the clients that are left, wait for the write under way and let the files go.
+
+        Sessions that are open end with the next opening, as if the process had died.
+        """
+        for client in tuple(self._clients):
+            await client.drop()
+        async with self._writing:
+            self._durable.close()
+            self._lock.release()
+
+    # -- for clients -------------------------------------------------------------------------
+
     def open_session(self) -> SessionId:
         """Start owning ephemeral nodes; they go with `close_session` or with the process."""
         self._last_session += 1
         return SessionId(self._last_session)
 
     async def close_session(self, session: SessionId) -> None:
-        """Delete the session's ephemeral nodes. The id is never used again."""
+        """Delete the session's ephemeral nodes. What it still wants to write is refused."""
         await self._done(self._durable.submit_end_of(session))
 
     async def load(self, listener: Callable[[Changes], None]) -> StoreView:
@@ -335,6 +96,10 @@ class EmbeddedStore:
         async with self._writing:
             self._listeners.append(listener)
             return self._durable.tree.view()
+
+    def unload(self, listener: Callable[[Changes], None]) -> None:
+        """Tell this listener nothing any more."""
+        self._listeners.remove(listener)
 
     async def multi(
         self, operations: Sequence[Operation], session: SessionId = NO_SESSION
@@ -345,12 +110,6 @@ class EmbeddedStore:
         the write, and the multi may have happened.
         """
         return await self._done(self._durable.submit(operations, session))
-
-    async def close(self) -> None:
-        """Wait for the write under way and let the files go."""
-        async with self._writing:
-            self._durable.close()
-            self._lock.release()
 
     async def _done(self, pending: Pending) -> MultiResult:
         """Whoever gets the lock first writes for everybody who waits for it."""
@@ -377,7 +136,14 @@ class EmbeddedStore:
         changes = self._durable.finish(write)
         work.result()
         for change in changes:
-            for listener in self._listeners:
-                listener(change)
+            self._tell(change)
         if cancelled is not None:
             raise cancelled
+
+    def _tell(self, change: Changes) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(change)
+            except Exception:
+                # A bug in one broker must not keep the others from hearing what happened.
+                log.exception("Transaction %d of the metadata could not be taken in", change.zxid)

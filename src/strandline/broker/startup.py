@@ -1,100 +1,77 @@
-"""Putting a broker together: the order of its start and of its end.
+"""Putting a broker together: the order of its start.
 
-    bind ── load the metadata ── claim the log directories ── load the logs ── register
-    ── take the controller's office ── adopt what only the disk knows ── elect ── start the node
-    ── accept connections
+    bind ── load the metadata ── make the cluster's tree ── claim the log directories
+    ── load the logs ── adopt what only the disk knows ── wait until the broker's id is free
+    ── start the node, which registers ── accept connections ── wait until leaders are known
 
-The end is the reverse: connections first, the marker of a clean shutdown last. This file decides
-nothing about the log; it calls the parts in the right order.
+Registering, taking the controller's office and electing are the node's work, at the start as after
+every lost session. This file decides nothing about the log; it calls the parts in the right order.
+How a broker ends is in `running`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from random import Random, SystemRandom
+from typing import Final
 
+from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_store import EmbeddedStore
-from strandline.broker.kraft_metadata import read_kraft_metadata
-from strandline.broker.server import Limits, ListenerSocket, MetadataAccess, Server, read_clock
-from strandline.cluster.controller import (
-    FoundPartition,
-    adopt_partitions,
-    become_controller,
-    bootstrap,
-    elect_on_start,
-    register_broker,
-)
+from strandline.broker.log_directories import LogDirectories
+from strandline.broker.readiness import Readiness
+from strandline.broker.running import Broker, Parts, StartReport
+from strandline.broker.server import Limits, ListenerSocket, Server, read_clock
+from strandline.broker.watch import Watch
+from strandline.cluster.controller import adopt_partitions, bootstrap
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.kraft_settings import KraftSettings, UnreadableMetadata
-from strandline.cluster.store import Changes, SessionId, StoreView
-from strandline.cluster.znodes import BrokerNode, Endpoint
+from strandline.cluster.store import (
+    Changes,
+    Create,
+    MultiRefused,
+    NodeCreated,
+    Operation,
+    OutcomeUnknown,
+    Store,
+    StoreUnavailable,
+)
+from strandline.cluster.znodes import BrokerNode, adoption_path
 from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
-from strandline.errors import CorruptRecords, InvalidSetting, StorageError
+from strandline.config.topic import TopicConfig
+from strandline.errors import InvalidSetting
 from strandline.node.node import Node
-from strandline.node.replicas import Directory
 from strandline.node.settings import Settings
-from strandline.storage.directory_names import DirectoryKind, retired_directory_name
-from strandline.storage.files import join
-from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
-from strandline.storage.meta_properties import read_meta_properties
 from strandline.storage.real_files import RealFiles
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class StartReport:
-    """What the start found, for whoever started the broker."""
-
-    cluster_id: str
-    addresses: tuple[Listener, ...]
-    """Where clients connect; ports as bound."""
-    log_dirs: tuple[str, ...]
-    topics: int
-    partitions: int
-    was_clean: bool
-    """Whether every log directory was shut down cleanly, or is new."""
-    notices: tuple[str, ...]
-    """Sentences about what was cut, rebuilt, adopted or left alone."""
+_WRITE_ROUNDS_MAX: Final = 20
+_READY_S: Final = 10.0
+_ID_GRACE_S: Final = 2.0
 
 
-class Broker:
-    """A running broker. Made by `start_broker`."""
+async def start_broker(
+    config: BrokerConfig,
+    store: Store | None = None,
+    *,
+    is_alone: bool = True,
+    cut_from: Collection[BrokerId] = (),
+    gate: asyncio.Barrier | None = None,
+) -> Broker:
+    """Start a broker on this event loop and wait until it is ready.
 
-    def __init__(
-        self,
-        node: Node,
-        server: Server,
-        store: EmbeddedStore,
-        session: SessionId,
-        report: StartReport,
-    ) -> None:
-        self.report = report
-        self.node = node
-        self._server = server
-        self._store = store
-        self._session = session
-
-    async def stop(self) -> bool:
-        """Shut down cleanly; returns whether the next start needs no recovery."""
-        await self._server.stop()
-        registered = self.node.metadata.image.brokers.get(self.node.broker_id)
-        clean = self.node.stop(registered.epoch if registered else -1)
-        await self._store.close_session(self._session)
-        await self._store.close()
-        return clean
-
-
-async def start_broker(config: BrokerConfig) -> Broker:
-    """Start a broker on this event loop. Raises `InvalidSetting` and `StorageError`."""
-    start = _Start(config)
+    Without a store, the metadata is kept in the first log directory for this broker alone. A given
+    store is closed by the broker's end. A broker that is not alone in its cluster adopts no logs
+    that the metadata does not know. `cut_from` names brokers that it cannot reach, for tests.
+    Brokers that start together register together behind a `gate`: then nobody who is only a moment
+    late loses its place in the in-sync replicas. Raises `InvalidSetting`, `StorageError` and
+    `StoreError`.
+    """
+    start = _Start(config, store, is_alone=is_alone, cut_from=cut_from, gate=gate)
     try:
         return await start.run()
     except BaseException:
@@ -105,234 +82,219 @@ async def start_broker(config: BrokerConfig) -> Broker:
 class _Start:
     """The steps of one start, and what must be let go if one of them fails."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store | None,
+        *,
+        is_alone: bool,
+        cut_from: Collection[BrokerId],
+        gate: asyncio.Barrier | None,
+    ) -> None:
         self._config = config
+        self._is_alone = is_alone
+        self._cut_from = cut_from
+        self._gate = gate
         self._broker_id = BrokerId(config.node_id)
         self._random: Random = SystemRandom()
         self._files = RealFiles()
-        self._notices: list[str] = []
+        self._store = store
+        self._own_store: EmbeddedStore | None = None
+        self._directories = LogDirectories(self._files, config.log_dirs, self._random)
         self._sockets: list[ListenerSocket] = []
-        self._directories: list[Directory] = []
-        self._store: EmbeddedStore | None = None
         self._server: Server | None = None
         self._node: Node | None = None
         self._image = ClusterImage()
+        self._paths: set[str] = set()
+        self._watch = Watch()
 
     async def run(self) -> Broker:
         """All steps, in order."""
-        config = self._config
-        for listener in config.listeners:
-            self._sockets.append(ListenerSocket(listener.name, _bind(listener, config)))
-        addresses = [
-            _bound(listener, bound.socket)
-            for listener, bound in zip(config.listeners, self._sockets, strict=True)
-        ]
-        for path in config.log_dirs:
+        addresses = self._bind()
+        for path in self._config.log_dirs:
             self._files.make_directory(path)
-        store = self._store = EmbeddedStore(RealFiles(), config.log_dirs[0])
-        session = store.open_session()
-        view = await store.load(self._changed)
-        self._image = ClusterImage.from_view(view)
-        await self._bootstrap(store, view)
-        cluster_id = self._image.cluster_id or ""
-        self._open_directories(cluster_id)
-        was_clean = all(
-            directory.clean_shutdown is not None or not directory.contents.partitions
-            for directory in self._directories
-        )
+        store = self._store or self._open_own_store()
+        await self._load_metadata(store)
+        self._directories.open(self._broker_id, self._image.cluster_id or "")
         self._load_logs()
-        await self._take_office(store, session, addresses)
-        node = self._node = Node(
-            config, self._image, self._directories, files=self._files, random=self._random
-        )
+        await self._adopt(store)
+        await self._wait_for_id()
+        if self._gate is not None:
+            await self._gate.wait()
+        node = self._node = self._make_node(addresses)
         server = self._server = Server(
-            node, MetadataAccess(store, session), self._files, _limits(config), self._sockets
+            node, store, self._files, _limits(self._config), self._sockets
         )
+        server.links.block_exactly(self._cut_from)
         node.start(read_clock())
         server.start()
-        report = StartReport(
-            cluster_id,
-            tuple(addresses),
-            tuple(config.log_dirs),
-            len(self._image.topics),
-            sum(len(topic.partitions) for topic in self._image.topics.values()),
-            was_clean,
-            tuple(self._notices),
-        )
-        return Broker(node, server, store, session, report)
+        await self._wait_until_ready(server)
+        parts = Parts(node, server, store, self._directories, self._watch, self._own_store)
+        return Broker(parts, self._report(addresses))
 
     async def undo(self) -> None:
         """Let everything go without marking anything as cleanly shut down."""
-        for bound in self._sockets:
-            bound.socket.close()
-        for directory in self._directories:
-            directory.close()
+        if self._server is not None:
+            self._server.abandon()
+        for each in self._sockets:
+            each.socket.close()
+        self._directories.abandon()
         if self._store is not None:
             await self._store.close()
+        if self._own_store is not None:
+            await self._own_store.close()
 
-    def _changed(self, changes: Changes) -> None:
-        """The store's listener: before the node lives, the image is kept here."""
-        if self._server is None:
-            self._image, _ = self._image.apply(changes)
-        else:
-            self._server.metadata_changed(changes)
+    # -- the steps ---------------------------------------------------------------------------
 
-    async def _bootstrap(self, store: EmbeddedStore, view: StoreView) -> None:
-        present = read_meta_properties(self._files, self._config.log_dirs[0])
-        known = None if present is None else present.cluster_id
+    def _bind(self) -> list[Listener]:
+        addresses = []
+        for listener in self._config.listeners:
+            sock = bind(listener, self._config)
+            self._sockets.append(ListenerSocket(listener.name, sock))
+            addresses.append(bound(listener, sock))
+        return addresses
+
+    def _open_own_store(self) -> Store:
+        self._own_store = EmbeddedStore(RealFiles(), self._config.log_dirs[0])
+        self._store = self._own_store.client(self._config.zookeeper_session_timeout_ms)
+        return self._store
+
+    async def _load_metadata(self, store: Store) -> None:
+        """Read the tree, and make what is missing of it: other brokers may be doing the same."""
+        view = await store.load(self._changed)
+        self._image = ClusterImage.from_view(view)
+        self._paths = {node.path for node in view.nodes}
+        await self._write(store, self._missing)
+        self._paths = set()
+
+    def _missing(self) -> Sequence[Operation]:
+        cluster_id = self._directories.known_cluster_id()
         operations = bootstrap(
-            {node.path for node in view.nodes},
+            self._paths,
             random=self._random,
-            cluster_id=known or uuid_text(random_uuid(self._random)),
+            cluster_id=cluster_id or uuid_text(random_uuid(self._random)),
         )
-        if operations:
-            await store.multi(operations)
-
-    def _open_directories(self, cluster_id: str) -> None:
-        for path in self._config.log_dirs:
-            directory: Directory = LogDirectory(self._files, path)
-            self._directories.append(directory)
-            directory.open(self._broker_id, cluster_id)
-            self._notices += directory.warnings
+        if not self._is_alone and self._broker_id not in self._image.adopted_by:
+            # Logs that others deleted must never be taken for logs to adopt, also not by a later
+            # start of this broker alone.
+            operations += (Create(adoption_path(self._broker_id)),)
+        return operations
 
     def _load_logs(self) -> None:
         settings = Settings(self._config)
         settings.follow(self._image, self._broker_id)
-        now = read_clock()
 
-        def load(found: LogToLoad) -> Log:
-            loaded = Log.load(
-                self._files,
-                found,
-                settings.of_topic(found.topic_partition.topic, self._image),
-                now_ms=now.wall_ms,
-                random=self._random,
-                producer_expiration_ms=self._config.producer_id_expiration_ms,
-            )
-            self._notices.extend(loaded.recovery_report.lines())
-            return loaded
+        def config_of(partition: TopicPartition) -> TopicConfig:
+            return settings.of_topic(partition.topic, self._image)
 
-        for directory in self._directories:
-            if directory.offline_reason is None:
-                directory.load_logs(load)
-            if directory.offline_reason is not None:
-                self._notices.append(f"{directory.path} is offline: {directory.offline_reason}")
-
-    async def _take_office(
-        self, store: EmbeddedStore, session: SessionId, addresses: Sequence[Listener]
-    ) -> None:
-        """Register, become controller, adopt what only the disk knows, and elect leaders."""
-        now = read_clock()
-        registration = BrokerNode(
-            self._broker_id,
-            tuple(
-                Endpoint(listener.name, listener.host, listener.port)
-                for listener in _advertised(self._config, addresses)
-            ),
-            self._config.broker_rack,
-            now.wall_ms,
+        self._directories.load(
+            config_of,
+            now_ms=read_clock().wall_ms,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
         )
-        await store.multi(register_broker(self._image, registration), session)
-        await store.multi(
-            become_controller(self._image, self._broker_id, now_ms=now.wall_ms), session
-        )
-        found = [
-            FoundPartition(partition, loaded.topic_id, loaded.leader_epochs.latest)
-            for directory in self._directories
-            for partition, loaded in directory.logs.items()
-        ]
+
+    async def _adopt(self, store: Store) -> None:
+        """Take in what only the disk knows, the first time; later such logs are strays."""
+        found = self._directories.found()
+        is_first = self._broker_id not in self._image.adopted_by
         adoption = adopt_partitions(
             self._image,
             found,
             self._broker_id,
             self._config,
             random=self._random,
-            kept=self._settings_of_kafka(),
+            kept=self._directories.settings_of_kafka() if is_first else None,
         )
-        self._notices += adoption.notices()
+        self._directories.notices += adoption.notices()
         # Also when nothing was found: what lies here from now on is no reason to adopt again.
         if adoption.operations:
             await store.multi(adoption.operations)
-        for stray in adoption.stray:
-            self._set_aside(stray)
-        election = elect_on_start(self._image, self._broker_id)
-        if election.operations:
-            await store.multi(election.operations)
+        self._directories.set_aside(adoption.stray)
 
-    def _set_aside(self, stray: FoundPartition) -> None:
-        """Rename a log that the metadata does not know, so that its name is free, and keep it.
+    async def _wait_for_id(self) -> None:
+        """A registration under this broker's id ends with its session, if its process is gone."""
 
-        It is a partition that was deleted while this broker could not finish that, or one that
-        somebody put here.
-        """
-        for directory in self._directories:
-            found = directory.logs.get(stray.partition)
-            if found is None or directory.offline_reason is not None:
-                continue
-            unique_id = random_uuid(self._random).hex
-            name = retired_directory_name(stray.partition, DirectoryKind.STRAY, unique_id)
-            try:
-                found.rename_directory(join(directory.path, name))
-                directory.forget([stray.partition])
-            except StorageError as error:
-                directory.go_offline(str(error))
-            found.close()
-            self._notices.append(
-                f"The log of {stray.partition} (topic id {stray.topic_id}) is not one that the "
-                f"metadata gives to this broker: it is kept as {found.directory}."
+        def is_free() -> bool:
+            return self._broker_id not in self._image.brokers
+
+        if is_free():
+            return
+        log.info("Broker %d is still registered; its session may have to end", self._broker_id)
+        patience_s = 2 * self._config.zookeeper_session_timeout_ms / 1000 + _ID_GRACE_S
+        if not await self._watch.until(is_free, timeout_s=patience_s):
+            other = self._image.brokers[self._broker_id]
+            raise InvalidSetting(
+                "node.id",
+                f"A broker with the id {self._broker_id} is running in this cluster, at "
+                f"{other.endpoints[0]}: every broker needs an id of its own.",
             )
 
-    def _settings_of_kafka(self) -> KraftSettings | None:
-        """Settings that Kafka kept in its metadata log, for the one time that logs are adopted."""
-        if self._broker_id in self._image.adopted_by:
-            return None
-        try:
-            return read_kraft_metadata(self._files, self._config.log_dirs)
-        except (UnreadableMetadata, CorruptRecords, StorageError) as error:
-            self._notices.append(f"The settings in Kafka's metadata log cannot be read: {error}")
-            return None
-
-
-def _bind(listener: Listener, config: BrokerConfig) -> socket.socket:
-    """A listening socket. Raises `InvalidSetting` with the address when it cannot be had."""
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        for option, size in (
-            (socket.SO_SNDBUF, config.socket_send_buffer_bytes),
-            (socket.SO_RCVBUF, config.socket_receive_buffer_bytes),
-        ):
-            if size > 0:
-                sock.setsockopt(socket.SOL_SOCKET, option, size)
-        sock.bind((listener.host, listener.port))
-        sock.listen(config.socket_listen_backlog_size)
-    except OSError as error:
-        sock.close()
-        raise InvalidSetting(
-            "listeners", f"listeners: {listener} cannot be bound: {error.strerror or error}."
-        ) from error
-    return sock
-
-
-def _bound(listener: Listener, sock: socket.socket) -> Listener:
-    """The listener with the port that the system chose for port 0."""
-    return Listener(listener.name, listener.host, sock.getsockname()[1], listener.security_protocol)
-
-
-def _advertised(config: BrokerConfig, bound: Sequence[Listener]) -> list[Listener]:
-    """What clients are told: as configured, with bound ports for 0 and a host for "any"."""
-    ports = {listener.name: listener.port for listener in bound}
-    hostname = socket.gethostname()
-    return [
-        Listener(
-            listener.name,
-            listener.host or hostname,
-            listener.port or ports.get(listener.name, 0),
-            listener.security_protocol,
+    def _make_node(self, addresses: Sequence[Listener]) -> Node:
+        registration = BrokerNode(
+            self._broker_id,
+            advertised_endpoints(self._config, addresses),
+            self._config.broker_rack,
+            read_clock().wall_ms,
+            previous_epoch=self._directories.previous_epoch,
         )
-        for listener in config.advertised_listeners
-    ]
+        return Node(
+            self._config,
+            self._image,
+            self._directories.all,
+            files=self._files,
+            random=self._random,
+            registration=registration,
+        )
+
+    async def _wait_until_ready(self, server: Server) -> None:
+        """Serve as soon as the broker is registered, but say so when leaders are known."""
+        await self._watch.until(lambda: self._broker_id in self._now().brokers, timeout_s=_READY_S)
+        server.accept()
+        is_ready = Readiness(self._now, self._broker_id)
+        if not await self._watch.until(is_ready, timeout_s=_READY_S):
+            self._directories.notices.append(f"Not everything is ready yet: {is_ready.missing()}.")
+
+    # -- following the metadata --------------------------------------------------------------
+
+    def _now(self) -> ClusterImage:
+        return self._image if self._node is None else self._node.metadata.image
+
+    def _changed(self, changes: Changes) -> None:
+        """The store's listener: before the node lives, the image is kept here."""
+        if self._server is None:
+            self._image, _ = self._image.apply(changes)
+            self._paths.update(
+                change.path for change in changes.changes if isinstance(change, NodeCreated)
+            )
+        else:
+            self._server.metadata_changed(changes)
+        self._watch.changed()
+
+    async def _write(self, store: Store, decide: Callable[[], Sequence[Operation]]) -> None:
+        """Make a decision true; it is made again if somebody else was faster."""
+        for _ in range(_WRITE_ROUNDS_MAX):
+            operations = decide()
+            if not operations:
+                return
+            try:
+                await store.multi(operations)
+            except (MultiRefused, OutcomeUnknown) as error:
+                log.info("Writing the first metadata again: %s", error)
+            else:
+                return
+        raise StoreUnavailable("The metadata keeps changing while this broker starts.")
+
+    def _report(self, addresses: Sequence[Listener]) -> StartReport:
+        image = self._now()
+        return StartReport(
+            image.cluster_id or "",
+            tuple(addresses),
+            tuple(self._config.log_dirs),
+            len(image.topics),
+            sum(len(topic.partitions) for topic in image.topics.values()),
+            self._directories.was_clean,
+            tuple(self._directories.notices),
+        )
 
 
 def _limits(config: BrokerConfig) -> Limits:

@@ -21,7 +21,8 @@ __all__ = ["cli", "main", "started"]
 INTERRUPTED = 130
 
 COMMANDS = {
-    "serve": LazyCommand("strandline.cli.serve:serve", "Run a broker."),
+    "serve": LazyCommand("strandline.cli.serve:serve", "Run a broker, or several."),
+    "broker": LazyCommand("strandline.cli.broker:broker", "Run one broker over ZooKeeper."),
     "topics": LazyCommand("strandline.cli.topics:topics", "Create, list, change, delete topics."),
     "produce": LazyCommand("strandline.cli.produce:produce", "Send lines or JSON to a topic."),
     "consume": LazyCommand("strandline.cli.consume:consume", "Print the records of a topic."),

@@ -141,7 +141,7 @@ class _Step:
                 # A registration creates the node empty and fills it in the same multi.
                 if data:
                     node = BrokerNode.decode(BrokerId(int(number)), data)
-                    broker = BrokerImage(node, stat.created_zxid, stat.owner)
+                    broker = BrokerImage(node, stat.created_zxid, stat.owner, stat.version)
                     self._brokers.put(node.broker_id, broker)
             case ["config", folder, name]:
                 if resource := ConfigResource.of_path(folder, name):
@@ -201,6 +201,9 @@ class _Step:
             partitions_changed=tuple(sorted(topic_changes.partitions)),
             brokers_changed=tuple(sorted(self._brokers.differing())),
             configs_changed=tuple(sorted(self._configs.differing())),
+            deletions_changed=tuple(
+                sorted(before.requested_deletions ^ self._requested_deletions)
+            ),
             controller_changed=(before.controller, before.controller_epoch)
             != (image.controller, image.controller_epoch),
         )

@@ -7,10 +7,10 @@ versions kept beside the values are those that a compare-and-set of the node mus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from strandline.cluster.store import SessionId, Zxid
+from strandline.cluster.store import ANY_VERSION, SessionId, Zxid
 from strandline.cluster.znodes import (
     NO_LEADER,
     BrokerNode,
@@ -39,6 +39,8 @@ class BrokerImage:
     node: BrokerNode
     epoch: Zxid
     session: SessionId
+    version: int = ANY_VERSION
+    """Of the registration's node."""
 
     @property
     def broker_id(self) -> BrokerId:
@@ -47,6 +49,16 @@ class BrokerImage:
     @property
     def rack(self) -> str | None:
         return self.node.rack
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether the broker asked to be relieved of what it leads, because it is to stop."""
+        return self.node.is_shutting_down
+
+    @property
+    def previous_epoch(self) -> int:
+        """The former registration from which it lost nothing, or `NO_PREVIOUS_EPOCH`."""
+        return self.node.previous_epoch
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -74,10 +86,24 @@ class PartitionImage:
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     is_recovering: bool = False
+    in_sync_epochs: Mapping[BrokerId, int] = field(default_factory=dict)
+    """Broker epochs under which members of the in-sync set and of `elr` were known complete."""
+    elr: tuple[BrokerId, ...] = ()
+    """Eligible leader replicas: not in sync, but with every committed record (KIP-966)."""
+    last_known_elr: tuple[BrokerId, ...] = ()
+    """Were complete before they restarted uncleanly."""
 
     @property
     def has_leader(self) -> bool:
         return self.leader >= 0
+
+    def leads_under(self, broker_epoch: int) -> bool:
+        """Whether the leader that this state names is the one registered under that epoch.
+
+        A leader that came back before anybody looked is still named by the state, under the epoch
+        that it had. It may have lost records, so it must not lead before it is elected anew.
+        """
+        return self.has_leader and self.in_sync_epochs.get(self.leader) == broker_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +141,8 @@ class ImageDelta:
     brokers_changed: tuple[BrokerId, ...] = ()
     """Sorted: brokers that came, went, came back under a new epoch, or describe themselves anew."""
     configs_changed: tuple[ConfigResource, ...] = ()
+    deletions_changed: tuple[str, ...] = ()
+    """Sorted: topics whose deletion was asked for by a node, or is so no more."""
     controller_changed: bool = False
 
     def __bool__(self) -> bool:

@@ -128,4 +128,7 @@ def _joined(
         adding=adding,
         removing=removing,
         is_recovering=state.value.is_recovering,
+        in_sync_epochs=state.value.in_sync_epochs,
+        elr=state.value.elr,
+        last_known_elr=state.value.last_known_elr,
     )

@@ -3,9 +3,9 @@
 The store is a tree of nodes in the manner of ZooKeeper: each node has data, a version that counts
 its data changes, and the id (zxid) of the transaction that created it. A write is a *multi*, a
 sequence of operations of which all happen or none; later operations see what earlier ones did.
-Every multi that changed something yields one `Changes`, and whoever applies all of them in order
-has the same tree. This file knows no driver: `tree.NodeTree` keeps the semantics in memory, and
-drivers (embedded, ZooKeeper, simulated) implement `Store`.
+Every multi that changed something is part of one `Changes`, and whoever applies all of them in
+order has the same tree. This file knows no driver: `tree.NodeTree` keeps the semantics in memory,
+and drivers (embedded, ZooKeeper, simulated) implement `Store`.
 
     StoreError
     ├── MultiRefused          a definite no: nothing happened; `index` says which operation
@@ -15,6 +15,7 @@ drivers (embedded, ZooKeeper, simulated) implement `Store`.
     │   ├── NotEmpty          delete of a node that has children
     │   ├── NoChildrenForEphemerals
     │   └── InvalidPath
+    ├── MultiTooLarge         nothing happened; the store never takes a multi of this size
     ├── StoreUnavailable      nothing happened, the store cannot write now; a retry may help
     ├── OutcomeUnknown        the write may or may not have happened (connection or disk lost)
     └── MalformedNode         the content of a node is not what its path promises
@@ -153,9 +154,15 @@ NodeChange: TypeAlias = NodeCreated | NodeDataSet | NodeDeleted
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Everything that one transaction changed, in the order in which it happened."""
+    """What one transaction changed, or several in a row, in an order in which it can be applied.
+
+    A driver that saw only the outcome of several transactions tells their net effect: a node that
+    was made and changed is `NodeCreated` with its last data, and a node that was deleted and made
+    again is `NodeDeleted` and `NodeCreated`, so that no new `created_zxid` goes unnoticed.
+    """
 
     zxid: Zxid
+    """The last of the transactions; greater than that of every `Changes` told before."""
     changes: tuple[NodeChange, ...]
 
 
@@ -212,6 +219,16 @@ class InvalidPath(MultiRefused):
     reason = "has no usable path or session"
 
 
+class MultiTooLarge(StoreError):
+    """The multi has more bytes than the store takes at once; nothing was written."""
+
+    def __init__(self, *, request_bytes: int, request_bytes_max: int) -> None:
+        super().__init__(
+            f"A metadata write of {request_bytes} bytes is larger than the {request_bytes_max} "
+            "bytes that the metadata store takes at once."
+        )
+
+
 class StoreUnavailable(StoreError):
     """The store cannot write at the moment and has not written."""
 
@@ -248,22 +265,32 @@ class StoreView:
 
 
 class Store(Protocol):
-    """What a driver offers to the broker that it drives.
+    """One broker's access to the metadata, with the session that its ephemeral nodes belong to.
 
-    Listeners hear each `Changes` once, in the order of their zxids, and before the multi that
-    caused it returns to its caller.
+    The listener hears each `Changes` once, in the order of their zxids, on the event loop, and what
+    a multi changed or was refused for before that multi returns to its caller.
+
+    While the broker is cut off from the store, writes fail with `StoreUnavailable` and nothing is
+    heard. When the store is back the listener hears everything that it missed, at once, and only
+    then writes are taken again; a multi that was under way ends with `OutcomeUnknown`, after that
+    if the store is back soon. If the session has expired meanwhile there is a new one, nothing is
+    left of what the old one owned, and the deletions are part of what the listener hears: whoever
+    needs an ephemeral node makes it again when the node is seen to be gone.
     """
 
-    def open_session(self) -> SessionId:
-        """Start owning ephemeral nodes."""
+    @property
+    def session(self) -> SessionId:
+        """The present session: the owner of ephemeral nodes made now. `NO_SESSION` before `load`.
 
-    async def close_session(self, session: SessionId) -> None:
-        """Delete the session's ephemeral nodes. The id is never used again."""
+        When a session has been replaced this is the new one by the time the listener hears it.
+        """
 
     async def load(self, listener: Callable[[Changes], None]) -> StoreView:
-        """The present nodes; from then on the listener hears every change after them."""
+        """Connect, open the session and return the present nodes; from then on the listener hears
+        every change after them. To be called once. Raises `StoreUnavailable`."""
 
-    async def multi(
-        self, operations: Sequence[Operation], session: SessionId = NO_SESSION
-    ) -> MultiResult:
+    async def multi(self, operations: Sequence[Operation]) -> MultiResult:
         """Do all operations or none. Raises a `StoreError`."""
+
+    async def close(self) -> None:
+        """End the session, so that its ephemeral nodes go, and let everything go."""

@@ -77,6 +77,34 @@ class BrokerConfig:
     num_recovery_threads_per_data_dir: int = 2
     replica_high_watermark_checkpoint_interval_ms: int = 5000
 
+    # Replication
+    follower_replication_throttled_rate: int = LONG_MAX
+    inter_broker_listener_name: str | None = None
+    """By which listener brokers reach each other; None: the first one without security."""
+    leader_replication_throttled_rate: int = LONG_MAX
+    num_replica_fetchers: int = 1
+    replica_fetch_backoff_ms: int = 1000
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_wait_max_ms: int = 500
+    replica_lag_time_max_ms: int = 30_000
+    replica_selector_class: str | None = None
+    replica_socket_timeout_ms: int = 30_000
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+
+    # The cluster
+    auto_leader_rebalance_enable: bool = True
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: int = 3
+    controlled_shutdown_retry_backoff_ms: int = 5000
+    leader_imbalance_check_interval_seconds: int = 300
+    leader_imbalance_per_broker_percentage: int = 10
+    zookeeper_connect: str | None = None
+    """Where the metadata is; None: in a store of this process."""
+    zookeeper_session_timeout_ms: int = 18_000
+
     # Consumer groups
     group_initial_rebalance_delay_ms: int = 3000
     group_max_session_timeout_ms: int = 1_800_000

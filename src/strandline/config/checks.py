@@ -23,6 +23,9 @@ _ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - refused below, not bound
 _MEBIBYTE: Final = 1 << 20
 _CODECS: Final = range(5)
 
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""Kafka's name for the one way to pick a replica for a consumer that is known here (KIP-392)."""
+
 
 class Network(NamedTuple):
     """What the network settings come to."""
@@ -55,6 +58,7 @@ def check_network(
         if each.name in controllers
     ]
     advertised = _advertised(values, listeners, protocols, controllers)
+    _check_inter_broker(values, advertised)
     limits = _connection_limits(values)
     return Network(listeners, advertised, limits), warnings
 
@@ -110,6 +114,17 @@ def _advertised(
     return advertised
 
 
+def _check_inter_broker(values: Mapping[str, Value], advertised: tuple[Listener, ...]) -> None:
+    name = "inter.broker.listener.name"
+    known = {each.name for each in advertised}
+    if values[name] and values[name] not in known:
+        raise InvalidSetting(
+            name,
+            f"{name} is {values[name]}, which is not in advertised.listeners "
+            f"({', '.join(sorted(known))}).",
+        )
+
+
 def _connection_limits(values: Mapping[str, Value]) -> dict[str, int]:
     name = "max.connections.per.ip.overrides"
     limits: dict[str, int] = {}
@@ -161,6 +176,7 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
             "group.coordinator.rebalance.protocols",
             "group.coordinator.rebalance.protocols is without classic, which cannot be off.",
         )
+    _check_selector(values)
     codec = _number(values, "offsets.topic.compression.codec")
     if codec not in _CODECS:
         raise InvalidSetting(
@@ -182,6 +198,16 @@ def _check_order(values: Mapping[str, Value], lower: str, upper: str) -> None:
         raise InvalidSetting(
             lower,
             f"{lower} is {values[lower]}; it must not be above {upper}, which is {values[upper]}.",
+        )
+
+
+def _check_selector(values: Mapping[str, Value]) -> None:
+    name = "replica.selector.class"
+    if values[name] not in (None, "", RACK_AWARE_SELECTOR):
+        raise InvalidSetting(
+            name,
+            f"{name} is {values[name]}, a Java class that is not known here; only "
+            f"{RACK_AWARE_SELECTOR} is.",
         )
 
 

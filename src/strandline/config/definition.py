@@ -1,4 +1,4 @@
-"""The two tables of all settings that Kafka 4.3 knows, by name.
+"""The two tables of all settings that Kafka 4.3 knows, and those of its ZooKeeper era, by name.
 
 Putting them together is all that this file does; what a row means is in `setting`.
 """
@@ -18,6 +18,7 @@ from strandline.config.tables.security import SECURITY
 from strandline.config.tables.share import SHARE
 from strandline.config.tables.topic import TOPIC
 from strandline.config.tables.transactions import TRANSACTIONS
+from strandline.config.tables.zookeeper import ZOOKEEPER
 
 __all__ = [
     "TOPIC_SETTINGS",
@@ -38,6 +39,7 @@ BROKER_SECTIONS: Final = {
     "Replication and quotas": REPLICATION,
     "Security": SECURITY,
     "Controller, metadata and metrics": CONTROLLER,
+    "ZooKeeper": ZOOKEEPER,
     "Share groups": SHARE,
     "Tiered storage": REMOTE,
 }

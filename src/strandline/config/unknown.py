@@ -34,7 +34,11 @@ def unknown_setting(name: str, known: Iterable[str], what: str) -> InvalidSettin
     if name in _REMOVED:
         return InvalidSetting(name, f"{name} is not a {what} any more: {_REMOVED[name]}.")
     if name.startswith("zookeeper."):
-        return InvalidSetting(name, f"{name} is not a {what} any more: Kafka 4 has no ZooKeeper.")
+        return InvalidSetting(
+            name,
+            f"{name} is not a {what} any more: Strandline serves only zookeeper.connect and "
+            "zookeeper.session.timeout.ms of these.",
+        )
     import difflib  # here because only a mistake needs it, and start-up time counts
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)

@@ -15,9 +15,10 @@ from typing import Final
 
 from strandline.errors import InvariantViolated, StorageError
 from strandline.node.effects import SyncLog
+from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
-from strandline.node.replicas import Directory, Replicas
+from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.storage.files import DiskFull
@@ -50,12 +51,14 @@ class Background:
         """Begin all periodic work."""
         broker = self._settings.broker
         initial_ms = broker.log_initial_task_delay_ms
+        lag_check_ms = max(1, broker.replica_lag_time_max_ms // 2)
         for interval_ms, first_ms, work in (
             (broker.replica_high_watermark_checkpoint_interval_ms, 0, self._write_high_watermarks),
             (broker.log_flush_offset_checkpoint_interval_ms, initial_ms, self._write_recovery),
             (broker.log_flush_start_offset_checkpoint_interval_ms, initial_ms, self._write_starts),
             (broker.log_retention_check_interval_ms, initial_ms, self._apply_retention),
             (broker.producer_id_expiration_check_interval_ms, initial_ms, self._expire_producers),
+            (lag_check_ms, lag_check_ms, self._check_lag),
             (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._roll_and_flush),
             (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self._remove_files),
         ):
@@ -74,10 +77,7 @@ class Background:
         self._busy.discard(replica)
         if isinstance(result, StorageError):
             # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
-            replica.log.fail(str(result))
-            directory = self._directory_of(replica)
-            if directory is not None:
-                self._take_offline(directory, result)
+            replica.fail(result)
         elif result:
             replica.log.mark_flushed(plan, now.wall_ms)
 
@@ -94,10 +94,6 @@ class Background:
 
     def _directories(self) -> list[Directory]:
         return [d for d in self._replicas.directories if d.offline_reason is None]
-
-    def _directory_of(self, replica: Replica) -> Directory | None:
-        at = replica.topic_partition
-        return next((d for d in self._replicas.directories if at in d.logs), None)
 
     def _for_each_usable(self, name: str, work: Callable[[Replica], object]) -> None:
         """Do work on every log that takes appends; one that fails does not keep it from others."""
@@ -122,14 +118,12 @@ class Background:
         except DiskFull as error:
             log.warning("%s is delayed: %s", directory.path, error)
         except StorageError as error:
-            self._take_offline(directory, error)
-
-    def _take_offline(self, directory: Directory, error: StorageError) -> None:
-        directory.go_offline(str(error))
-        log.error("The log directory %s is offline: %s", directory.path, error)
+            self._replicas.take_offline(directory, error)
 
     def _write_high_watermarks(self, now: Instant) -> None:
         del now
+        if not self._replicas.has_roles:
+            return
         for directory in self._directories():
             self._guarded(directory, directory.write_high_watermarks)
 
@@ -156,6 +150,10 @@ class Background:
                 replica.changed()
 
         self._for_each_usable("Retention", apply)
+
+    def _check_lag(self, now: Instant) -> None:
+        for replica in self._replicas:
+            replica.check_lag(now)
 
     def _expire_producers(self, now: Instant) -> None:
         for replica in self._replicas:

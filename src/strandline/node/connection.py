@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import InvariantViolated
+from strandline.types import Instant
 
 if TYPE_CHECKING:
     from strandline.node.effects import Chunk, ConnectionId
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class ShortWay(Protocol):
     """A faster way for requests that look like earlier ones on this connection."""
 
-    def maybe_produce(self, frame: memoryview, now_ms: int) -> bool:
+    def maybe_produce(self, frame: memoryview, now: Instant) -> bool:
         """Handle the request, or decline it before anything has happened."""
 
 

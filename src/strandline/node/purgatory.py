@@ -47,6 +47,9 @@ class Watched:
     def __init__(self) -> None:
         self.waiting: dict[ParkedEntry, None] = {}
 
+    def settle(self, now: Instant) -> None:
+        """Serve those who wait in a way of their own, before the parked operations are checked."""
+
 
 class ParkedEntry:
     """One parked operation with everything that must forget it when it is done."""
@@ -103,13 +106,14 @@ class Purgatory:
 
     def changed(self, watched: Watched) -> None:
         """Note that operations which wait for `watched` must be checked at the end of the turn."""
-        if watched.waiting:
-            self._changed[watched] = None
+        self._changed[watched] = None
 
     def wake(self, now: Instant) -> None:
         """Check every operation that waits for something that changed in this turn."""
         while self._changed:
             changed, self._changed = self._changed, {}
+            for watched in changed:
+                watched.settle(now)
             entries = {entry: None for watched in changed for entry in watched.waiting}
             for entry in entries:
                 if entry in self._parked and self._try(entry, now):

@@ -1,67 +1,72 @@
 """The partitions that this node hosts, by name and by topic id.
 
-Finding the replica for a request, opening its log when the metadata gives it to this node, and
-giving it up when the topic is deleted all happen here. Which partitions those are is decided by
-the metadata, not by this file.
+Finding the replica for a request, and giving every hosted partition the role that the metadata
+asks for, happen here: opened or made when it is assigned, leading or following by its state, given
+up when the topic is deleted or the partition is moved away. Which that is is decided by the
+metadata, not by this file.
+
+A role is only taken from news: states come in the order in which they were written, and one of an
+older leader epoch is dropped (KIP-570). Leadership is taken only if it was given to *this* life of
+the broker: after a quick restart the metadata still names the former one as leader, whose log may
+have had more records than this one's, until the controller notices (KIP-380, KIP-966).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from random import Random
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from strandline.cluster.image import TopicImage
+from strandline.cluster.image import PartitionImage, TopicImage
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.logs import Directory, Logs, Removed
+from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory
-from strandline.node.replica import Replica
-from strandline.storage.files import Files, join
-from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory
-from strandline.types import NO_TOPIC_ID, Instant, LeaderEpoch, TopicId, TopicPartition
+from strandline.node.replica import NOBODY, Replica
+from strandline.node.replica_host import Proposals, ReplicaHost
+from strandline.node.settings import Settings
+from strandline.node.timers import Timers
+from strandline.storage.files import Files
+from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
-Directory: TypeAlias = LogDirectory[Log]
 
+class RoleChange(NamedTuple):
+    """A hosted partition has another role, or the same one under a new leadership."""
 
-class Removed(NamedTuple):
-    """A deleted partition whose files may go at `due_ms` (monotonic)."""
-
-    due_ms: int
-    directory: Directory
-    log: Log
-    path: str
+    replica: Replica
+    is_leading: bool
+    was_leading: bool
+    is_gone: bool = False
+    """No longer to be on this node; its log is deleted."""
 
 
 class Replicas:
-    """Every partition that this node leads, and the directories in which their logs are."""
+    """Every partition that this node leads or follows."""
 
     def __init__(
         self,
-        files: Files,
-        directories: Sequence[Directory],
+        logs: Logs,
+        metadata: Metadata,
+        settings: Settings,
         purgatory: Purgatory,
-        random: Random,
+        timers: Timers,
         *,
         internal_topics: frozenset[str],
-        producer_expiration_ms: int,
     ) -> None:
-        self.directories = directories
         self.internal_topics = internal_topics
-        self._producer_expiration_ms = producer_expiration_ms
-        self.files = files
-        self._purgatory = purgatory
-        self._random = random
+        self.has_roles = False
+        """Whether any partition was given a role yet; until then nothing is to be said of high
+        watermarks that the checkpoint does not say better (KAFKA-1647)."""
+        self._logs = logs
+        self._metadata = metadata
+        self._host = ReplicaHost(logs, metadata, settings, purgatory, timers)
         self._by_name: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[TopicId, int], Replica] = {}
-        self._topic_ids: set[TopicId] = set()
         self._unavailable: dict[tuple[str, int], str] = {}
-        self._flushable: dict[Replica, None] = {}
-        self.removed: list[Removed] = []
-        """Deleted partitions whose files are still there."""
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._by_name.values())
@@ -69,32 +74,73 @@ class Replicas:
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def leader(self, topic: str, partition: int) -> Replica:
-        """The replica to which a request by name goes. Raises `ProtocolError`."""
+    @property
+    def directories(self) -> Sequence[Directory]:
+        """The log directories of this node."""
+        return self._logs.directories
+
+    @property
+    def files(self) -> Files:
+        """The disk on which they are."""
+        return self._logs.files
+
+    @property
+    def removed(self) -> list[Removed]:
+        """Deleted partitions whose files are still there."""
+        return self._logs.removed
+
+    @property
+    def proposals(self) -> Proposals | None:
+        """Where leaders propose changes of their in-sync sets; to be set by the node."""
+        return self._host.proposals
+
+    @proposals.setter
+    def proposals(self, proposals: Proposals) -> None:
+        self._host.proposals = proposals
+
+    # -- Finding -----------------------------------------------------------------------------
+
+    def hosted(self, topic: str, partition: int) -> Replica:
+        """The replica to which a request by name goes, in whatever role. Raises `ProtocolError`."""
         replica = self._by_name.get((topic, partition))
         if replica is None:
-            if (topic, partition) in self._unavailable:
-                raise ProtocolError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, self._unavailable[topic, partition]
-                )
-            raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise self._missing(topic, partition)
+        return replica
+
+    def hosted_by_id(self, topic_id: TopicId, partition: int) -> Replica:
+        """The replica to which a request by topic id goes, in whatever role."""
+        replica = self._by_id.get((topic_id, partition))
+        if replica is None:
+            topic = self._metadata.image.topic_by_id(topic_id)
+            if topic is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+            raise self._missing(topic.name, partition)
+        return replica
+
+    def leader(self, topic: str, partition: int) -> Replica:
+        """The replica for what only a leader may do. Raises `ProtocolError`."""
+        replica = self._by_name.get((topic, partition))
+        if replica is None:
+            raise self._missing(topic, partition)
+        if replica.leader is None:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
     def leader_by_id(self, topic_id: TopicId, partition: int) -> Replica:
-        """The replica to which a request by topic id goes. Raises `ProtocolError`."""
-        replica = self._by_id.get((topic_id, partition))
-        if replica is None:
-            known = topic_id in self._topic_ids
-            raise ProtocolError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
-            )
+        """As `leader`, by topic id."""
+        replica = self.hosted_by_id(topic_id, partition)
+        if replica.leader is None:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
-    def find(self, topic: str, topic_id: TopicId, partition: int) -> Replica | None:
-        """The replica by name, or by id where the name is empty; None if it is not led here."""
-        if topic:
-            return self._by_name.get((topic, partition))
-        return self._by_id.get((topic_id, partition))
+    def for_short_way(self, topic: str, topic_id: TopicId, partition: int) -> Replica | None:
+        """The replica of a client's produce by name, or by id where the name is empty; None if it
+        is not led here, or not for clients to write to."""
+        by_id = self._by_id.get((topic_id, partition))
+        replica = self._by_name.get((topic, partition)) if topic else by_id
+        if replica is None or replica.leader is None:
+            return None
+        return None if replica.topic_partition.topic in self.internal_topics else replica
 
     def in_directory(self, directory: Directory) -> Iterator[Replica]:
         """The replicas whose logs are in one log directory, by name."""
@@ -105,109 +151,152 @@ class Replicas:
 
     def take_flushable(self) -> list[Replica]:
         """The replicas whose logs asked to be synced since the last call."""
-        if not self._flushable:
+        if not self._host.flushable:
             return []
-        flushable = list(self._flushable)
-        self._flushable.clear()
+        flushable = list(self._host.flushable)
+        self._host.flushable.clear()
         return flushable
 
-    def lead(
+    def take_offline(self, directory: Directory, error: StorageError) -> None:
+        """The disk of a log directory failed."""
+        self._logs.take_offline(directory, error)
+
+    def _missing(self, topic: str, partition: int) -> ProtocolError:
+        """Why there is no such replica: it is broken, on another broker, or not anywhere."""
+        reason = self._unavailable.get((topic, partition))
+        if reason is not None:
+            return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+        if self._metadata.image.partition(TopicPartition(topic, partition)) is not None:
+            return ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    # -- Roles -------------------------------------------------------------------------------
+
+    def apply(
         self,
         partition: TopicPartition,
-        topic_id: TopicId,
-        leader_epoch: LeaderEpoch,
+        topic: TopicImage,
+        state: PartitionImage,
         config: TopicConfig,
         now: Instant,
-    ) -> Replica | None:
-        """Lead a partition from now on, opening or creating its log.
+    ) -> RoleChange | None:
+        """Follow the metadata of one partition, of this node or not.
 
-        None if nothing changed, or if the disk failed: then requests for the partition are refused
-        with KAFKA_STORAGE_ERROR.
+        None if no role has changed; changes of the in-sync set and of the assignment are taken
+        over silently. A partition whose disk fails has no role: requests for it are refused with
+        KAFKA_STORAGE_ERROR.
         """
         known = self._by_name.get(partition)
-        if known is not None and known.leader_epoch == leader_epoch:
-            return None
-        if known is not None:
-            known.lead(leader_epoch)
-            return known
+        if self._host.broker_id not in state.replicas:
+            return self._give_up(partition, known, now)
+        if state.leader_epoch == NO_EPOCH:
+            return None  # nobody was elected yet
         try:
-            opened = self._open(partition, topic_id, config, now)
+            if known is None:
+                opened = self._logs.open(partition, topic.topic_id, config, now)
+                known = self._enter(Replica(partition, topic.topic_id, opened, self._host))
+            return self._give_role(known, state, now)
         except StorageError as error:
-            log.error("%s cannot be opened: %s", partition, error)
+            log.error("%s cannot be used: %s", partition, error)
             self._unavailable[partition] = str(error)
+            if known is not None:
+                known.fail(error)
+                self._forget(known)
+                known.retire(ErrorCode.KAFKA_STORAGE_ERROR)
             return None
-        replica = Replica(partition, topic_id, opened, self._purgatory, self._flushable)
-        replica.lead(leader_epoch)
-        self._by_name[partition] = replica
-        if topic_id != NO_TOPIC_ID:
-            self._by_id[topic_id, partition.partition] = replica
-            self._topic_ids.add(topic_id)
-        return replica
 
-    def remove(self, topic: TopicImage, now: Instant) -> None:
+    def remove(self, topic: TopicImage, now: Instant) -> list[Replica]:
         """Give a deleted topic up; its files go after `file.delete.delay.ms`."""
-        for number in topic.partitions:
-            partition = TopicPartition(topic.name, number)
+        removed: list[Replica] = []
+        partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
+        for partition in partitions:
             self._unavailable.pop(partition, None)
-            self._by_id.pop((topic.topic_id, number), None)
-            replica = self._by_name.pop(partition, None)
+            replica = self._by_name.get(partition)
             if replica is not None:
-                replica.retire()
-        self._topic_ids.discard(topic.topic_id)
-        for directory in self.directories:
-            logs = [
-                directory.logs[partition]
-                for number in topic.partitions
-                if (partition := TopicPartition(topic.name, number)) in directory.logs
-            ]
-            try:
-                self._delete(directory, logs, now)
-            except StorageError as error:
-                directory.go_offline(str(error))
-                log.error("The topic %s could not be deleted: %s", topic.name, error)
+                self._forget(replica)
+                replica.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                removed.append(replica)
+        self._logs.delete(partitions, now)
+        return removed
 
-    def _delete(self, directory: Directory, logs: Sequence[Log], now: Instant) -> None:
-        """Rename the logs away; the tables of the directory are written once for all of them."""
-        if not logs:
-            return
-        for deleted in logs:
-            due_ms = now.monotonic_ms + deleted.config.file_delete_delay_ms
-            path = deleted.delete(f"{self._random.getrandbits(128):032x}")
-            self.removed.append(Removed(due_ms, directory, deleted, path))
-        directory.forget([deleted.topic_partition for deleted in logs])
+    def brokers_changed(self, changed: Collection[BrokerId], now: Instant) -> list[RoleChange]:
+        """Brokers came, went, or changed: who counts for a high watermark may be another one.
 
-    def reconfigure(self, partition: TopicPartition, config: TopicConfig) -> None:
+        If this broker itself has registered, leadership that waited for that begins.
+        """
+        changes: list[RoleChange] = []
+        me = self._host.broker_id
+        for replica in list(self):
+            if replica.leader is not None:
+                if not replica.leader.progress.keys().isdisjoint(changed):
+                    replica.brokers_changed(now)
+            elif me in changed:
+                at = replica.topic_partition
+                topic = self._metadata.image.topics.get(at.topic)
+                state = self._metadata.image.partition(at)
+                if topic is not None and state is not None and state.leader == me:
+                    change = self.apply(at, topic, state, replica.log.config, now)
+                    changes += (change,) if change else ()
+        return changes
+
+    def reconfigure(self, partition: TopicPartition, config: TopicConfig, now: Instant) -> None:
         """Let a hosted partition follow changed settings."""
         replica = self._by_name.get(partition)
         if replica is not None:
             replica.log.update_config(config)
+            replica.reconfigured(now)
 
-    def _open(
-        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
-    ) -> Log:
-        for directory in self.directories:
-            found = directory.logs.get(partition)
-            if found is not None:
-                found.update_config(config)
-                return found
-        directory = self._roomiest()
-        created = Log.create(
-            self.files,
-            join(directory.path, str(partition)),
-            partition,
-            config,
-            now_ms=now.wall_ms,
-            random=self._random,
-            producer_expiration_ms=self._producer_expiration_ms,
+    def _give_role(
+        self, replica: Replica, state: PartitionImage, now: Instant
+    ) -> RoleChange | None:
+        self.has_roles = True
+        if state.leader_epoch < replica.leader_epoch:
+            return None
+        was_leading = replica.is_leading
+        is_new = state.leader_epoch > replica.leader_epoch
+        may_lead = state.leader == self._host.broker_id and (
+            # Who leads in this epoch already has lost nothing, even if its session has expired.
+            (was_leading and not is_new) or self._is_of_this_life(state)
         )
-        if topic_id != NO_TOPIC_ID:
-            created.assign_topic_id(topic_id)
-        directory.add(created)
-        return created
+        if may_lead and was_leading and not is_new:
+            replica.reassigned(state.replicas, now)
+            replica.in_sync_committed(state.in_sync_replicas, state.partition_epoch, now)
+            return None
+        if may_lead:
+            replica.become_leader(state, now)
+            return RoleChange(replica, is_leading=True, was_leading=was_leading)
+        if state.leader == self._host.broker_id:
+            state = replace(state, leader=NOBODY)
+        if not is_new and not was_leading and state.leader == replica.leader_id:
+            return None
+        replica.become_follower(state)
+        return RoleChange(replica, is_leading=False, was_leading=was_leading)
 
-    def _roomiest(self) -> Directory:
-        """The usable directory with the fewest logs, the first of several (Kafka's choice)."""
-        usable = [directory for directory in self.directories if directory.offline_reason is None]
-        if not usable:
-            raise StorageError("Every log directory is offline.")
-        return min(usable, key=lambda directory: len(directory.logs))
+    def _is_of_this_life(self, state: PartitionImage) -> bool:
+        """Whether a state that makes this broker the leader was written for its registration."""
+        me = self._metadata.image.brokers.get(self._host.broker_id)
+        return me is not None and state.in_sync_epochs.get(me.broker_id, me.epoch) == me.epoch
+
+    def _give_up(
+        self, partition: TopicPartition, known: Replica | None, now: Instant
+    ) -> RoleChange | None:
+        """The partition is not, or no longer, to be on this node (KIP-455)."""
+        self._unavailable.pop(partition, None)
+        if known is None:
+            return None
+        was_leading = known.is_leading
+        self._forget(known)
+        known.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._logs.delete([partition], now)
+        return RoleChange(known, is_leading=False, was_leading=was_leading, is_gone=True)
+
+    def _enter(self, replica: Replica) -> Replica:
+        self._unavailable.pop(replica.topic_partition, None)
+        self._by_name[replica.topic_partition] = replica
+        if replica.topic_id != NO_TOPIC_ID:
+            self._by_id[replica.topic_id, replica.topic_partition.partition] = replica
+        return replica
+
+    def _forget(self, replica: Replica) -> None:
+        self._by_name.pop(replica.topic_partition, None)
+        self._by_id.pop((replica.topic_id, replica.topic_partition.partition), None)

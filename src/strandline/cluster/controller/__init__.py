@@ -26,25 +26,56 @@ from strandline.cluster.controller.create_topics import TopicCreated, TopicSpec,
 from strandline.cluster.controller.decision import Decision, Refusal
 from strandline.cluster.controller.delete_topics import TopicDeleted, TopicReference, delete_topics
 from strandline.cluster.controller.elections import elect_on_start
+from strandline.cluster.controller.events import Event
+from strandline.cluster.controller.in_sync_proposals import (
+    InSyncProposal,
+    PartitionAltered,
+    alter_partitions,
+)
 from strandline.cluster.controller.internal_topics import internal_topic_spec
+from strandline.cluster.controller.leader_elections import (
+    Elected,
+    ElectionKind,
+    elect_leaders,
+    rebalance,
+)
 from strandline.cluster.controller.offices import (
+    announce_shutdown,
     become_controller,
     bootstrap,
     register_broker,
     step_down,
 )
+from strandline.cluster.controller.policy import ControllerPolicy
 from strandline.cluster.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
+from strandline.cluster.controller.reassignments import (
+    OngoingReassignment,
+    ReassignmentAnswer,
+    ReassignmentWish,
+    alter_reassignments,
+    list_reassignments,
+)
+from strandline.cluster.controller.reconciliation import reconcile, touched_by
 
 __all__ = [
     "Adoption",
     "ConfigAlteration",
     "ConfigReplacement",
     "ConfigsAltered",
+    "ControllerPolicy",
     "Decision",
+    "Elected",
+    "ElectionKind",
+    "Event",
     "FoundPartition",
+    "InSyncProposal",
+    "OngoingReassignment",
+    "PartitionAltered",
     "PartitionsAdded",
     "PartitionsSpec",
     "ProducerIdBlock",
+    "ReassignmentAnswer",
+    "ReassignmentWish",
     "Refusal",
     "TopicCreated",
     "TopicDeleted",
@@ -53,14 +84,22 @@ __all__ = [
     "adopt_partitions",
     "allocate_producer_ids",
     "alter_configs",
+    "alter_partitions",
+    "alter_reassignments",
+    "announce_shutdown",
     "become_controller",
     "bootstrap",
     "create_partitions",
     "create_topics",
     "delete_topics",
+    "elect_leaders",
     "elect_on_start",
     "incremental_alter_configs",
     "internal_topic_spec",
+    "list_reassignments",
+    "rebalance",
+    "reconcile",
     "register_broker",
     "step_down",
+    "touched_by",
 ]

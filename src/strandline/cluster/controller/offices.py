@@ -6,6 +6,7 @@ These operations are not fenced by the controller epoch: they are what makes a c
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -79,6 +80,20 @@ def register_broker(
         operations.append(Delete(node.path))
     operations += [Create(node.path, ephemeral=True), SetData(node.path, node.encode(), 0)]
     return tuple(operations)
+
+
+def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, ...]:
+    """Tell everybody that the broker is about to stop; nothing if that is known or it is gone.
+
+    The controller then moves leadership away and takes the broker out of in-sync sets, except
+    where nobody else could take over. `BadVersion` and `NoNode` mean that the broker registered
+    anew meanwhile: decide again.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.is_shutting_down:
+        return ()
+    node = replace(broker.node, is_shutting_down=True)
+    return (SetData(node.path, node.encode(), broker.version),)
 
 
 def become_controller(

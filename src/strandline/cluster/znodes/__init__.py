@@ -8,7 +8,12 @@ broker may have put them there. Decoding raises `MalformedNode`. Nothing here kn
 
 from __future__ import annotations
 
-from strandline.cluster.znodes.brokers import BrokerNode, Endpoint, FeatureRange
+from strandline.cluster.znodes.brokers import (
+    NO_PREVIOUS_EPOCH,
+    BrokerNode,
+    Endpoint,
+    FeatureRange,
+)
 from strandline.cluster.znodes.configs import (
     CLUSTER_DEFAULT,
     ConfigNode,
@@ -36,6 +41,7 @@ from strandline.cluster.znodes.topics import (
 __all__ = [
     "CLUSTER_DEFAULT",
     "NO_LEADER",
+    "NO_PREVIOUS_EPOCH",
     "BrokerNode",
     "ClusterIdNode",
     "ConfigNode",

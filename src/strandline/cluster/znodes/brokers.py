@@ -4,10 +4,17 @@
      "endpoints": ["PLAINTEXT://h:9092"],
      "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
      "rack": "r1",                                              only when there is one
-     "features": {"name": {"min_version": 1, "max_version": 3}}}
+     "features": {"name": {"min_version": 1, "max_version": 3}},
+     "previous_epoch": 77,                                      of our own: only when there is one
+     "shutting_down": true}                                     of our own: only when it is
 
 `host` and `port` are those of the first plaintext listener, or null and -1: very old clients of
 the tree read only them. Versions 2 to 4 lack the later keys and are read; 5 is written.
+
+Two keys are not Kafka's, and its readers pass over them. `previous_epoch` is the epoch of the last
+registration from which nothing was lost: it stands in the marker that a clean shutdown leaves, or
+it is this same process that was registered before its session expired. `shutting_down` is set by
+a broker that is about to stop, in place of Kafka's ControlledShutdown request.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from strandline.cluster.znodes.content import Content, Extra, Json, encoded
 from strandline.types import BrokerId
 
 ROOT: Final = "/brokers/ids"
+NO_PREVIOUS_EPOCH: Final = -1
 _VERSION: Final = 5
 _ENDPOINT: Final = re.compile(
     r"([A-Za-z0-9_-]+)://(?:\[([0-9a-fA-F:%.]*)\]|([^:/\[\]]*)):(\d{1,5})"
@@ -59,6 +67,9 @@ class BrokerNode:
     timestamp_ms: int = -1
     features: Mapping[str, FeatureRange] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
+    previous_epoch: int = NO_PREVIOUS_EPOCH
+    """Everything that this broker held under that registration it still holds (KIP-966)."""
+    is_shutting_down: bool = False
 
     @property
     def path(self) -> str:
@@ -81,6 +92,10 @@ class BrokerNode:
         }
         if self.rack is not None:
             values["rack"] = self.rack
+        if self.previous_epoch != NO_PREVIOUS_EPOCH:
+            values["previous_epoch"] = self.previous_epoch
+        if self.is_shutting_down:
+            values["shutting_down"] = True
         return encoded(values, self.extra)
 
     @classmethod
@@ -98,6 +113,8 @@ class BrokerNode:
             rack=content.optional_text("rack"),
             timestamp_ms=content.integer("timestamp", -1),
             features=_features(content),
+            previous_epoch=content.integer("previous_epoch", NO_PREVIOUS_EPOCH),
+            is_shutting_down=content.flag("shutting_down"),
             extra=content.rest(),
         )
 

@@ -40,6 +40,13 @@ class Content:
             raise self.malformed(f"{key!r} is not a number")
         return value
 
+    def flag(self, key: str) -> bool:
+        """A truth value; missing means false."""
+        value = self._values.pop(key, False)
+        if not isinstance(value, bool):
+            raise self.malformed(f"{key!r} is neither true nor false")
+        return value
+
     def text(self, key: str) -> str:
         value = self.optional_text(key)
         if value is None:
@@ -54,6 +61,10 @@ class Content:
 
     def integers(self, key: str) -> tuple[int, ...]:
         return self._integers(key, self._values.pop(key, None))
+
+    def optional_integers(self, key: str) -> tuple[int, ...]:
+        """A list of numbers; missing means empty."""
+        return self._integers(key, self._values.pop(key, []))
 
     def texts(self, key: str) -> tuple[str, ...]:
         values = self._values.pop(key, None)
@@ -88,6 +99,15 @@ class Content:
                 raise self.malformed(f"{key!r} has the key {number!r}, which is no partition")
             replicas[int(number)] = self._integers(key, values)
         return dict(sorted(replicas.items()))
+
+    def integer_mapping(self, key: str) -> dict[int, int]:
+        """Numbers (JSON keys are strings) to numbers, by ascending key; missing means empty."""
+        numbers: dict[int, int] = {}
+        for name, value in self.mapping(key).items():
+            if not is_decimal(name) or not isinstance(value, int) or isinstance(value, bool):
+                raise self.malformed(f"{key!r} holds something that is not a number")
+            numbers[int(name)] = value
+        return dict(sorted(numbers.items()))
 
     def rest(self) -> Extra:
         """The keys that nobody asked for."""

@@ -8,7 +8,14 @@
 `/brokers/topics/<t>/partitions/<p>/state` changes with every election and in-sync change; the
 version of this node *is* the partition epoch:
 
-    {"version": 1, "controller_epoch": 4, "leader": 1, "leader_epoch": 7, "isr": [1, 2]}
+    {"version": 1, "controller_epoch": 4, "leader": 1, "leader_epoch": 7, "isr": [1, 2],
+     "leader_recovery_state": 1,                        only while the leader recovers (KIP-704)
+     "isr_epochs": {"1": 77, "2": 91, "3": 64},         of our own
+     "elr": [3], "last_known_elr": []}                  of our own: only when there are any
+
+Keys of our own are passed over by Kafka's readers. `isr_epochs` has the broker epoch under which
+each member of `isr` and `elr` was last known to be complete, so that whoever looks later sees that
+a member restarted in between (KIP-380, KIP-903). `elr` and `last_known_elr` are those of KIP-966.
 
 The nodes in between are empty and are always made and removed together with the state. A node
 `/admin/delete_topics/<t>` asks for a deletion that is carried out later.
@@ -91,6 +98,12 @@ class PartitionStateNode:
     controller_epoch: int
     is_recovering: bool = False
     extra: Extra = field(default_factory=dict)
+    in_sync_epochs: Mapping[BrokerId, int] = field(default_factory=dict)
+    """Broker epochs of the members of `in_sync_replicas` and `elr`."""
+    elr: Replicas = ()
+    """Not in sync, but known to hold every committed record; disjoint from those in sync."""
+    last_known_elr: Replicas = ()
+    """Were complete, and restarted since without having shut down cleanly."""
 
     def encode(self) -> bytes:
         values: dict[str, Json] = {
@@ -102,6 +115,13 @@ class PartitionStateNode:
         }
         if self.is_recovering:
             values["leader_recovery_state"] = RECOVERING
+        if self.in_sync_epochs:
+            epochs = sorted(self.in_sync_epochs.items())
+            values["isr_epochs"] = {str(broker): epoch for broker, epoch in epochs}
+        if self.elr:
+            values["elr"] = list[Json](self.elr)
+        if self.last_known_elr:
+            values["last_known_elr"] = list[Json](self.last_known_elr)
         return encoded(values, self.extra)
 
     @classmethod
@@ -114,6 +134,9 @@ class PartitionStateNode:
             in_sync_replicas=cast(Replicas, content.integers("isr")),
             controller_epoch=content.integer("controller_epoch"),
             is_recovering=content.integer("leader_recovery_state", 0) == RECOVERING,
+            in_sync_epochs=cast("dict[BrokerId, int]", content.integer_mapping("isr_epochs")),
+            elr=cast(Replicas, content.optional_integers("elr")),
+            last_known_elr=cast(Replicas, content.optional_integers("last_known_elr")),
             extra=content.rest(),
         )
 

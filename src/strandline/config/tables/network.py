@@ -39,7 +39,7 @@ NETWORK: Final[tuple[Setting, ...]] = (
             "Longest time until SASL clients must authenticate again; 0 for never."),
     Setting("early.start.listeners", LIST, None, HIGH, ListOf(), NO_EFFECT,
             "Listeners that start before the authorizer is ready."),
-    Setting("inter.broker.listener.name", STRING, None, MEDIUM, ANYTHING, NO_EFFECT,
+    Setting("inter.broker.listener.name", STRING, None, MEDIUM, ANYTHING, SERVED,
             "Listener that brokers use among each other."),
     Setting("listener.security.protocol.map", STRING,
             "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW,

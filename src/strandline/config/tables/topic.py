@@ -63,7 +63,7 @@ TOPIC: Final[tuple[Setting, ...]] = (
             synonyms=(Synonym("log.flush.interval.ms"),
                       Synonym("log.flush.scheduler.interval.ms"))),
     Setting("follower.replication.throttled.replicas", LIST, (), MEDIUM, ThrottledReplicas(),
-            NO_EFFECT,
+            SERVED,
             "Followers of this topic that follower.replication.throttled.rate slows down; * "
             "for all."),
     Setting("index.interval.bytes", INT, 4096, MEDIUM, at_least(0), SERVED,
@@ -72,7 +72,7 @@ TOPIC: Final[tuple[Setting, ...]] = (
     Setting("internal.segment.bytes", INT, None, MEDIUM, ANYTHING, SERVED,
             "Segment size without the lower limit of segment.bytes, for tests.", internal=True),
     Setting("leader.replication.throttled.replicas", LIST, (), MEDIUM, ThrottledReplicas(),
-            NO_EFFECT,
+            SERVED,
             "Leaders of this topic that leader.replication.throttled.rate slows down; * for "
             "all."),
     Setting("local.retention.bytes", LONG, -2, MEDIUM, at_least(-2), NO_EFFECT,

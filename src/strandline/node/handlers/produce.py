@@ -8,11 +8,10 @@ high watermark where acks=all asks for it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
-from strandline.node.purgatory import Purgatory
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
@@ -27,7 +26,7 @@ from strandline.protocol.messages.produce import (
 from strandline.records.batch import CODEC_MASK
 from strandline.records.codec import Codec
 from strandline.records.record_checks import RecordsRejectedError
-from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant
+from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant, Offset
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +41,8 @@ _CODEC_AT: Final = 22
 class ProduceHandler:
     """Answers Produce, versions 3 to 13."""
 
-    def __init__(self, replicas: Replicas, purgatory: Purgatory) -> None:
+    def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._purgatory = purgatory
 
     def handle(self, request: Request[ProduceRequest], now: Instant) -> None:
         """Append every partition's batch, then answer, wait, or stay silent (acks=0)."""
@@ -56,7 +54,7 @@ class ProduceHandler:
             self._refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return
         response = ProduceResponse()
-        pending: list[_Pending] = []
+        waiting = _Waiting(request, response)
         by_id = request.version >= _TOPIC_IDS_SINCE
         for topic in body.topic_data:
             answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
@@ -73,17 +71,9 @@ class ProduceHandler:
                 except (ProtocolError, StorageError) as error:
                     _refuse_partition(answer, error)
                     continue
-                pending.append(_Pending(replica, required, answer))
-        if body.acks == _ACKS_ALL and pending:
-            waiting = _Waiting(request, response, pending)
-            self._purgatory.complete_or_park(
-                waiting,
-                [item.replica for item in pending],
-                deadline_ms=now.monotonic_ms + max(0, body.timeout_ms),
-                now=now,
-            )
-            return
-        _answer(request, response)
+                if body.acks == _ACKS_ALL:
+                    waiting.add(replica, required, answer, now)
+        waiting.answer_if_decided()
 
     def _append(
         self,
@@ -92,7 +82,7 @@ class ProduceHandler:
         data: PartitionProduceData,
         answer: PartitionProduceResponse,
         now: Instant,
-    ) -> int:
+    ) -> Offset:
         """Append one partition's records; returns the high watermark that commits them."""
         if data.records is None:
             raise ProtocolError(ErrorCode.INVALID_RECORD, "A partition without records was sent.")
@@ -103,11 +93,12 @@ class ProduceHandler:
             )
         if replica.topic_partition.topic in self._replicas.internal_topics:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is internal.")
-        result = replica.append(data.records, now.wall_ms)
+        acks_all = request.body.acks == _ACKS_ALL
+        result = replica.append(data.records, now, acks_all=acks_all)
         answer.base_offset = result.base_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = replica.log.log_start_offset
-        return result.last_offset + 1
+        return Offset(result.last_offset + 1)
 
     def _refuse(self, request: Request[ProduceRequest], code: ErrorCode) -> None:
         """Answer every partition with the same error."""
@@ -161,40 +152,35 @@ def _answer(request: Request[ProduceRequest], response: ProduceResponse) -> None
     request.no_reply()
 
 
-@dataclass(slots=True)
-class _Pending:
-    """An appended batch that is committed once the high watermark reaches `required`."""
-
-    replica: Replica
-    required: int
-    answer: PartitionProduceResponse
-
-
 class _Waiting:
-    """A produce with acks=all that is answered when all its partitions have committed it."""
+    """A produce that is answered when all its partitions have committed what was appended."""
 
-    def __init__(
-        self, request: Request[ProduceRequest], response: ProduceResponse, pending: list[_Pending]
-    ) -> None:
-        self.connection = request.connection
+    __slots__ = ("_pending", "_request", "_response")
+
+    def __init__(self, request: Request[ProduceRequest], response: ProduceResponse) -> None:
         self._request = request
         self._response = response
-        self._pending = pending
+        self._pending = 0
 
-    def try_complete(self, now: Instant) -> bool:
-        """Answer once nothing is pending any more."""
-        del now
-        self._pending = [
-            item for item in self._pending if item.replica.log.high_watermark < item.required
-        ]
-        if self._pending:
-            return False
-        _answer(self._request, self._response)
-        return True
+    def add(
+        self, replica: Replica, required: Offset, answer: PartitionProduceResponse, now: Instant
+    ) -> None:
+        """Wait for one partition, if what became of the append is not known yet."""
+        code = replica.commit_outcome(required)
+        if code is not None:
+            answer.error_code = code
+            return
+        self._pending += 1
+        deadline_ms = now.monotonic_ms + max(0, self._request.body.timeout_ms)
+        replica.await_commit(required, partial(self._decided, answer), deadline_ms=deadline_ms)
 
-    def expire(self, now: Instant) -> None:
-        """Tell the client that the outcome of what is still pending is unknown."""
+    def answer_if_decided(self) -> None:
+        """Answer unless some partition is still waited for."""
+        if not self._pending:
+            _answer(self._request, self._response)
+
+    def _decided(self, answer: PartitionProduceResponse, code: ErrorCode, now: Instant) -> None:
         del now
-        for item in self._pending:
-            item.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        _answer(self._request, self._response)
+        answer.error_code = code
+        self._pending -= 1
+        self.answer_if_decided()

@@ -1,0 +1,177 @@
+"""Several brokers in one process and on one event loop, with one embedded metadata store.
+
+They are real brokers: each has its own sockets, log directories and session, and they replicate
+over TCP. What they share is the metadata tree, whose sessions end by timeout as they would in
+ZooKeeper, so brokers can be killed, paused, cut off and started again. `strandline serve` runs one
+of these; so does `strandline.testing.Cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from strandline.broker.embedded_client import EmbeddedClient
+from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.running import Broker, StartReport
+from strandline.broker.startup import start_broker
+from strandline.broker.watch import Watch
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Changes, StoreUnavailable
+from strandline.config.broker import BrokerConfig
+from strandline.errors import InvariantViolated
+from strandline.storage.real_files import RealFiles
+from strandline.types import BrokerId
+
+
+class LocalCluster:
+    """See the module. All methods belong to one event loop. Made by `start`."""
+
+    def __init__(self, configs: Sequence[BrokerConfig], store: EmbeddedStore) -> None:
+        self.image = ClusterImage()
+        """The metadata as the store has it, whatever the single brokers know of it."""
+        self.brokers: dict[BrokerId, Broker] = {}
+        """Those that run, paused or not."""
+        self._configs = {BrokerId(config.node_id): config for config in configs}
+        self._store = store
+        self._watch = Watch()
+        self._observer: EmbeddedClient = store.client(configs[0].zookeeper_session_timeout_ms)
+        self._starting: set[BrokerId] = set()
+        self._groups: tuple[frozenset[BrokerId], ...] = ()
+        self._without_metadata: frozenset[BrokerId] = frozenset()
+
+    @classmethod
+    async def start(cls, configs: Sequence[BrokerConfig], metadata_directory: str) -> LocalCluster:
+        """Start all brokers at once and wait until they are ready.
+
+        Raises `InvalidSetting`, `StorageError` and `StoreError`; then nothing runs.
+        """
+        cluster = cls(configs, EmbeddedStore(RealFiles(), metadata_directory))
+        try:
+            cluster.image = ClusterImage.from_view(await cluster._observer.load(cluster._changed))
+            await cluster.start_brokers(cluster.broker_ids)
+        except BaseException:
+            await cluster._let_go()
+            raise
+        return cluster
+
+    @property
+    def broker_ids(self) -> tuple[BrokerId, ...]:
+        """All brokers, running or not."""
+        return tuple(self._configs)
+
+    @property
+    def reports(self) -> dict[int, StartReport]:
+        """What the starts of the running brokers found."""
+        return {each: self.brokers[each].report for each in sorted(self.brokers)}
+
+    async def stop(self) -> bool:
+        """Stop all brokers cleanly, and the metadata store; whether all of them could."""
+        running = list(self.brokers)
+        try:
+            outcomes = await asyncio.gather(*map(self.stop_broker, running))
+        finally:
+            await self._let_go()
+        return all(outcomes)
+
+    # -- single brokers ----------------------------------------------------------------------
+
+    async def start_brokers(self, broker_ids: Collection[BrokerId]) -> None:
+        """Start brokers that do not run, all at once. Raises what the first that fails raises."""
+        gate = asyncio.Barrier(len(broker_ids))
+
+        async def start(broker_id: BrokerId) -> None:
+            try:
+                await self.start_broker(broker_id, gate)
+            except asyncio.BrokenBarrierError:
+                pass  # One that failed to start keeps the others, and says why.
+            except BaseException:
+                await gate.abort()
+                raise
+
+        starts = await asyncio.gather(*map(start, broker_ids), return_exceptions=True)
+        for outcome in starts:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def start_broker(
+        self, broker_id: BrokerId, gate: asyncio.Barrier | None = None
+    ) -> Broker:
+        """Start a broker that does not run. After a kill it waits for the end of its session."""
+        config = self._configs[broker_id]
+        if broker_id in self.brokers or broker_id in self._starting:
+            raise InvariantViolated(f"Broker {broker_id} runs already.")
+        if broker_id in self._without_metadata:
+            raise StoreUnavailable(
+                f"Broker {broker_id} is cut off from the metadata, without which it cannot start."
+            )
+        self._starting.add(broker_id)
+        try:
+            broker = await start_broker(
+                config,
+                self._store.client(config.zookeeper_session_timeout_ms),
+                is_alone=len(self._configs) == 1,
+                cut_from=self._unreachable_from(broker_id),
+                gate=gate,
+            )
+        finally:
+            self._starting.discard(broker_id)
+        self.brokers[broker_id] = broker
+        self._cut(broker)
+        return broker
+
+    async def stop_broker(self, broker_id: BrokerId) -> bool:
+        """Stop a broker as SIGTERM does: it gives its leaderships away first."""
+        return await self.brokers.pop(broker_id).stop()
+
+    def kill(self, broker_id: BrokerId) -> None:
+        """End a broker without warning, as SIGKILL does."""
+        self.brokers.pop(broker_id).abandon()
+
+    # -- the network -------------------------------------------------------------------------
+
+    def partition(
+        self, groups: Sequence[Collection[BrokerId]], without_metadata: Collection[BrokerId]
+    ) -> None:
+        """Cut every link between brokers of different groups, in place of former cuts.
+
+        A broker that is in no group reaches all. Clients reach everybody, as ever.
+        """
+        self._groups = tuple(frozenset(group) for group in groups)
+        self._without_metadata = frozenset(without_metadata)
+        for broker in self.brokers.values():
+            self._cut(broker)
+
+    def heal(self) -> None:
+        """Connect everybody with everybody and with the metadata."""
+        self.partition((), ())
+
+    def _cut(self, broker: Broker) -> None:
+        broker.cut_from(
+            self._unreachable_from(broker.broker_id),
+            and_metadata=broker.broker_id in self._without_metadata,
+        )
+
+    def _unreachable_from(self, broker_id: BrokerId) -> frozenset[BrokerId]:
+        if not any(broker_id in group for group in self._groups):
+            return frozenset()
+        others = (group for group in self._groups if broker_id not in group)
+        return frozenset().union(*others)
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    async def wait_until(self, condition: Callable[[], bool], *, timeout_s: float) -> bool:
+        """Wait for something that a change of the metadata, or time, brings; whether it came."""
+        return await self._watch.until(condition, timeout_s=timeout_s)
+
+    def _changed(self, changes: Changes) -> None:
+        self.image, _ = self.image.apply(changes)
+        self._watch.changed()
+
+    async def _let_go(self) -> None:
+        """End whatever still runs, and close the store."""
+        while self.brokers:
+            _, broker = self.brokers.popitem()
+            broker.abandon()
+        await self._observer.close()
+        await self._store.close()

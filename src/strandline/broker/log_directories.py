@@ -1,0 +1,150 @@
+"""The log directories of one broker while it starts: claimed, their logs loaded, strays set aside.
+
+This file calls `storage` in the right order and collects what a person should know. Which logs are
+strays is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from strandline.broker.kraft_metadata import read_kraft_metadata
+from strandline.cluster.controller import FoundPartition
+from strandline.cluster.identifiers import random_uuid
+from strandline.cluster.kraft_settings import KraftSettings, UnreadableMetadata
+from strandline.config.topic import TopicConfig
+from strandline.errors import CorruptRecords, StorageError
+from strandline.node.logs import Directory
+from strandline.storage.directory_names import DirectoryKind, retired_directory_name
+from strandline.storage.files import Files, join
+from strandline.storage.log import Log
+from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.meta_properties import read_meta_properties
+from strandline.types import BrokerId, TopicPartition
+
+UNKNOWN_EPOCH = -1
+
+
+class LogDirectories:
+    """See the module. `notices` are sentences for the start report."""
+
+    def __init__(self, files: Files, paths: Sequence[str], random: Random) -> None:
+        self.all: list[Directory] = []
+        self.notices: list[str] = []
+        self._files = files
+        self._paths = paths
+        self._random = random
+
+    def known_cluster_id(self) -> str | None:
+        """The cluster that the first directory says it belongs to."""
+        present = read_meta_properties(self._files, self._paths[0])
+        return None if present is None else present.cluster_id
+
+    def open(self, broker_id: BrokerId, cluster_id: str) -> None:
+        """Claim every directory. Raises `LockHeld` and `ForeignDirectory`."""
+        for path in self._paths:
+            directory: Directory = LogDirectory(self._files, path)
+            self.all.append(directory)
+            directory.open(broker_id, cluster_id)
+            self.notices += directory.warnings
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether every directory was shut down cleanly, or is new."""
+        return all(
+            directory.clean_shutdown is not None or not directory.contents.partitions
+            for directory in self.all
+        )
+
+    @property
+    def previous_epoch(self) -> int:
+        """The broker epoch that ended cleanly in all directories, or -1 (KIP-966).
+
+        One that is offline, crashed, or was closed by another registration makes it unknown: then
+        the broker may lack records that it once acknowledged.
+        """
+        if any(directory.offline_reason is not None for directory in self.all):
+            return UNKNOWN_EPOCH
+        epochs = {
+            None if directory.clean_shutdown is None else directory.clean_shutdown.broker_epoch
+            for directory in self.all
+        }
+        (epoch, *others) = epochs
+        return UNKNOWN_EPOCH if others or epoch is None else epoch
+
+    def load(
+        self,
+        config_of: Callable[[TopicPartition], TopicConfig],
+        *,
+        now_ms: int,
+        producer_expiration_ms: int,
+    ) -> None:
+        """Load all logs. A directory that fails is offline afterwards, and a notice says why."""
+
+        def load_log(found: LogToLoad) -> Log:
+            loaded = Log.load(
+                self._files,
+                found,
+                config_of(found.topic_partition),
+                now_ms=now_ms,
+                random=self._random,
+                producer_expiration_ms=producer_expiration_ms,
+            )
+            self.notices.extend(loaded.recovery_report.lines())
+            return loaded
+
+        for directory in self.all:
+            if directory.offline_reason is None:
+                directory.load_logs(load_log)
+            if directory.offline_reason is not None:
+                self.notices.append(f"{directory.path} is offline: {directory.offline_reason}")
+
+    def found(self) -> list[FoundPartition]:
+        """Every loaded log."""
+        return [
+            FoundPartition(partition, loaded.topic_id, loaded.leader_epochs.latest)
+            for directory in self.all
+            for partition, loaded in directory.logs.items()
+        ]
+
+    def settings_of_kafka(self) -> KraftSettings | None:
+        """Settings that Kafka kept in its metadata log, if there is one that can be read."""
+        try:
+            return read_kraft_metadata(self._files, self._paths)
+        except (UnreadableMetadata, CorruptRecords, StorageError) as error:
+            self.notices.append(f"The settings in Kafka's metadata log cannot be read: {error}")
+            return None
+
+    def set_aside(self, strays: Iterable[FoundPartition]) -> None:
+        """Rename logs that the metadata does not know, so that their names are free; keep them.
+
+        Each is a partition that was deleted while this broker could not finish that, or one that
+        somebody put here.
+        """
+        for stray in strays:
+            for directory in self.all:
+                loaded = directory.logs.get(stray.partition)
+                if loaded is not None and directory.offline_reason is None:
+                    self._set_aside(stray, directory, loaded)
+
+    def abandon(self) -> None:
+        """Let files and locks go without writing anything: the next start finds a crash."""
+        for directory in self.all:
+            for loaded in directory.logs.values():
+                loaded.close()
+            directory.close()
+
+    def _set_aside(self, stray: FoundPartition, directory: Directory, loaded: Log) -> None:
+        unique_id = random_uuid(self._random).hex
+        name = retired_directory_name(stray.partition, DirectoryKind.STRAY, unique_id)
+        try:
+            loaded.rename_directory(join(directory.path, name))
+            directory.forget([stray.partition])
+        except StorageError as error:
+            directory.go_offline(str(error))
+        loaded.close()
+        self.notices.append(
+            f"The log of {stray.partition} (topic id {stray.topic_id}) is not one that the "
+            f"metadata gives to this broker: it is kept as {loaded.directory}."
+        )

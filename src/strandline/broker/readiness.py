@@ -1,0 +1,60 @@
+"""When a starting broker is ready for clients, as far as the metadata tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.types import BrokerId
+
+
+class Readiness:
+    """Whether everything that can be settled is settled. Stays true once it was.
+
+    Partitions are looked at once each: what was settled and is in question again is the business
+    of a running cluster, not of this start.
+    """
+
+    def __init__(self, image: Callable[[], ClusterImage], broker_id: BrokerId) -> None:
+        self._image = image
+        self._broker_id = broker_id
+        self._unsettled: list[tuple[str, int]] | None = None
+
+    def __call__(self) -> bool:
+        image = self._image()
+        if self._broker_id not in image.brokers or image.controller not in image.brokers:
+            return False
+        if self._unsettled is None:
+            self._unsettled = [
+                (topic.name, number)
+                for topic in image.topics.values()
+                for number in topic.partitions
+            ]
+        while self._unsettled and self._is_settled(image, *self._unsettled[-1]):
+            self._unsettled.pop()
+        return not self._unsettled
+
+    def missing(self) -> str:
+        """What is still missing, as the end of a sentence."""
+        image = self._image()
+        if self._broker_id not in image.brokers:
+            return "this broker is not registered"
+        if image.controller not in image.brokers:
+            return "no broker has the controller's office"
+        return f"{len(self._unsettled or ())} partitions wait for a leader"
+
+    def _is_settled(self, image: ClusterImage, name: str, number: int) -> bool:
+        """Whether the partition has a leader that is there, or nobody who could be one."""
+        topic = image.topics.get(name)
+        state = None if topic is None else topic.partitions.get(number)
+        if state is None or is_present(image, state, state.leader):
+            return True
+        return not any(image.is_alive(each) for each in state.in_sync_replicas)
+
+
+def is_present(image: ClusterImage, state: PartitionImage, broker: BrokerId) -> bool:
+    """Whether the broker is alive under the registration that the partition's state knows."""
+    registered = image.brokers.get(broker)
+    if registered is None:
+        return False
+    return state.in_sync_epochs.get(broker, registered.epoch) == registered.epoch

@@ -1,0 +1,149 @@
+"""A running broker, for whoever started it: what the start found, and the ways to end.
+
+    stop      give leadership away, close everything, mark the shutdown clean
+    abandon   end as a killed process does: nothing is said, written or marked
+    pause     go on existing without doing anything, as a stopped process; then resume
+    cut       lose the connections to other brokers or to the metadata store; then heal
+
+All but the first are for tests of what depends on a broker. They need a store that lives in this
+process (`EmbeddedClient`): the sessions of a real ZooKeeper end when real processes do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.broker.embedded_client import EmbeddedClient
+from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.log_directories import LogDirectories
+from strandline.broker.server import Server
+from strandline.broker.watch import Watch
+from strandline.cluster.store import Store
+from strandline.config.listeners import Listener
+from strandline.errors import InvariantViolated
+from strandline.node.node import Node
+from strandline.types import BrokerId
+
+log = logging.getLogger(__name__)
+
+_SHUTDOWN_PATIENCE_S: Final = 60.0
+"""The node has a bound of its own, from settings; this one is for a node that has lost its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartReport:
+    """What the start found, for whoever started the broker."""
+
+    cluster_id: str
+    addresses: tuple[Listener, ...]
+    """Where clients connect; ports as bound."""
+    log_dirs: tuple[str, ...]
+    topics: int
+    partitions: int
+    was_clean: bool
+    """Whether every log directory was shut down cleanly, or is new."""
+    notices: tuple[str, ...]
+    """Sentences about what was cut, rebuilt, adopted or left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a broker is made of."""
+
+    node: Node
+    server: Server
+    store: Store
+    directories: LogDirectories
+    watch: Watch
+    own_store: EmbeddedStore | None
+    """Where the metadata is if no other broker shares it."""
+
+
+class Broker:
+    """A running broker. Made by `start_broker`."""
+
+    def __init__(self, parts: Parts, report: StartReport) -> None:
+        self.report = report
+        self.node = parts.node
+        self._server = parts.server
+        self._store = parts.store
+        self._directories = parts.directories
+        self._watch = parts.watch
+        self._own_store = parts.own_store
+        self.is_paused = False
+        self.has_ended = False
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.node.broker_id
+
+    async def stop(self) -> bool:
+        """Shut down cleanly; returns whether the next start needs no recovery.
+
+        Leadership moves to other brokers first, so that clients lose no time; what cannot move
+        within the bound of the settings ends with this broker.
+        """
+        self._end()
+        if self.is_paused:
+            self.resume()
+        self._server.begin_shutdown()
+        await self._watch.until(
+            lambda: self.node.is_shutdown_complete, timeout_s=_SHUTDOWN_PATIENCE_S
+        )
+        epoch = self.node.broker_epoch
+        await self._server.stop()
+        clean = self.node.stop(epoch)
+        await self._store.close()
+        if self._own_store is not None:
+            await self._own_store.close()
+        return clean
+
+    def abandon(self) -> None:
+        """End as by SIGKILL: the operating system closes sockets and files, and that is all.
+
+        What was appended stays, as it does in the page cache. The metadata session ends when its
+        timeout has passed.
+        """
+        self._end()
+        self._server.abandon()
+        self._embedded.abandon()
+        self._directories.abandon()
+        for removed in self.node.replicas.removed:
+            removed.log.close()
+
+    def pause(self) -> None:
+        """Do nothing any more, as by SIGSTOP: sockets stay open, the metadata session runs out."""
+        self.is_paused = True
+        self._server.pause()
+        self._embedded.pause()
+
+    def resume(self) -> None:
+        """Go on where it stopped, as by SIGCONT: time has passed, and others may have taken over.
+
+        It acts on what it last knew before it hears what changed meanwhile, as a real one may.
+        """
+        self.is_paused = False
+        self._server.resume()
+        self._embedded.resume()
+
+    def cut_from(self, others: Collection[BrokerId], *, and_metadata: bool) -> None:
+        """Lose exactly these connections: of this broker to others, and to the metadata store."""
+        self._server.links.block_exactly(others)
+        if and_metadata:
+            self._embedded.cut()
+        else:
+            self._embedded.heal()
+
+    @property
+    def _embedded(self) -> EmbeddedClient:
+        if not isinstance(self._store, EmbeddedClient):
+            raise InvariantViolated("Only a broker with embedded metadata can do this.")
+        return self._store
+
+    def _end(self) -> None:
+        if self.has_ended:
+            raise InvariantViolated(f"Broker {self.broker_id} has ended already.")
+        self.has_ended = True

@@ -1,0 +1,85 @@
+"""`strandline broker`: run one broker of a cluster whose metadata is in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from strandline.broker.running import Broker, StartReport
+from strandline.broker.startup import start_broker
+from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
+from strandline.cli.serving import run_until_stopped
+from strandline.cluster.store import Store
+from strandline.config.broker import BrokerConfig
+
+
+@click.command()
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,...[/PATH]",
+    help="The ZooKeeper servers. Short for --set zookeeper.connect=HOST:PORT,...",
+)
+@click.option(
+    "--id",
+    "broker_id",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The broker's own number in the cluster. Short for --set node.id=N.",
+)
+@broker_options
+def broker(
+    zookeeper: str | None,
+    broker_id: int | None,
+    config_path: str | None,
+    overrides: tuple[str, ...],
+    data_dir: str | None,
+    listen: str | None,
+    log_level: str,
+) -> None:
+    """Run one broker of a cluster over ZooKeeper.
+
+    Brokers that name the same ZooKeeper path are one cluster; each needs an id, an address and a
+    data directory of its own. Ctrl-C or SIGTERM gives its leaderships away and stops it cleanly.
+    """
+    log_to_standard_error(log_level)
+    short = {"zookeeper.connect": zookeeper, "node.id": broker_id}
+    wanted = [f"{name}={value}" for name, value in short.items() if value is not None]
+    config = load_config(config_path, (*overrides, *wanted), data_dir, listen)
+    if not config.zookeeper_connect:
+        raise click.UsageError("Where is ZooKeeper? Say --zookeeper HOST:PORT.")
+    store = _zookeeper(config)
+
+    async def start() -> _OneBroker:
+        return _OneBroker(await start_broker(config, store, is_alone=False))
+
+    run_until_stopped(start)
+
+
+class _OneBroker:
+    """A broker, as what runs."""
+
+    def __init__(self, running: Broker) -> None:
+        self._running = running
+
+    @property
+    def reports(self) -> Mapping[int, StartReport]:
+        return {self._running.broker_id: self._running.report}
+
+    async def stop(self) -> bool:
+        return await self._running.stop()
+
+
+def _zookeeper(config: BrokerConfig) -> Store:
+    """The store, whose driver is an extra: who runs `serve` need not install it."""
+    try:
+        from strandline.broker.zookeeper_store import ZooKeeperStore
+    except ModuleNotFoundError as missing:
+        if missing.name != "kazoo":
+            raise
+        raise click.ClickException(
+            "ZooKeeper needs the package kazoo: pip install 'strandline[zookeeper]'."
+        ) from missing
+    return ZooKeeperStore(
+        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
+    )

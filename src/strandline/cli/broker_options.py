@@ -1,0 +1,93 @@
+"""What the commands that run brokers share: options, and the configuration made from them.
+
+This file must not import what serving does not need: the client stays outside.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from strandline.config.broker import BrokerConfig
+from strandline.config.load import load_broker_config
+from strandline.errors import InvalidSetting
+
+log = logging.getLogger(__name__)
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def broker_options(command: F) -> F:
+    """Add the options that say what a broker is like."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--config",
+        "config_path",
+        metavar="FILE",
+        help="A properties file, as Kafka's server.properties.",
+    ),
+    click.option(
+        "--set",
+        "overrides",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="One setting; wins over the file. May be repeated.",
+    ),
+    click.option(
+        "--data-dir", metavar="DIR", help="Where data is kept. Short for --set log.dirs=DIR."
+    ),
+    click.option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Where clients connect. Short for --set listeners=PLAINTEXT://HOST:PORT.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        show_default=True,
+        help="What is logged to standard error.",
+    ),
+)
+
+
+def log_to_standard_error(level: str) -> None:
+    """Have everything from that level on printed."""
+    logging.basicConfig(
+        level=level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+
+
+def load_config(
+    config_path: str | None, overrides: Sequence[str], data_dir: str | None, listen: str | None
+) -> BrokerConfig:
+    """The configuration. Raises `click.UsageError` with a sentence for what is not allowed."""
+    wanted = list(overrides)
+    if data_dir is not None:
+        wanted.append(f"log.dirs={data_dir}")
+    if listen is not None:
+        wanted.append(f"listeners=PLAINTEXT://{listen}")
+    try:
+        loaded = load_broker_config(config_path, wanted)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    except OSError as error:
+        raise click.UsageError(
+            f"The properties file {config_path} cannot be read: {error.strerror}."
+        ) from error
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    return loaded.config

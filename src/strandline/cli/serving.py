@@ -1,0 +1,140 @@
+"""Running brokers in the foreground: start, report, wait for a signal, stop.
+
+This file starts, reports and stops; everything else is the brokers'. It must not import what
+serving does not need: the client stays outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+import click
+
+from strandline import __version__
+from strandline.broker.running import StartReport
+from strandline.cli.counts import counted
+from strandline.cli.started import STARTED_S
+from strandline.cluster.store import StoreError
+from strandline.config.listeners import ANY_INTERFACE, Listener
+from strandline.errors import InvalidSetting, StorageError
+from strandline.storage.files import LockHeld
+
+log = logging.getLogger(__name__)
+
+_ANY_HOSTS: Final = (ANY_INTERFACE, "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
+_GC_THRESHOLDS: Final = (50_000, 20, 50)
+_INTERRUPTED: Final = 130
+
+
+class Running(Protocol):
+    """Brokers that run."""
+
+    @property
+    def reports(self) -> Mapping[int, StartReport]:
+        """What their starts found, by the ids of the brokers."""
+
+    async def stop(self) -> bool:
+        """Stop all of them; whether all shutdowns were clean."""
+
+
+def run_until_stopped(start: Callable[[], Awaitable[Running]]) -> None:
+    """Start brokers, say so, and stop them at Ctrl-C or SIGTERM."""
+    with asyncio.Runner() as runner:
+        was_clean = runner.run(_run(start))
+    if not was_clean:
+        raise click.ClickException("The shutdown was not clean; the next start recovers.")
+
+
+async def _run(start: Callable[[], Awaitable[Running]]) -> bool:
+    """Start, wait for a signal, stop; whether the shutdown was clean."""
+    running = await _start(start)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _on_signal, number, stop)
+    # What a start leaves behind lives as long as the process: never look at it again.
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    click.echo("\n".join(report_lines(running.reports)))
+    sys.stdout.flush()
+    await stop.wait()
+    click.echo("Stopping. Ctrl-C again stops at once.")
+    begun = time.monotonic()
+    was_clean = await running.stop()
+    log.info("The shutdown took %.2f s", time.monotonic() - begun)
+    if was_clean:
+        click.echo("Stopped cleanly.")
+    return was_clean
+
+
+async def _start(start: Callable[[], Awaitable[Running]]) -> Running:
+    """Start; what can go wrong becomes a sentence with a hint."""
+    try:
+        return await start()
+    except InvalidSetting as error:
+        hint = ""
+        if isinstance(error.__cause__, OSError):
+            hint = " Choose another address with --listen HOST:PORT."
+        raise click.ClickException(f"{error}{hint}") from error
+    except LockHeld as error:
+        raise click.ClickException(
+            f"{error} Is a broker running on this data? Choose other data with --data-dir DIR."
+        ) from error
+    except (StorageError, StoreError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _on_signal(number: int, stop: asyncio.Event) -> None:
+    # A person who presses Ctrl-C twice means it: leave without flushing or marking anything;
+    # recovery is made for that. SIGTERM often comes twice when a wrapper passes it on.
+    if stop.is_set() and number == signal.SIGINT:
+        os._exit(_INTERRUPTED)
+    stop.set()
+
+
+def report_lines(reports: Mapping[int, StartReport]) -> list[str]:
+    """What a person reads when brokers are ready. One broker is not named in every line."""
+    several = len(reports) > 1
+    any_report = next(iter(reports.values()))
+    address = client_address(any_report.addresses[0])
+
+    def of(broker_id: int) -> str:
+        return f"  broker {broker_id}" if several else ""
+
+    lines = [f"Strandline {__version__}"]
+    for broker_id, report in reports.items():
+        lines += [f"  listening   {each}{of(broker_id)}" for each in report.addresses]
+    for report in reports.values():
+        lines += [f"  data        {os.path.abspath(each)}" for each in report.log_dirs]
+    partitions = counted(any_report.partitions, "partition")
+    lines += [
+        f"  cluster id  {any_report.cluster_id}",
+        f"  topics      {any_report.topics} with {partitions}",
+    ]
+    for broker_id, report in reports.items():
+        whose = f"broker {broker_id}: " if several else ""
+        if not report.was_clean:
+            lines.append(
+                f"  recovery    {whose}the last shutdown was not clean; the logs were checked"
+            )
+        lines += [f"  notice      {whose}{notice}" for notice in report.notices]
+    return [
+        *lines,
+        f"  try         kcat -b {address} -L",
+        f"  try         strandline -b {address} topics list",
+        f"ready in {time.monotonic() - STARTED_S:.2f} s; Ctrl-C stops",
+    ]
+
+
+def client_address(listener: Listener) -> str:
+    """What a client on this machine connects to."""
+    host = "localhost" if listener.host in _ANY_HOSTS else listener.host
+    return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"

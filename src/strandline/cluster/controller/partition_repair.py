@@ -1,0 +1,129 @@
+"""What the state of one partition should be, given who is there: the heart of the controller.
+
+`repaired` looks at one partition and says who leads it from now on, who is in sync and who is
+eligible to lead. It is level-triggered: it compares what is written with who is registered and
+does not ask what happened in between, so that a controller which takes over goes on where the
+last one stopped. Calling it on its own result changes nothing.
+
+Who may lead, the first assigned replica of the first kind that there is:
+
+1. in sync, and the very registration that was recorded;
+2. eligible (KIP-966), likewise;
+3. in sync or eligible, restarted without a loss;
+4. any of those although it is shutting down, since nobody else is left;
+5. one that restarted uncleanly, if waiting for the others would be for nothing: there are no
+   others, or as many crashed as `min.insync.replicas` promises to survive and one more;
+6. anybody alive, if unclean elections are allowed for the topic.
+
+An election adds one to the leader epoch, also when the same broker is elected again (KAFKA-7164);
+so does losing the leader, and the end of a reassignment. A member that leaves the in-sync set
+while the leader stays does not: the ZooKeeper controller of Kafka did that because its brokers
+ignored states of an epoch they knew, and Kafka gave it up in 3.6 (KAFKA-15021). Our leaders learn
+it from the partition epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from strandline.cluster.assignment import Replicas
+from strandline.cluster.controller.standings import Brokers, Members, Standing
+from strandline.cluster.image import PartitionImage
+from strandline.cluster.znodes import NO_LEADER
+from strandline.types import BrokerId, LeaderEpoch
+
+
+class Choice(Enum):
+    """On what ground a leader leads."""
+
+    STAYS = auto()
+    COMPLETE = auto()
+    RESTARTED = auto()
+    UNCLEAN = auto()
+    NOBODY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Settings of the topic. `min_in_sync` is the effective one of this partition."""
+
+    min_in_sync: int
+    unclean_allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The partition as it should be, and why it is led so."""
+
+    partition: PartitionImage
+    choice: Choice
+
+
+def repaired(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Repair:
+    """The partition as it should be, which may be as it is. `partition_epoch` is not touched."""
+    members = Members.of(partition, brokers, rules.min_in_sync)
+    leader, choice = _leader(partition, members, brokers, rules)
+    in_sync = _in_sync(leader, choice, members, brokers)
+    epoch = partition.leader_epoch
+    if choice is not Choice.STAYS or leader != partition.leader:
+        # Whoever has no leader and gets none was told so once.
+        if choice is not Choice.NOBODY or partition.leader != NO_LEADER:
+            epoch = LeaderEpoch(epoch + 1)
+    changed = replace(
+        partition,
+        leader=leader,
+        leader_epoch=epoch,
+        is_recovering=partition.is_recovering or choice is Choice.UNCLEAN,
+    )
+    changed = with_members(changed, in_sync, members, brokers, rules)
+    if choice is Choice.UNCLEAN:
+        # What the others have may contradict what this one leads with (KIP-966 clears them too).
+        changed = _without_eligible(changed)
+    return Repair(_moved(changed, epoch_before=partition.leader_epoch), choice)
+
+
+def with_members(
+    partition: PartitionImage,
+    in_sync: Iterable[BrokerId],
+    members: Members,
+    brokers: Brokers,
+    rules: Rules,
+) -> PartitionImage:
+    """The partition with another in-sync set, and with the eligible leaders that follow from it.
+
+    While fewer replicas are in sync than must be, the high watermark stands still; so whoever was
+    complete before and leaves now stays complete (KIP-966, with D-02).
+    """
+    wanted = set(in_sync)
+    ordered = tuple(b for b in partition.replicas if b in wanted)
+    eligible: Replicas = ()
+    last_known: Replicas = ()
+    if len(ordered) < rules.min_in_sync:
+        eligible = tuple(
+            b for b in partition.replicas if b in members.complete and b not in wanted
+        )
+    if len(ordered) < rules.min_in_sync or not partition.has_leader:
+        last_known = tuple(b for b in partition.replicas if b in members.lossy and b not in wanted)
+    epochs = {
+        b: _recorded(b, partition.in_sync_epochs, members, brokers) for b in (*ordered, *eligible)
+    }
+    return replace(
+        partition,
+        in_sync_replicas=ordered,
+        elr=eligible,
+        last_known_elr=last_known,
+        in_sync_epochs={b: epoch for b, epoch in sorted(epochs.items()) if epoch is not None},
+    )
+
+
+def is_settled(partition: PartitionImage, serving: dict[BrokerId, int]) -> bool:
+    """A quick look: whether certainly nothing is to be done. Most partitions are, mostly."""
+    if partition.elr or partition.adding or partition.removing or partition.leader < 0:
+        return False
+    epochs, replicas = partition.in_sync_epochs, partition.replicas
+    for broker in partition.in_sync_replicas:
+        if serving.get(broker, -1) != epochs.get(broker) or broker not in replicas:
+            return False
+    return partition.leader in partition.in_sync_replicas

@@ -1,0 +1,98 @@
+"""Where each replica of a partition stands, judged by broker epochs.
+
+A partition's state records the broker epoch under which each member of the in-sync set, or of the
+eligible leaders, was last known to be complete. Compared with the registrations of now, that tells
+a member that stayed from one that is gone and from one that restarted, however much later somebody
+looks (KIP-380). A registration that names the recorded epoch as its previous one has lost nothing
+(KIP-966). Here it is only judged; what follows from it is `partition_repair`'s to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.types import BrokerId
+
+
+class Standing(Enum):
+    """What became of a complete replica since its broker epoch was recorded."""
+
+    PRESENT = auto()
+    """Still that registration (or nobody recorded one)."""
+    CLEAN = auto()
+    """Registered anew, and lost nothing in between."""
+    UNCLEAN = auto()
+    """Registered anew after a crash: the end of its log may be lost."""
+    GONE = auto()
+    """Not registered, its disk as it was for all we know."""
+
+
+class Brokers:
+    """The registrations of one image, ready for many questions."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        brokers = image.brokers
+        self.epochs: dict[BrokerId, int] = {b: brokers[b].epoch for b in brokers}
+        self._previous = {b: brokers[b].previous_epoch for b in brokers}
+        self._leaving = frozenset(b for b in brokers if brokers[b].is_shutting_down)
+        self.serving: dict[BrokerId, int] = {
+            b: epoch for b, epoch in self.epochs.items() if b not in self._leaving
+        }
+        """Epochs of those that are here to stay."""
+
+    def is_alive(self, broker: BrokerId) -> bool:
+        return broker in self.epochs
+
+    def is_leaving(self, broker: BrokerId) -> bool:
+        """Whether the broker is alive and shutting down."""
+        return broker in self._leaving
+
+    def standing(self, broker: BrokerId, recorded: int | None) -> Standing:
+        """Where a member stands that was complete under the recorded epoch."""
+        epoch = self.epochs.get(broker)
+        if epoch is None:
+            return Standing.GONE
+        if recorded is None or recorded == epoch:
+            return Standing.PRESENT
+        return Standing.CLEAN if self._previous[broker] == recorded else Standing.UNCLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The replicas of one partition that were complete, each list in the order of assignment."""
+
+    in_sync: tuple[BrokerId, ...]
+    eligible: tuple[BrokerId, ...]
+    """Of the eligible leaders those that still count: none while enough replicas are in sync,
+    since then the high watermark moves without them (KIP-966)."""
+    standings: dict[BrokerId, Standing]
+    """Of all of the above."""
+    lossy: frozenset[BrokerId]
+    """Were complete once and restarted uncleanly since, now or before."""
+
+    @classmethod
+    def of(cls, partition: PartitionImage, brokers: Brokers, min_in_sync: int) -> Members:
+        """Judge the partition. Who is not assigned to it does not count."""
+        replicas, epochs = partition.replicas, partition.in_sync_epochs
+        in_sync = tuple(b for b in replicas if b in partition.in_sync_replicas)
+        eligible: tuple[BrokerId, ...] = ()
+        if len(in_sync) < min_in_sync:
+            eligible = tuple(b for b in replicas if b in partition.elr and b not in in_sync)
+        standings = {b: brokers.standing(b, epochs.get(b)) for b in (*in_sync, *eligible)}
+        lossy = {b for b, standing in standings.items() if standing is Standing.UNCLEAN}
+        known = (b for b in partition.last_known_elr if b in replicas and b not in standings)
+        return cls(in_sync, eligible, standings, frozenset((*lossy, *known)))
+
+    @property
+    def complete(self) -> tuple[BrokerId, ...]:
+        """Everybody who still holds every committed record, here or not."""
+        return tuple(b for b in (*self.in_sync, *self.eligible) if b not in self.lossy)
+
+    def standing_at(
+        self, candidates: Iterable[BrokerId], *standings: Standing
+    ) -> tuple[BrokerId, ...]:
+        """Those of the candidates that stand so."""
+        return tuple(b for b in candidates if self.standings[b] in standings)

@@ -1,0 +1,110 @@
+"""Who waits for the high watermark of one partition: produces with acks=all, group state.
+
+One of these per waiting request is what replication costs a produce, so it is no parked operation
+with its own timer but an entry in a queue: (required high watermark, deadline, whom to tell).
+Appends go in ascending order, so that a risen high watermark takes entries from the front. One
+timer per queue stands for all deadlines; it comes at the earliest of them and then looks at all.
+
+This file knows order and deadlines. It must not know logs, leaders or answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import insort_right
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from strandline.errors import ErrorCode
+from strandline.node.timers import Callback, Timer, Timers
+from strandline.types import Instant, Offset
+
+log = logging.getLogger(__name__)
+
+Decided: TypeAlias = Callable[[ErrorCode, Instant], None]
+"""Told once what became of the append: NONE, or why that is not known or did not happen."""
+
+_Entry: TypeAlias = tuple[int, int, Decided]
+
+
+class CommitQueue:
+    """The waiting appends of one partition, lowest required high watermark first.
+
+    Bounded by the requests in flight of all connections.
+    """
+
+    __slots__ = ("_condemned", "_entries", "_timer", "_timers", "_when_due")
+
+    def __init__(self, timers: Timers, when_due: Callback) -> None:
+        """`when_due` is called at the earliest deadline; it is to call `expire`."""
+        self._timers = timers
+        self._when_due = when_due
+        self._entries: deque[_Entry] = deque()
+        self._condemned: list[tuple[ErrorCode, _Entry]] = []
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries) + len(self._condemned)
+
+    def add(self, required: Offset, decided: Decided, deadline_ms: int) -> None:
+        """Tell `decided` when the high watermark is `required` or more, or at the deadline."""
+        entries = self._entries
+        entry = (required, deadline_ms, decided)
+        if entries and entries[-1][0] > required:
+            # A producer repeats a batch that was appended before, but is not committed yet.
+            ordered = list(entries)
+            insort_right(ordered, entry, key=_required)
+            entries.clear()
+            entries.extend(ordered)
+        else:
+            entries.append(entry)
+        timer = self._timer
+        if timer is None or timer.at_ms > deadline_ms:
+            self._set_timer(deadline_ms)
+
+    def condemn(self, code: ErrorCode) -> None:
+        """Nothing that waits now will be decided by a high watermark: leadership is lost."""
+        self._condemned += ((code, entry) for entry in self._entries)
+        self._entries.clear()
+
+    def settle(self, high_watermark: Offset, code: ErrorCode, now: Instant) -> None:
+        """Tell all that are condemned, and all up to the high watermark, with `code`."""
+        if self._condemned:
+            condemned, self._condemned = self._condemned, []
+            for reason, entry in condemned:
+                _tell(entry[2], reason, now)
+        entries = self._entries
+        while entries and entries[0][0] <= high_watermark:
+            _tell(entries.popleft()[2], code, now)
+
+    def expire(self, now: Instant) -> None:
+        """Tell all whose time is up that their outcome is unknown."""
+        self._timer = None
+        due = [entry for entry in self._entries if entry[1] <= now.monotonic_ms]
+        self._entries = deque(entry for entry in self._entries if entry[1] > now.monotonic_ms)
+        if self._entries:
+            self._set_timer(_earliest(self._entries))
+        for entry in due:
+            _tell(entry[2], ErrorCode.REQUEST_TIMED_OUT, now)
+
+    def _set_timer(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timers.schedule(at_ms, self._when_due)
+
+
+def _required(entry: _Entry) -> int:
+    return entry[0]
+
+
+def _earliest(entries: Iterable[_Entry]) -> int:
+    return min(entry[1] for entry in entries)
+
+
+def _tell(decided: Decided, code: ErrorCode, now: Instant) -> None:
+    try:
+        decided(code, now)
+    except Exception:
+        # A bug of ours in one answer; the others in the queue are to be answered all the same.
+        log.exception("What waited for a commit could not be told")

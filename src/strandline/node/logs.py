@@ -1,0 +1,143 @@
+"""The logs of this node on its disks: opening, creating, deleting.
+
+Which partitions have a log here is decided by the metadata (`Replicas`); in which directory one
+lies, and what happens to its files and to the directory's tables, stands here. It must not know
+leaders, followers or requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import NamedTuple, TypeAlias
+
+from strandline.config.topic import TopicConfig
+from strandline.errors import StorageError
+from strandline.storage.files import Files, join
+from strandline.storage.log import Log
+from strandline.storage.log_directory import LogDirectory
+from strandline.types import NO_TOPIC_ID, Instant, TopicId, TopicPartition
+
+log = logging.getLogger(__name__)
+
+Directory: TypeAlias = LogDirectory[Log]
+
+
+class Removed(NamedTuple):
+    """A deleted partition whose files may go at `due_ms` (monotonic)."""
+
+    due_ms: int
+    directory: Directory
+    log: Log
+    path: str
+
+
+class Logs:
+    """Every log in the log directories of this node."""
+
+    def __init__(
+        self,
+        files: Files,
+        directories: Sequence[Directory],
+        random: Random,
+        *,
+        producer_expiration_ms: int,
+    ) -> None:
+        self.files = files
+        self.directories = directories
+        self.removed: list[Removed] = []
+        """Deleted partitions whose files are still there."""
+        self._random = random
+        self._producer_expiration_ms = producer_expiration_ms
+
+    def open(
+        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
+    ) -> Log:
+        """The partition's log; made where there is most room if there is none yet."""
+        directory = self.directory_of(partition)
+        if directory is None:
+            return self._create(partition, topic_id, config, now)
+        found = directory.logs[partition]
+        if NO_TOPIC_ID not in (topic_id, found.topic_id) and topic_id != found.topic_id:
+            raise StorageError(
+                f"The log of {partition} in {found.directory} belongs to another topic of that "
+                f"name: its id is {found.topic_id}, and not {topic_id}."
+            )
+        found.check_usable()
+        found.update_config(config)
+        return found
+
+    def directory_of(self, partition: TopicPartition) -> Directory | None:
+        """The directory that has the partition's log."""
+        return next((d for d in self.directories if partition in d.logs), None)
+
+    def delete(self, partitions: Iterable[TopicPartition], now: Instant) -> None:
+        """Give the logs of these partitions up; their files go after `file.delete.delay.ms`.
+
+        A directory whose disk fails goes offline, and with it what could not be deleted.
+        """
+        wanted = list(partitions)
+        for directory in self.directories:
+            logs = [directory.logs[at] for at in wanted if at in directory.logs]
+            try:
+                self._delete(directory, logs, now)
+            except StorageError as error:
+                self.take_offline(directory, error)
+
+    def save_recovery_point(self, truncated: Log) -> None:
+        """Write a lowered recovery point down, before new records take the place of old ones."""
+        if not truncated.recovery_point_fell:
+            return
+        directory = self.directory_of(truncated.topic_partition)
+        if directory is not None:
+            directory.write_recovery_points()
+        truncated.recovery_point_fell = False
+
+    def fail(self, failed: Log, error: StorageError) -> None:
+        """The log cannot be trusted any more, nor can the disk on which it is."""
+        failed.fail(str(error))
+        directory = self.directory_of(failed.topic_partition)
+        if directory is not None:
+            self.take_offline(directory, error)
+
+    def take_offline(self, directory: Directory, error: StorageError) -> None:
+        """Use a directory no more, and tell the operator once."""
+        if directory.offline_reason is None:
+            log.error("The log directory %s is offline: %s", directory.path, error)
+        directory.go_offline(str(error))
+
+    def _create(
+        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
+    ) -> Log:
+        directory = self._roomiest()
+        created = Log.create(
+            self.files,
+            join(directory.path, str(partition)),
+            partition,
+            config,
+            now_ms=now.wall_ms,
+            random=self._random,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+        if topic_id != NO_TOPIC_ID:
+            created.assign_topic_id(topic_id)
+        directory.add(created)
+        return created
+
+    def _delete(self, directory: Directory, logs: Sequence[Log], now: Instant) -> None:
+        """Rename the logs away; the tables of the directory are written once for all of them."""
+        if not logs:
+            return
+        for deleted in logs:
+            due_ms = now.monotonic_ms + deleted.config.file_delete_delay_ms
+            path = deleted.delete(f"{self._random.getrandbits(128):032x}")
+            self.removed.append(Removed(due_ms, directory, deleted, path))
+        directory.forget([deleted.topic_partition for deleted in logs])
+
+    def _roomiest(self) -> Directory:
+        """The usable directory with the fewest logs, the first of several (Kafka's choice)."""
+        usable = [directory for directory in self.directories if directory.offline_reason is None]
+        if not usable:
+            raise StorageError("Every log directory is offline.")
+        return min(usable, key=lambda directory: len(directory.logs))

@@ -1,0 +1,277 @@
+"""One link to another broker: requests out, answers back in the order of the requests.
+
+    idle ── ask ──> waiting for the back-off ──> dialling ──> open ── failure ──> idle
+
+This file knows one link's life, correlation ids and deadlines. It does not know sockets (it says
+what it wants in effects), nor what the requests mean, nor which broker needs a link (`peers`).
+
+Theory: whatever goes wrong ends the link, because nothing that follows a lost or unreadable answer
+could be told apart, and then everything that was asked on it fails. Whoever asked decides whether
+to ask again; a new ask dials again, but not before a pause that doubles with every failure in a
+row (Kafka's `reconnect.backoff.ms`). There is no jitter: few brokers redial one that came back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from strandline.errors import MalformedFrame
+from strandline.node.effects import Ask, Dial, HangUp, LinkId
+from strandline.node.outbox import Outbox
+from strandline.node.timers import Timer, Timers
+from strandline.protocol.apis import Api
+from strandline.protocol.framing import parse_response_header, request_frame
+from strandline.protocol.schema import decode
+from strandline.types import BrokerId, Instant
+
+log = logging.getLogger(__name__)
+
+BACKOFF_MS_MIN: Final = 50
+BACKOFF_MS_MAX: Final = 1000
+DIAL_TIMEOUT_MS: Final = 10_000
+IN_FLIGHT_MAX: Final = 5
+QUEUED_MAX: Final = 100
+_CORRELATION_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFailed:
+    """What is told in place of an answer. `reason` is a sentence's end, for the log."""
+
+    reason: str
+    was_sent: bool
+    """Whether the other broker may have carried the request out."""
+
+
+Answered: TypeAlias = Callable[[object, Instant], None]
+"""Gets the response message, or a `PeerFailed`. Records in a message are views of the frame, good
+during the call only."""
+
+
+class Address(NamedTuple):
+    """Where one registration of a broker is reached. A new epoch is a new process."""
+
+    host: str
+    port: int
+    broker_epoch: int
+
+
+class Question:
+    """A request that waits for its turn or for its answer."""
+
+    __slots__ = ("answered", "api", "correlation_id", "deadline_ms", "message", "version")
+
+    def __init__(
+        self, api: Api, version: int, message: object, answered: Answered, deadline_ms: int
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.message = message
+        self.answered = answered
+        self.deadline_ms = deadline_ms
+        self.correlation_id = -1
+
+
+class OpenLinks:
+    """The connections of all links by their ids, and what every link works with."""
+
+    def __init__(self, outbox: Outbox, timers: Timers) -> None:
+        self.outbox = outbox
+        self.timers = timers
+        self.by_id: dict[LinkId, PeerLink] = {}
+        self._ids = count(1)
+
+    def enter(self, link: PeerLink) -> LinkId:
+        """Name a connection that is about to be dialled."""
+        link_id = next(self._ids)
+        self.by_id[link_id] = link
+        return link_id
+
+
+class PeerLink:
+    """The requests to one broker on one channel, and the connection that carries them.
+
+    `link_id` is None while there is no connection, neither open nor being dialled.
+    `failures` counts dials and connections that ended since the last answer.
+    """
+
+    __slots__ = (
+        "_alarm",
+        "_asked",
+        "_client_id",
+        "_correlation_id",
+        "_dialled_by_ms",
+        "_failed_at_ms",
+        "_links",
+        "_queued",
+        "address",
+        "broker_id",
+        "failures",
+        "is_open",
+        "link_id",
+    )
+
+    def __init__(
+        self, broker_id: BrokerId, address: Address, client_id: str, links: OpenLinks
+    ) -> None:
+        self.broker_id = broker_id
+        self.address = address
+        self.link_id: LinkId | None = None
+        self.is_open = False
+        self.failures = 0
+        self._client_id = client_id
+        self._links = links
+        self._queued: deque[Question] = deque()
+        self._asked: deque[Question] = deque()
+        self._correlation_id = 0
+        self._dialled_by_ms = 0
+        self._failed_at_ms = 0
+        self._alarm: Timer | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were sent and are not answered."""
+        return len(self._asked)
+
+    # -- Asking ------------------------------------------------------------------------------
+
+    def ask(self, question: Question, now: Instant) -> bool:
+        """Send the request now or when the link can; False if too many wait already."""
+        if len(self._queued) >= QUEUED_MAX:
+            return False
+        self._queued.append(question)
+        self._go_on(now)
+        self._ring_by(question.deadline_ms)
+        return True
+
+    def _go_on(self, now: Instant) -> None:
+        """Do what the link's state allows for what is queued."""
+        if self.is_open and self.link_id is not None:
+            while self._queued and len(self._asked) < IN_FLIGHT_MAX:
+                self._send(self.link_id, self._queued.popleft())
+        elif self.link_id is None and self._queued:
+            dial_at_ms = self._failed_at_ms + self._backoff_ms()
+            if now.monotonic_ms >= dial_at_ms:
+                self._dial(now)
+            else:
+                self._ring_by(dial_at_ms)
+
+    def _backoff_ms(self) -> int:
+        if not self.failures:
+            return 0
+        # Past ten doublings the limit is reached long since.
+        return min(BACKOFF_MS_MIN << min(self.failures - 1, 10), BACKOFF_MS_MAX)
+
+    def _dial(self, now: Instant) -> None:
+        link_id = self.link_id = self._links.enter(self)
+        self._dialled_by_ms = now.monotonic_ms + DIAL_TIMEOUT_MS
+        self._ring_by(self._dialled_by_ms)
+        self._links.outbox.add(Dial(link_id, self.broker_id, self.address.host, self.address.port))
+
+    def _send(self, link_id: LinkId, question: Question) -> None:
+        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MAX
+        question.correlation_id = correlation_id
+        frame: list[Any] = request_frame(
+            question.api, question.version, correlation_id, self._client_id, question.message
+        )
+        self._asked.append(question)
+        self._links.outbox.add(Ask(link_id, frame))
+
+    # -- What the driver tells ---------------------------------------------------------------
+
+    def opened(self, now: Instant) -> None:
+        """The dial succeeded."""
+        self.is_open = True
+        self._go_on(now)
+
+    def received(self, frame: memoryview, now: Instant) -> None:
+        """One answer has come; it must be that to the oldest request."""
+        if not self._asked:
+            self.fail("it sent something without being asked", now, hang_up=True)
+            return
+        question = self._asked[0]
+        try:
+            correlation_id, position = parse_response_header(frame, question.api, question.version)
+            if correlation_id != question.correlation_id:
+                raise MalformedFrame(
+                    f"The answer {correlation_id} came to request {question.correlation_id}."
+                )
+            answer: object = decode(
+                question.api.response_class, question.version, frame, position
+            )
+        except MalformedFrame as error:
+            self.fail(str(error), now, hang_up=True)
+            return
+        self._asked.popleft()
+        self.failures = 0
+        _tell(question, answer, now)
+        if self._queued:
+            self._go_on(now)
+
+    def fail(self, reason: str, now: Instant, *, hang_up: bool) -> None:
+        """End the connection, if there is one, and fail everything that was asked.
+
+        `hang_up` says that it is this node that ends it; else the driver told that it is over.
+        """
+        if self.link_id is not None:
+            self.failures += 1
+            self._failed_at_ms = now.monotonic_ms
+        self._end(reason, now, hang_up=hang_up)
+
+    def move(self, address: Address, reason: str, now: Instant) -> None:
+        """Reach another registration of the broker, about which nothing bad is known yet."""
+        self.address = address
+        self.failures = 0
+        self._end(reason, now, hang_up=True)
+
+    def _end(self, reason: str, now: Instant, *, hang_up: bool) -> None:
+        link_id, self.link_id, self.is_open = self.link_id, None, False
+        if link_id is not None:
+            del self._links.by_id[link_id]
+            if hang_up:
+                self._links.outbox.add(HangUp(link_id))
+        asked, self._asked = self._asked, deque()
+        queued, self._queued = self._queued, deque()
+        for question in asked:
+            _tell(question, PeerFailed(reason, was_sent=True), now)
+        for question in queued:
+            _tell(question, PeerFailed(reason, was_sent=False), now)
+
+    # -- Time --------------------------------------------------------------------------------
+
+    def _ring_by(self, at_ms: int) -> None:
+        """Look at the deadlines no later than then. One timer serves all of them."""
+        if self._alarm is not None:
+            if self._alarm.at_ms <= at_ms:
+                return
+            self._alarm.cancel()
+        self._alarm = self._links.timers.schedule(at_ms, self._ring)
+
+    def _ring(self, now: Instant) -> None:
+        self._alarm = None
+        now_ms = now.monotonic_ms
+        overdue = [q for q in (*self._asked, *self._queued) if q.deadline_ms <= now_ms]
+        if overdue:
+            self.fail("it did not answer in time", now, hang_up=True)
+        elif self.link_id is not None and not self.is_open and self._dialled_by_ms <= now_ms:
+            self.fail("it could not be reached in time", now, hang_up=True)
+        else:
+            self._go_on(now)
+        deadlines = [question.deadline_ms for question in (*self._asked, *self._queued)]
+        if self.link_id is not None and not self.is_open:
+            deadlines.append(self._dialled_by_ms)
+        if deadlines:
+            self._ring_by(min(deadlines))
+
+
+def _tell(question: Question, answer: object, now: Instant) -> None:
+    """Hand over an answer. The boundary for bugs of whoever asked: the other requests go on."""
+    try:
+        question.answered(answer, now)
+    except Exception:
+        log.exception("An answer to %s could not be handled", question.api.key.name)

@@ -1,0 +1,133 @@
+"""The follower's side of incremental fetch sessions (KIP-227): say only what changed.
+
+This file knows what the leader's session holds, and so what the next request must tell it. It must
+not know requests' bytes or what the values mean. The broker's side of the same protocol is
+`node.fetch_sessions`. A session is named by (id, epoch): epoch 0 asks for a new one with all
+partitions, n continues and must be exactly the next one, -1 ends it. Whenever an answer is lost or
+does not fit, what the leader remembers is unknown, and a full request starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from strandline.errors import ErrorCode
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
+
+Key = TypeVar("Key", bound=Hashable)
+"""Names a partition, with its topic id: a topic created anew is another key."""
+
+Wanted = TypeVar("Wanted")
+"""What is asked of a partition; compared with `==` to what was asked before."""
+
+
+class SessionRequest(NamedTuple, Generic[Key, Wanted]):
+    """What the next fetch request must carry."""
+
+    session_id: int
+    session_epoch: int
+    to_send: list[tuple[Key, Wanted]]
+    to_forget: list[Key]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it names every partition, and so makes a new session."""
+        return self.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
+class FetchSession(Generic[Key, Wanted]):
+    """One follower's fetches from one leader, over one connection."""
+
+    __slots__ = ("_changed", "_epoch", "_id", "_known", "_requested", "_wanted")
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._wanted: dict[Key, Wanted] = {}
+        self._known: dict[Key, Wanted] = {}
+        """What the leader's session will hold once the requests so far have arrived."""
+        self._changed: dict[Key, None] = {}
+        self._requested: Collection[Key] | None = None
+
+    def want(self, key: Key, wanted: Wanted) -> None:
+        """Fetch this partition from the next request on, with these parameters."""
+        self._wanted[key] = wanted
+        self._changed[key] = None
+
+    def drop(self, key: Key) -> None:
+        """Do not fetch this partition from the next request on."""
+        if self._wanted.pop(key, None) is not None:
+            self._changed[key] = None
+
+    @property
+    def wanted(self) -> Collection[Key]:
+        """The partitions that the next request asks for, said or implied."""
+        return self._wanted.keys()
+
+    def next_request(self) -> SessionRequest[Key, Wanted]:
+        """The request to send now; an answer, or its loss, must be reported before the next."""
+        if self._epoch == INITIAL_EPOCH:
+            self._known = dict(self._wanted)
+            self._requested = frozenset(self._wanted)
+            self._changed.clear()
+            return SessionRequest(self._id, self._epoch, list(self._wanted.items()), [])
+        to_send: list[tuple[Key, Wanted]] = []
+        to_forget: list[Key] = []
+        for key in self._changed:
+            if key not in self._wanted:
+                if self._known.pop(key, None) is not None:
+                    to_forget.append(key)
+                continue
+            wanted = self._wanted[key]
+            if key not in self._known or self._known[key] != wanted:
+                self._known[key] = wanted
+                to_send.append((key, wanted))
+        self._changed.clear()
+        self._requested = None
+        return SessionRequest(self._id, self._epoch, to_send, to_forget)
+
+    def answered(self, error_code: ErrorCode, session_id: int, partitions: Collection[Key]) -> bool:
+        """Take the head of an answer; returns whether its partitions may be used.
+
+        `partitions` are those in the answer. A full answer must have exactly the requested ones,
+        an incremental one none that the session does not have.
+        """
+        if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+            return False
+        if error_code != ErrorCode.NONE:
+            self.lost()
+            return False
+        if self._epoch == INITIAL_EPOCH:
+            if self._requested is None or frozenset(partitions) != self._requested:
+                self._id = NO_SESSION
+                return False
+            self._id = session_id
+            self._epoch = INITIAL_EPOCH if session_id == NO_SESSION else INITIAL_EPOCH + 1
+            return True
+        if any(key not in self._known for key in partitions):
+            self.lost()
+            return False
+        if session_id == NO_SESSION:
+            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+            return True
+        self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+        return True
+
+    def lost(self) -> None:
+        """No answer came, or none that can be understood: close the session, and begin a new one.
+
+        The same id with epoch 0 asks the leader for both at once, over whichever connection.
+        """
+        self._epoch = INITIAL_EPOCH
+
+    def closing_request(self) -> SessionRequest[Key, Wanted] | None:
+        """The request that ends the session once nothing more is fetched; None without one."""
+        if self._id == NO_SESSION:
+            return None
+        return SessionRequest(self._id, FINAL_EPOCH, [], [])

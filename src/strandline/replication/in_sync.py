@@ -1,0 +1,75 @@
+"""The in-sync set of a partition, and the one change of it that may be on its way.
+
+This file knows the three states of the set as its leader sees them. It must not know why a replica
+joins or leaves. Theory (KIP-497): only the controller changes the set, so between proposal and
+answer the leader cannot know which set is in force. It must be safe under both: `maximal` counts a
+replica from the moment it was proposed, and one that is to leave until its leaving is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from strandline.types import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The set as the controller last told it; no change is under way."""
+
+    members: frozenset[BrokerId]
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        """Every replica that may be in the set in force: who is waited for."""
+        return self.members
+
+    @property
+    def proposed(self) -> frozenset[BrokerId]:
+        """The set that the leader wants."""
+        return self.members
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """The leader has asked to add `joining` to the committed `members`."""
+
+    members: frozenset[BrokerId]
+    joining: BrokerId
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        """See `Committed.maximal`."""
+        return self.members | {self.joining}
+
+    @property
+    def proposed(self) -> frozenset[BrokerId]:
+        """See `Committed.proposed`."""
+        return self.members | {self.joining}
+
+
+@dataclass(frozen=True, slots=True)
+class Shrinking:
+    """The leader has asked to take `leaving` out of the committed `members`."""
+
+    members: frozenset[BrokerId]
+    leaving: frozenset[BrokerId]
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        """See `Committed.maximal`."""
+        return self.members
+
+    @property
+    def proposed(self) -> frozenset[BrokerId]:
+        """See `Committed.proposed`."""
+        return self.members - self.leaving
+
+
+InSyncState = Committed | Expanding | Shrinking
+
+
+def committed(members: Iterable[BrokerId]) -> Committed:
+    """The settled state with these members."""
+    return Committed(frozenset(members))

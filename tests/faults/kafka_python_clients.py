@@ -1,0 +1,110 @@
+"""kafka-python under load: an idempotent producer and a reader that is assigned its partitions."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tests.history.operations import Acknowledged, Event
+
+with warnings.catch_warnings():
+    # The library reads its own files through a deprecated function while it is imported.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.errors import KafkaTimeoutError
+    from kafka.structs import TopicPartition
+
+POLL_MS: Final = 100
+PATIENT: Final = {
+    # A node that hangs is given up after this; the default is half a minute.
+    "request_timeout_ms": 2000,
+    "reconnect_backoff_ms": 20,
+    "reconnect_backoff_max_ms": 200,
+    "retry_backoff_ms": 50,
+    "metadata_max_age_ms": 1000,
+}
+
+
+class KafkaPythonProducer:
+    """Idempotent with acks=all, plain otherwise."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, acks: str, record: Callable[[Event], object]
+    ) -> None:
+        self._topic = topic
+        self._record = record
+        self._under_way = 0
+        self._producer = KafkaProducer(
+            **PATIENT,
+            bootstrap_servers=bootstrap,
+            acks=acks if acks == "all" else int(acks),
+            enable_idempotence=acks == "all",
+            linger_ms=2,
+            delivery_timeout_ms=120_000,
+            max_block_ms=60_000,
+        )
+
+    def send(self, partition: int, value: str) -> None:
+        """Hand one record to the client."""
+        self._under_way += 1
+        future = self._producer.send(self._topic, value.encode(), partition=partition)
+        future.add_callback(self._delivered, value)
+        future.add_errback(self._failed)
+
+    def turn(self) -> None:
+        """The client runs callbacks in a thread of its own."""
+
+    def finish(self, seconds: float) -> int:
+        """Wait for outcomes; how many sends are still without one."""
+        deadline = time.monotonic() + seconds
+        try:
+            self._producer.flush(seconds)
+        except KafkaTimeoutError:
+            return self._under_way
+        finally:
+            self._producer.close(timeout=max(0.0, deadline - time.monotonic()))
+        return self._under_way
+
+    def _delivered(self, value: str, metadata: Any) -> None:
+        self._under_way -= 1
+        known = metadata.offset if metadata.offset >= 0 else None
+        self._record(Acknowledged(metadata.partition, value, known))
+
+    def _failed(self, error: BaseException) -> None:
+        self._under_way -= 1
+
+
+class KafkaPythonReader:
+    """Reads every partition from offset 0. An offset that does not exist any more is an error."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._consumer = KafkaConsumer(
+            **PATIENT,
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            check_crcs=True,
+            fetch_max_wait_ms=100,
+        )
+        self._partitions = [TopicPartition(topic, index) for index in range(partitions)]
+        self._consumer.assign(self._partitions)
+        for partition in self._partitions:
+            self._consumer.seek(partition, 0)
+
+    def poll(self) -> Mapping[int, Sequence[tuple[int, str]]]:
+        """What came within a short time."""
+        return {
+            partition.partition: [(record.offset, record.value.decode()) for record in records]
+            for partition, records in self._consumer.poll(timeout_ms=POLL_MS).items()
+        }
+
+    def ends(self) -> Mapping[int, int]:
+        """The end of each partition, by asking the cluster now."""
+        found = self._consumer.end_offsets(self._partitions)
+        return {partition.partition: end for partition, end in found.items()}
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._consumer.close()

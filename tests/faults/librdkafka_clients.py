@@ -1,0 +1,130 @@
+"""librdkafka under load: an idempotent producer and a reader that is assigned its partitions.
+
+Whatever a client reports other than a delivery leaves the outcome unknown: an error that ends the
+retries of a record says nothing about the attempts before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.history.operations import Acknowledged, Event
+
+POLL_S: Final = 0.1
+ASK_S: Final = 10.0
+PATIENT: Final = {
+    # A node that hangs is given up after this; the default is a minute.
+    "socket.timeout.ms": 2000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 50,
+    "topic.metadata.refresh.interval.ms": 1000,
+    "log_level": 0,  # what matters comes back from calls and callbacks
+}
+
+
+class LibrdkafkaProducer:
+    """Idempotent with acks=all, plain otherwise (idempotence needs acks=all)."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, acks: str, record: Callable[[Event], object]
+    ) -> None:
+        self._topic = topic
+        self._record = record
+        self._fatal: KafkaError | None = None
+        self._producer = Producer(
+            {
+                **PATIENT,
+                "bootstrap.servers": bootstrap,
+                "acks": acks,
+                "enable.idempotence": acks == "all",
+                "linger.ms": 2,
+                "request.timeout.ms": 2000,
+                "message.timeout.ms": 120_000,
+                "error_cb": self._failed,
+            }
+        )
+
+    def send(self, partition: int, value: str) -> None:
+        """Hand one record to the client."""
+        self._producer.produce(
+            self._topic,
+            value.encode(),
+            partition=partition,
+            on_delivery=lambda error, message: self._delivered(error, message, value),
+        )
+
+    def turn(self) -> None:
+        """Run callbacks."""
+        self._producer.poll(0)
+        if self._fatal is not None:
+            raise KafkaException(self._fatal)
+
+    def finish(self, seconds: float) -> int:
+        """Wait for outcomes; how many sends are still without one."""
+        left: int = self._producer.flush(seconds)
+        self.turn()
+        return left
+
+    def _delivered(self, error: KafkaError | None, message: Message, value: str) -> None:
+        if error is None:
+            offset = message.offset()
+            known = offset if offset is not None and offset >= 0 else None
+            self._record(Acknowledged(message.partition(), value, known))
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error
+
+
+class LibrdkafkaReader:
+    """Reads every partition from offset 0. An offset that does not exist any more is an error."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._topic, self._partitions = topic, partitions
+        self._consumer = Consumer(
+            {
+                **PATIENT,
+                "bootstrap.servers": bootstrap,
+                "group.id": "reads-without-a-group",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+                "check.crcs": True,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+
+    def poll(self) -> Mapping[int, Sequence[tuple[int, str]]]:
+        """What came within a short time."""
+        found: dict[int, list[tuple[int, str]]] = {}
+        for message in self._consumer.consume(num_messages=500, timeout=POLL_S):
+            error = message.error()
+            if error is None:
+                found.setdefault(_known(message.partition()), []).append(
+                    (_known(message.offset()), _known(message.value()).decode())
+                )
+            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._FATAL):
+                raise KafkaException(error)
+        return found
+
+    def ends(self) -> Mapping[int, int]:
+        """The end of each partition, by asking the cluster now."""
+        return {
+            index: self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, index), timeout=ASK_S
+            )[1]
+            for index in range(self._partitions)
+        }
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._consumer.close()
+
+
+def _known(value: Any) -> Any:
+    assert value is not None
+    return value

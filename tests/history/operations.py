@@ -1,0 +1,69 @@
+"""What clients did and were told, in the order in which it happened.
+
+A history is a list of these events. Its order is real time: `Sent` is recorded before the client
+may do anything about it, an outcome after the client knows it. Values are unique over the whole
+history; that is what lets the checker follow one record through acknowledgements and readers.
+
+Events are named tuples, since a history has a million of them; appending to a list is atomic, so
+that many threads may record into one history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, TypeAlias
+
+Value: TypeAlias = Hashable
+Partition: TypeAlias = Hashable
+
+
+class Sent(NamedTuple):
+    """A producer is about to send `value`. Without an outcome it may or may not be in the log."""
+
+    producer: str
+    partition: Partition
+    value: Value
+
+
+class Acknowledged(NamedTuple):
+    """The cluster said that the value is in the log; `offset` is None where the client was not
+    told (acks=0, or a retry that the broker knew already)."""
+
+    partition: Partition
+    value: Value
+    offset: int | None
+
+
+class Refused(NamedTuple):
+    """A definite error: the value is not in the log and never will be."""
+
+    partition: Partition
+    value: Value
+
+
+class Assigned(NamedTuple):
+    """The consumer's next record is the first at or after `offset`; None: it may be any record,
+    as after a rebalance."""
+
+    consumer: str
+    partition: Partition
+    offset: int | None
+
+
+class Polled(NamedTuple):
+    """A consumer was given these (offset, value) of one partition, in this order."""
+
+    consumer: str
+    partition: Partition
+    records: Sequence[tuple[int, Value]]
+
+
+class EndSeen(NamedTuple):
+    """A client asked for the end of the partition (ListOffsets, latest)."""
+
+    client: str
+    partition: Partition
+    offset: int
+
+
+Event: TypeAlias = Sent | Acknowledged | Refused | Assigned | Polled | EndSeen
