@@ -91,12 +91,14 @@ def _kafka(version: str) -> list[Artefact]:
 
 
 def _zookeeper(version: str) -> list[Artefact]:
-    """What the server loads. No logging binding, no TLS libraries, no web console."""
+    """What the server loads: no TLS libraries, no web console, the smallest logging there is."""
     wanted = [
         ("org.apache.zookeeper", "zookeeper", version),
         ("org.apache.zookeeper", "zookeeper-jute", version),
         ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+        ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
         ("org.slf4j", "slf4j-api", "2.0.13"),
+        ("org.slf4j", "slf4j-simple", "2.0.13"),
         *(
             ("io.netty", f"netty-{part}", _NETTY_VERSION)
             for part in ("buffer", "common", "handler", "transport")

@@ -87,7 +87,7 @@ def test_resets_that_cannot_be(strandline: Run, group: str) -> None:
         (("--topic", f"{group}:7", "--to-latest"), "no partition 7"),
         (("--topic", "nowhere", "--to-latest"), "no topic 'nowhere'"),
         (("--topic", f"{group}:1", "--shift-by", "1"), "has none of"),
-        (("--topic", f"{group}:x", "--to-latest"), "--topic takes"),
+        (("--topic", f"{group}:x", "--to-latest"), "Partitions are named as TOPIC"),
     ):
         ended = strandline("groups", "reset", group, *arguments, "--execute")
         assert ended.code in (1, 2)

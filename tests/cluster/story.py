@@ -7,21 +7,43 @@ that the delta says exactly how the two images differ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
 from strandline.cluster.controller import (
     Decision,
+    Event,
+    InSyncProposal,
+    PartitionAltered,
     TopicSpec,
+    alter_partitions,
+    announce_shutdown,
     become_controller,
     bootstrap,
     create_topics,
+    reconcile,
     register_broker,
+    touched_by,
 )
-from strandline.cluster.image import ClusterImage, ImageDelta, TopicImage
-from strandline.cluster.store import NO_SESSION, Changes, MultiResult, Operation, SessionId
+from strandline.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from strandline.cluster.store import (
+    NO_SESSION,
+    Changes,
+    MultiResult,
+    Operation,
+    SessionId,
+    SetData,
+)
 from strandline.cluster.tree import NodeTree
-from strandline.cluster.znodes import BrokerNode, ConfigResource, Endpoint
+from strandline.cluster.znodes import (
+    NO_PREVIOUS_EPOCH,
+    BrokerNode,
+    ConfigResource,
+    Endpoint,
+    TopicNode,
+    state_path,
+)
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.types import BrokerId, TopicPartition
@@ -36,10 +58,28 @@ def settings(*overrides: str) -> BrokerConfig:
     return load_broker_config(overrides=overrides).config
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Settings that are alike for all topics."""
+
+    min_isr: int = 1
+    is_unclean: bool = False
+    is_deletion_enabled: bool = True
+
+    def min_in_sync(self, topic: str) -> int:
+        return self.min_isr
+
+    def unclean_allowed(self, topic: str) -> bool:
+        return self.is_unclean
+
+
 class Story:
     """A cluster of so many brokers, of which the first is the controller."""
 
-    def __init__(self, broker_count: int = 1, *overrides: str) -> None:
+    def __init__(
+        self, broker_count: int = 1, *overrides: str, policy: Policy | None = None
+    ) -> None:
+        self.policy = policy or Policy()
         self.config = settings("node.id=1", *overrides)
         self.random = Random(7)
         self.tree = NodeTree()
@@ -58,16 +98,103 @@ class Story:
             self.hear(applied.changes)
         return applied.results
 
-    def join(self, number: int, rack: str | None = None) -> None:
+    def join(
+        self, number: int, rack: str | None = None, *, previous_epoch: int = NO_PREVIOUS_EPOCH
+    ) -> None:
         """A broker registers."""
-        node = BrokerNode(BrokerId(number), (Endpoint("PLAINTEXT", "h", 9000 + number),), rack)
+        node = BrokerNode(
+            BrokerId(number),
+            (Endpoint("PLAINTEXT", "h", 9000 + number),),
+            rack,
+            previous_epoch=previous_epoch,
+        )
         self.do(register_broker(self.image, node), session_of(number))
 
-    def leave(self, number: int) -> None:
-        """A broker's session ends."""
-        changes = self.tree.expire_session(session_of(number)).changes
-        assert changes is not None
-        self.hear(changes)
+    def leave(self, *numbers: int) -> None:
+        """Sessions of brokers end."""
+        for number in numbers:
+            changes = self.tree.expire_session(session_of(number)).changes
+            assert changes is not None
+            self.hear(changes)
+
+    def restart(self, *numbers: int, is_clean: bool) -> None:
+        """Brokers go and come back before anybody looks."""
+        for number in numbers:
+            epoch = self.epoch(number)
+            self.leave(number)
+            self.join(number, previous_epoch=epoch if is_clean else NO_PREVIOUS_EPOCH)
+
+    def announce_shutdown(self, number: int) -> None:
+        """A broker says that it is about to stop."""
+        self.do(announce_shutdown(self.image, BrokerId(number)), session_of(number))
+
+    def epoch(self, number: int) -> int:
+        """The broker's epoch."""
+        return self.image.brokers[BrokerId(number)].epoch
+
+    def reconcile(self) -> list[Event]:
+        """The controller looks, and writes until nothing is left."""
+        events: list[Event] = []
+        for _ in range(100):
+            decision = reconcile(self.image, self.policy)
+            if not decision.operations:
+                assert not decision.results
+                return events
+            before = self.image
+            events += self.follow(decision)
+            # What was written is enough to look at: the rest was in order, or still waits.
+            assert before != self.image
+            if not reconcile(self.image, self.policy).operations:
+                assert not reconcile(self.image, self.policy, touched_by(self.delta)).operations
+        raise AssertionError("The controller does not come to an end.")
+
+    def place(self, topic: str, *replicas: Sequence[int]) -> None:
+        """Create a topic with these replicas."""
+        assignments = [
+            (number, [BrokerId(broker) for broker in brokers])
+            for number, brokers in enumerate(replicas)
+        ]
+        self.create(TopicSpec(topic, assignments=assignments))
+
+    def partition(self, topic: str = "t", number: int = 0) -> PartitionImage:
+        return self.image.topics[topic].partitions[number]
+
+    def proposal(self, *members: int, topic: str = "t", number: int = 0) -> InSyncProposal:
+        """What the leader would propose now, to have these members in sync."""
+        partition = self.partition(topic, number)
+        return InSyncProposal(
+            self.image.topics[topic].topic_id,
+            number,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            [(BrokerId(member), self.image.brokers[BrokerId(member)].epoch) for member in members],
+        )
+
+    def propose(self, proposal: InSyncProposal, *, sender: int | None = None) -> PartitionAltered:
+        """The leader (or that broker) proposes, and gets its answer."""
+        topic = self.image.topic_by_id(proposal.topic_id)
+        assert topic is not None
+        leader = topic.partitions[proposal.partition].leader if sender is None else sender
+        [answer] = self.follow(
+            alter_partitions(
+                self.image, BrokerId(leader), self.epoch(leader), [proposal], self.policy
+            )
+        )
+        return answer
+
+    def shrink(self, *members: int) -> None:
+        """The leader makes these the in-sync set."""
+        assert self.propose(self.proposal(*members)).refusal is None
+
+    def rewrite(self, topic: str = "t", number: int = 0, **changes: object) -> None:
+        """Somebody else changes the state of a partition."""
+        state = self.image.topics[topic].states[number].value
+        path = state_path(TopicPartition(topic, number))
+        self.do([SetData(path, replace(state, **changes).encode())])
+
+    def reassign_by_hand(self, node: TopicNode) -> None:
+        """Somebody else changes an assignment."""
+        self.do([SetData(node.path, node.encode())])
 
     def hear(self, changes: Changes) -> None:
         """The image follows one transaction."""

@@ -53,6 +53,7 @@ def test_a_created_topic_is_led_and_in_sync_at_once() -> None:
             partition.replicas[0],
             LeaderEpoch(0),
             partition_epoch=0,
+            in_sync_epochs={broker: story.epoch(broker) for broker in partition.replicas},
         )
     overrides = story.image.overrides(ConfigResource(ResourceKind.TOPIC, "orders"))
     assert overrides == {"retention.ms": "5"}

@@ -1,16 +1,12 @@
-"""Deleting topics, changing settings, elections on start, producer ids, offices, assignment."""
+"""Deleting topics, changing settings, producer ids, offices."""
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from strandline.cluster.assignment import assign_more_replicas, assign_replicas
 from strandline.cluster.controller import (
     ConfigAlteration,
     ConfigReplacement,
@@ -24,7 +20,6 @@ from strandline.cluster.controller import (
     become_controller,
     bootstrap,
     delete_topics,
-    elect_on_start,
     incremental_alter_configs,
     register_broker,
     step_down,
@@ -233,48 +228,6 @@ def test_settings_do_not_come_after_the_deletion_of_their_topic() -> None:
         story.tree.multi(late.operations)
 
 
-# ── elections ──────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_broker_that_starts_leads_what_it_led_under_a_new_epoch() -> None:
-    story = Story(3)
-    story.create(
-        TopicSpec("orders", assignments=((0, (ONE, TWO)), (1, (TWO, ONE)), (2, (TWO, THREE))))
-    )
-    elected = story.follow(elect_on_start(story.image, ONE))
-    assert elected == (TopicPartition("orders", 0),)
-    partitions = story.image.topics["orders"].partitions
-    assert [partitions[n].leader_epoch for n in range(3)] == [1, 0, 0]
-    assert partitions[0].partition_epoch == 1
-    assert (partitions[0].leader, partitions[0].in_sync_replicas) == (ONE, (ONE, TWO))
-
-
-def test_an_election_leaves_the_dead_out_and_never_takes_who_was_not_in_sync() -> None:
-    story = Story(3)
-    story.create(TopicSpec("orders", assignments=((0, (THREE, TWO, ONE)), (1, (THREE, ONE, TWO)))))
-    alone = story.image.topics["orders"].states[1]
-    path = "/brokers/topics/orders/partitions/1/state"
-    lone = alone.value.encode().replace(b'"isr":[3,1,2]', b'"isr":[3]')
-    assert lone != alone.value.encode()
-    story.do([SetData(path, lone)])
-    story.leave(3)
-    assert story.follow(elect_on_start(story.image, ONE)) == (TopicPartition("orders", 0),)
-    partitions = story.image.topics["orders"].partitions
-    assert (partitions[0].leader, partitions[0].in_sync_replicas) == (TWO, (TWO, ONE))
-    assert (partitions[1].leader, partitions[1].leader_epoch) == (THREE, 0)
-    story.join(3)
-    assert story.follow(elect_on_start(story.image, THREE)) == (TopicPartition("orders", 1),)
-
-
-def test_an_election_from_an_old_image_is_refused() -> None:
-    story = Story()
-    story.create(TopicSpec("orders", 1, 1))
-    late = elect_on_start(story.image, ONE)
-    story.follow(elect_on_start(story.image, ONE))
-    with pytest.raises(BadVersion):
-        story.tree.multi(late.operations)
-
-
 # ── producer ids ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -361,47 +314,3 @@ def test_the_first_controller_of_a_store_without_an_epoch() -> None:
     epoch = ClusterImage.from_view(tree.view()).controller_epoch
     assert epoch is not None
     assert (epoch.value, epoch.version) == (1, 0)
-
-
-# ── assignment ─────────────────────────────────────────────────────────────────────────────────
-
-
-@given(st.integers(1, 8), st.data(), st.integers(1, 60), st.integers(0, 2**32), st.integers(0, 40))
-def test_assignments_are_balanced(
-    brokers: int, data: st.DataObject, partitions: int, seed: int, more: int
-) -> None:
-    factor = data.draw(st.integers(1, brokers))
-    ids = [BrokerId(number * 3) for number in range(brokers)]
-    assigned = assign_replicas(
-        reversed(ids), partition_count=partitions, replication_factor=factor, random=Random(seed)
-    )
-    added = assign_more_replicas(
-        ids, existing=assigned, partition_count=more, replication_factor=factor
-    )
-    assert (len(assigned), len(added)) == (partitions, more)
-    whole = [*assigned, *added]
-    for replicas in whole:
-        assert len(set(replicas)) == len(replicas) == factor
-        assert set(replicas) <= set(ids)
-    leaders = Counter(replicas[0] for replicas in whole)
-    assert max(leaders.values()) - min(leaders[each] for each in ids) <= 1
-
-
-def test_followers_of_one_broker_spread_over_all_others() -> None:
-    ids = [BrokerId(number) for number in range(5)]
-    assigned = assign_replicas(ids, partition_count=20, replication_factor=2, random=Random(1))
-    pairs = Counter(assigned)
-    assert set(pairs.values()) == {1}
-    assert len(pairs) == 20
-
-
-@pytest.mark.parametrize(("factor", "brokers"), [(0, 3), (-1, 3), (4, 3), (1, 0)])
-def test_more_replicas_than_brokers_are_refused(factor: int, brokers: int) -> None:
-    with pytest.raises(ProtocolError) as refused:
-        assign_replicas(
-            [BrokerId(number) for number in range(brokers)],
-            partition_count=1,
-            replication_factor=factor,
-            random=Random(1),
-        )
-    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

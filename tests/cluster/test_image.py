@@ -21,7 +21,6 @@ from strandline.cluster.controller import (
     create_partitions,
     create_topics,
     delete_topics,
-    elect_on_start,
     incremental_alter_configs,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta, TopicImage
@@ -67,7 +66,7 @@ def take(story: Story, what: str, name: str, number: int) -> None:
             story.leave(number)
         case "join" if not image.is_alive(BrokerId(number)):
             story.join(number)
-            story.follow(elect_on_start(story.image, BrokerId(number)))
+            story.reconcile()
         case "ids":
             story.follow(allocate_producer_ids(image, BrokerId(number)))
         case "ask for deletion":

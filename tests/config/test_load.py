@@ -97,8 +97,7 @@ def test_a_file_written_for_kafka(tmp_path: Path) -> None:
     assert loaded.config.num_partitions == 6
     assert loaded.config.topic_defaults.retention_ms == 86_400_000
     about = [re.split(r"[ :]", sentence)[0] for sentence in loaded.warnings]
-    assert about == ["controller.quorum.bootstrap.servers", "inter.broker.listener.name",
-                     "num.io.threads", "The"]  # fmt: skip
+    assert about == ["controller.quorum.bootstrap.servers", "num.io.threads", "The"]
     assert "CONTROLLER://:9093 is not opened" in loaded.warnings[-1]
 
 

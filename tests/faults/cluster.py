@@ -11,17 +11,17 @@ from __future__ import annotations
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.faults import replicas
-from tests.faults.network import Gate, Network
+from tests.faults.network import Gate, Network, Node
 from tests.faults.processes import ServerProcess, until
 
 WAIT_S: Final = 30.0
@@ -119,11 +119,14 @@ class ClusterProcesses(ABC):
         self.note("kill -9", *brokers)
         for broker in brokers:
             self.processes[broker].kill()
+            # Its port may be another process's in a moment.
+            self._gates[broker].target = 0
 
     def stop(self, broker: int) -> None:
         """SIGTERM, and wait for a clean end."""
         self.note("stop", broker)
         self.processes[broker].stop()
+        self._gates[broker].target = 0
 
     def pause(self, broker: int) -> None:
         """SIGSTOP."""
@@ -135,7 +138,7 @@ class ClusterProcesses(ABC):
         self.note("resume", broker)
         self.processes[broker].resume()
 
-    def cut(self, side: set[int | str], other: set[int | str]) -> None:
+    def cut(self, side: Collection[Node], other: Collection[Node]) -> None:
         """Hold everything between the two sides, until `heal`."""
         self.note(f"cut {sorted(map(str, side))} from {sorted(map(str, other))}")
         self.network.cut(side, other)
@@ -172,8 +175,11 @@ class ClusterProcesses(ABC):
 
     def a_follower_of(self, topic: str, partition: int = 0) -> int:
         """A broker that does not lead the partition."""
-        leader = self.leader_of(topic, partition)
-        return next(broker for broker in self.ids if broker != leader)
+        return self.others(self.leader_of(topic, partition))[0]
+
+    def others(self, broker: int) -> list[int]:
+        """All brokers but this one."""
+        return [other for other in self.ids if other != broker]
 
     def wait_for_another_leader(self, topic: str, former: int, partition: int = 0) -> int:
         """Wait until somebody else leads; who."""
@@ -231,7 +237,7 @@ class ClusterProcesses(ABC):
 
     def account(self, topics: Sequence[tuple[str, int]] = ()) -> str:
         """What was done, a line per replica, and the ends of the logs: for a failing test."""
-        lines = ["", "---- what happened", *self._timeline]
+        lines = ["---- what happened", *self._timeline]
         for topic, partition in topics or self._topics():
             lines += [f"---- {topic}-{partition}"]
             lines += [f"  {self._state_line(topic, partition)}"]
@@ -265,5 +271,7 @@ class ClusterProcesses(ABC):
 
     def _client(self) -> AdminClient:
         if self._admin is None:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            self._admin = AdminClient(
+                {"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 5000}
+            )
         return self._admin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from tests.history.operations import Acknowledged, Event
@@ -28,19 +29,27 @@ PATIENT: Final = {
 
 
 class KafkaPythonProducer:
-    """Idempotent with acks=all, plain otherwise."""
+    """With deliveries recorded where they are told."""
 
     def __init__(
-        self, bootstrap: str, topic: str, acks: str, record: Callable[[Event], object]
+        self,
+        bootstrap: str,
+        topic: str,
+        record: Callable[[Event], object],
+        *,
+        acks: str,
+        idempotent: bool,
     ) -> None:
         self._topic = topic
         self._record = record
-        self._under_way = 0
+        # Each of the two counters is moved by one thread only.
+        self._handed_over = 0
+        self._settled = 0
         self._producer = KafkaProducer(
             **PATIENT,
             bootstrap_servers=bootstrap,
             acks=acks if acks == "all" else int(acks),
-            enable_idempotence=acks == "all",
+            enable_idempotence=idempotent,
             linger_ms=2,
             delivery_timeout_ms=120_000,
             max_block_ms=60_000,
@@ -48,7 +57,7 @@ class KafkaPythonProducer:
 
     def send(self, partition: int, value: str) -> None:
         """Hand one record to the client."""
-        self._under_way += 1
+        self._handed_over += 1
         future = self._producer.send(self._topic, value.encode(), partition=partition)
         future.add_callback(self._delivered, value)
         future.add_errback(self._failed)
@@ -59,31 +68,30 @@ class KafkaPythonProducer:
     def finish(self, seconds: float) -> int:
         """Wait for outcomes; how many sends are still without one."""
         deadline = time.monotonic() + seconds
-        try:
+        with suppress(KafkaTimeoutError):  # the return value says so
             self._producer.flush(seconds)
-        except KafkaTimeoutError:
-            return self._under_way
-        finally:
-            self._producer.close(timeout=max(0.0, deadline - time.monotonic()))
-        return self._under_way
+        left = self._handed_over - self._settled
+        self._producer.close(timeout=max(0.0, deadline - time.monotonic()))
+        return left
 
     def _delivered(self, value: str, metadata: Any) -> None:
-        self._under_way -= 1
+        self._settled += 1
         known = metadata.offset if metadata.offset >= 0 else None
         self._record(Acknowledged(metadata.partition, value, known))
 
     def _failed(self, error: BaseException) -> None:
-        self._under_way -= 1
+        self._settled += 1
 
 
 class KafkaPythonReader:
-    """Reads every partition from offset 0. An offset that does not exist any more is an error."""
+    """Reads every partition from offset 0. `reset`: what to do when the offset where it goes on
+    does not exist any more, "earliest" or "error"."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, reset: str) -> None:
         self._consumer = KafkaConsumer(
             **PATIENT,
             bootstrap_servers=bootstrap,
-            auto_offset_reset="none",
+            auto_offset_reset="none" if reset == "error" else reset,
             enable_auto_commit=False,
             check_crcs=True,
             fetch_max_wait_ms=100,

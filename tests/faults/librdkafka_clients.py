@@ -27,10 +27,16 @@ PATIENT: Final = {
 
 
 class LibrdkafkaProducer:
-    """Idempotent with acks=all, plain otherwise (idempotence needs acks=all)."""
+    """With deliveries recorded where they are told."""
 
     def __init__(
-        self, bootstrap: str, topic: str, acks: str, record: Callable[[Event], object]
+        self,
+        bootstrap: str,
+        topic: str,
+        record: Callable[[Event], object],
+        *,
+        acks: str,
+        idempotent: bool,
     ) -> None:
         self._topic = topic
         self._record = record
@@ -40,7 +46,7 @@ class LibrdkafkaProducer:
                 **PATIENT,
                 "bootstrap.servers": bootstrap,
                 "acks": acks,
-                "enable.idempotence": acks == "all",
+                "enable.idempotence": idempotent,
                 "linger.ms": 2,
                 "request.timeout.ms": 2000,
                 "message.timeout.ms": 120_000,
@@ -81,9 +87,10 @@ class LibrdkafkaProducer:
 
 
 class LibrdkafkaReader:
-    """Reads every partition from offset 0. An offset that does not exist any more is an error."""
+    """Reads every partition from offset 0. `reset`: what to do when the offset where it goes on
+    does not exist any more, "earliest" or "error"."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, *, reset: str) -> None:
         self._topic, self._partitions = topic, partitions
         self._consumer = Consumer(
             {
@@ -91,7 +98,7 @@ class LibrdkafkaReader:
                 "bootstrap.servers": bootstrap,
                 "group.id": "reads-without-a-group",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "error",
+                "auto.offset.reset": reset,
                 "fetch.wait.max.ms": 100,
                 "check.crcs": True,
             }

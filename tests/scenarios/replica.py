@@ -85,9 +85,7 @@ class Replica:
         self.is_running = True
 
     def _load(self, found: LogToLoad, now_ms: int) -> Log:
-        return Log.load(
-            self.files, found, self.config, now_ms=WALL_MS + now_ms, random=Random(1)
-        )
+        return Log.load(self.files, found, self.config, now_ms=WALL_MS + now_ms, random=Random(1))
 
     def checkpoint(self) -> None:
         """Write the high watermark down: scenarios do it after every step."""
@@ -168,10 +166,7 @@ def _entries_of(batch: bytes) -> list[Entry]:
     ((_, header),) = iterate_headers(batch)
     entries = []
     for record in read_records(batch):
-        if header.is_control:
-            value = control_type(record).name
-        else:
-            value = (record.value or b"").decode()
+        value = control_type(record).name if header.is_control else (record.value or b"").decode()
         entries.append(Entry(record.offset, header.leader_epoch, value))
     return entries
 

@@ -146,6 +146,10 @@ class LocalCluster:
         """Connect everybody with everybody and with the metadata."""
         self.partition((), ())
 
+    def is_cut_off(self, broker_id: BrokerId) -> bool:
+        """Whether the broker cannot reach the metadata."""
+        return broker_id in self._without_metadata
+
     def _cut(self, broker: Broker) -> None:
         broker.cut_from(
             self._unreachable_from(broker.broker_id),

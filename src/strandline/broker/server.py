@@ -18,12 +18,24 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
+from strandline.broker.links import Links
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
-from strandline.cluster.store import Changes, OutcomeUnknown, SessionId, Store, StoreError
+from strandline.cluster.store import Changes, OutcomeUnknown, Store, StoreError
 from strandline.errors import StorageError
-from strandline.node.effects import Close, ConnectionId, Effect, Send, SyncLog, WriteMetadata
+from strandline.node.connection import Connection
+from strandline.node.effects import (
+    Ask,
+    Close,
+    ConnectionId,
+    Dial,
+    Effect,
+    HangUp,
+    Send,
+    SyncLog,
+    WriteMetadata,
+)
 from strandline.node.node import Node
 from strandline.storage.files import Files
 from strandline.types import Instant
@@ -52,14 +64,6 @@ class ListenerSocket(NamedTuple):
     socket: socket.socket
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataAccess:
-    """The metadata store and the session under which this broker writes to it."""
-
-    store: Store
-    session: SessionId
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How many connections the server takes and for how long it keeps idle ones."""
@@ -77,7 +81,7 @@ class Server:
     def __init__(
         self,
         node: Node,
-        metadata: MetadataAccess,
+        store: Store,
         files: Files,
         limits: Limits,
         listeners: Sequence[ListenerSocket],
@@ -85,43 +89,57 @@ class Server:
         self.frame_bytes_max = limits.frame_bytes_max
         self.receive = node.receive
         self._node = node
-        self._metadata = metadata
+        self._store = store
         self._files = files
         self._limits = limits
         self._listeners = listeners
         self._loop = asyncio.get_running_loop()
-        self._transports: dict[ConnectionId, Transport] = {}
+        self._transports: dict[ConnectionId, Transport[Connection]] = {}
         self._addresses: Counter[str] = Counter()
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS)
-        self._turn_scheduled = False
+        self._turn: asyncio.Handle | None = None
         self._turn_ended_ns = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._idle_check: asyncio.TimerHandle | None = None
+        self._is_accepting = False
         self._stopping = False
         self._stopped = False
+        self._paused = False
+        self._held: list[Callable[[Instant], None]] = []
+        """Events that came while the server was paused."""
         self._now = read_clock()
         self._writes: set[asyncio.Task[None]] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="strandline-sync")
+        self.links = Links(
+            node, self, self._shared, self._pool, frame_bytes_max=limits.frame_bytes_max
+        )
 
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Let the node work, and speak with other brokers, from now on."""
+        self._schedule_turn()
+
+    def accept(self) -> None:
         """Accept connections from now on."""
+        self._is_accepting = True
         for listener in self._listeners:
             listener.socket.setblocking(False)
             self._loop.add_reader(listener.socket, self._accept, listener)
-        self._schedule_turn()
         if self._limits.idle_ms_max > 0:
             self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
+
+    def begin_shutdown(self) -> None:
+        """Have the node give its leaderships away; it goes on serving meanwhile."""
+        self._node.begin_shutdown(self._tick())
+        self._schedule_turn()
 
     async def stop(self) -> None:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
         self._stopping = True
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.socket)
-            listener.socket.close()
+        self._stop_accepting()
         self._finish_turn()
         for _ in range(_LAST_ROUNDS_MAX):
             if not self._writes:
@@ -129,22 +147,70 @@ class Server:
             # What a write brings about may be another write.
             await asyncio.wait(self._writes)
             self._finish_turn()
-        for transport in list(self._transports.values()):
-            transport.close(None)
-        self._stopped = True
-        for timer in (self._alarm, self._idle_check):
-            if timer is not None:
-                timer.cancel()
+        self._end()
         await self._loop.run_in_executor(None, self._disk.shutdown)
 
-    def metadata_changed(self, changes: Changes) -> None:
-        """Tell the node what changed in the metadata store (the store's listener)."""
-        try:
-            self._node.metadata_changed(changes, self._tick())
-        except Exception:
-            # The store has written the change: whoever else hears of it must not miss it.
-            log.exception("Following a change of the metadata failed")
+    def abandon(self) -> None:
+        """End as a killed process does: sockets close, and nobody is told anything."""
+        self._stopping = True
+        self._stop_accepting()
+        self._end()
+        for task in self._writes:
+            task.cancel()
+        self._disk.shutdown(wait=False, cancel_futures=True)
+
+    def _stop_accepting(self) -> None:
+        self._is_accepting = False
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.socket)
+            listener.socket.close()
+
+    def _end(self) -> None:
+        """Nothing reaches the node from here on."""
+        for transport in list(self._transports.values()):
+            transport.close(None)
+        self.links.close()
+        self._stopped = True
+        for handle in (self._alarm, self._idle_check, self._turn):
+            if handle is not None:
+                handle.cancel()
+
+    def pause(self) -> None:
+        """Do nothing until `resume`, as a stopped process: sockets stay open and fill up."""
+        self._paused = True
+        for handle in (self._alarm, self._idle_check, self._turn):
+            if handle is not None:
+                handle.cancel()
+        self._alarm = self._idle_check = self._turn = None
+        for listener in self._listeners:
+            self._loop.remove_reader(listener.socket)
+        for transport in self._connected():
+            self._loop.remove_reader(transport.socket)
+            self._loop.remove_writer(transport.socket)
+
+    def resume(self) -> None:
+        """Go on where `pause` stopped; timers that are overdue ring late."""
+        self._paused = False
+        for transport in self._connected():
+            read, write = transport.watching
+            self.watch(transport, read=read, write=write)
+        if self._is_accepting:
+            self.accept()
+        held, self._held = self._held, []
+        for event in held:
+            self.tell(event)
         self._schedule_turn()
+
+    def _connected(self) -> list[Transport[Any]]:
+        return [*self._transports.values(), *self.links.transports]
+
+    def metadata_changed(self, changes: Changes) -> None:
+        """Tell the node what changed in the metadata store (the store's listener).
+
+        The store has written the change: that the node fails to follow it must not keep it from
+        whoever else hears of it.
+        """
+        self.tell(partial(self._node.metadata_changed, changes))
 
     # -- connections -------------------------------------------------------------------------
 
@@ -166,7 +232,7 @@ class Server:
             self._admit(accepted, str(address[0]), listener.name)
 
     def _accept_again(self, listener: ListenerSocket) -> None:
-        if listener.socket.fileno() >= 0:
+        if self._is_accepting and not self._paused:
             self._loop.add_reader(listener.socket, self._accept, listener)
 
     def _admit(self, accepted: socket.socket, host: str, listener: str) -> None:
@@ -193,8 +259,10 @@ class Server:
         self._addresses[host] += 1
         transport.update_watch()
 
-    def watch(self, transport: Transport, *, read: bool, write: bool) -> None:
+    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
         """Ask the loop for what the transport waits for (called only when it changes)."""
+        if self._paused:
+            return
         descriptor = transport.socket
         if read:
             self._loop.add_reader(descriptor, transport.on_readable)
@@ -205,7 +273,7 @@ class Server:
         else:
             self._loop.remove_writer(descriptor)
 
-    def disconnected(self, transport: Transport, reason: str | None) -> None:
+    def disconnected(self, transport: Transport[Connection], reason: str | None) -> None:
         """Forget a transport that is about to close its socket."""
         connection = transport.connection
         self._loop.remove_reader(transport.socket)
@@ -236,7 +304,7 @@ class Server:
 
     def begin(self) -> Instant:
         """A socket has brought something; what comes of it leaves at the end of the round."""
-        if not self._turn_scheduled:
+        if self._turn is None:
             self._tick()
             if time.monotonic_ns() - self._turn_ended_ns < _LULL_NS:
                 self._schedule_turn()
@@ -244,7 +312,7 @@ class Server:
 
     def end(self) -> None:
         """End the turn at once if nothing else is going on: it saves a round of the loop."""
-        if not self._turn_scheduled:
+        if self._turn is None:
             self._finish_turn()
 
     def end_soon(self) -> None:
@@ -256,12 +324,11 @@ class Server:
         return self._now
 
     def _schedule_turn(self) -> None:
-        if not self._turn_scheduled and not self._stopped:
-            self._turn_scheduled = True
-            self._loop.call_soon(self._finish_turn)
+        if self._turn is None and not self._stopped and not self._paused:
+            self._turn = self._loop.call_soon(self._finish_turn)
 
     def _finish_turn(self) -> None:
-        self._turn_scheduled = False
+        self._turn = None
         if self._stopped:
             return
         try:
@@ -297,6 +364,12 @@ class Server:
                 task = self._loop.create_task(self._sync_log(effect))
                 self._writes.add(task)
                 task.add_done_callback(self._writes.discard)
+            case Ask():
+                self.links.ask(effect)
+            case Dial():
+                self.links.dial(effect)
+            case HangUp():
+                self.links.hang_up(effect)
             case _:
                 assert_never(effect)
 
@@ -322,13 +395,13 @@ class Server:
     async def _write_metadata(self, effect: WriteMetadata) -> None:
         error: StoreError | None = None
         try:
-            await self._metadata.store.multi(effect.operations, self._metadata.session)
+            await self._store.multi(effect.operations)
         except StoreError as refused:
             error = refused
         except Exception:
             log.exception("A metadata write failed")
             error = OutcomeUnknown("The metadata store failed.")
-        self._tell(partial(self._node.metadata_written, effect.token, error))
+        self.tell(partial(self._node.metadata_written, effect.token, error))
 
     async def _sync_log(self, effect: SyncLog) -> None:
         result: bool | StorageError
@@ -341,12 +414,17 @@ class Server:
         except Exception as bug:
             log.exception("A log could not be synced")
             result = StorageError(f"A log could not be synced: {bug}")
-        self._tell(partial(self._node.log_synced, effect.token, result))
+        self.tell(partial(self._node.log_synced, effect.token, result))
 
-    def _tell(self, event: Callable[[Instant], None]) -> None:
-        """Hand an outcome to the node; nobody waits for the task that does."""
+    def tell(self, event: Callable[[Instant], None]) -> None:
+        """Hand an event to the node, now or when the server goes on."""
+        if self._stopped:
+            return
+        if self._paused:
+            self._held.append(event)
+            return
         try:
             event(self._tick())
         except Exception:
-            log.exception("An outcome could not be handled")
+            log.exception("An event could not be handled")
         self._schedule_turn()

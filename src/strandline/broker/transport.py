@@ -1,4 +1,4 @@
-"""One client socket: bytes in, whole frames to the node, answers out.
+"""One connected socket: bytes in, whole frames to the node, answers (or requests) out.
 
 This file knows sockets and frame sizes. It does not know what a frame means, except that the
 first four bytes say how long it is. It reads with raw non-blocking sockets instead of asyncio
@@ -25,10 +25,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from strandline.errors import StorageError
-from strandline.node.connection import Connection
 from strandline.node.effects import Chunk
 from strandline.storage.files import File
 from strandline.storage.log_read import LogSlice
@@ -46,14 +45,29 @@ _MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
 _SEND_AT_ONCE_BYTES: Final = 1024 * 1024
 
 
+class Party(Protocol):
+    """Whom a transport connects with, as the node knows it."""
+
+    @property
+    def client_host(self) -> str:
+        """For the log."""
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether another frame may be handed to the node."""
+
+
+PartyT = TypeVar("PartyT", bound=Party)
+
+
 class Host(Protocol):
-    """What a transport needs of the server that owns it."""
+    """What a transport needs of whoever owns it."""
 
     frame_bytes_max: int
 
     @property
-    def receive(self) -> Callable[[Connection, memoryview, Instant], None]:
-        """The node's own: handle one whole frame (without its size)."""
+    def receive(self) -> Callable[[Any, memoryview, Instant], None]:
+        """Handle one whole frame (without its size) of a party."""
 
     def begin(self) -> Instant:
         """Something has come in: the present, and a turn that ends when all of it is handled."""
@@ -64,10 +78,10 @@ class Host(Protocol):
     def end_soon(self) -> None:
         """Something that had come in before was handled, perhaps in the middle of a turn."""
 
-    def disconnected(self, transport: Transport, reason: str | None) -> None:
-        """The socket is closed; `reason` says why if it was not the client's wish."""
+    def disconnected(self, transport: Any, reason: str | None) -> None:
+        """The socket is closed; `reason` says why if it was not the other side's wish."""
 
-    def watch(self, transport: Transport, *, read: bool, write: bool) -> None:
+    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
         """Call `on_readable` / `on_writable` from now on when the socket is ready."""
 
 
@@ -110,8 +124,11 @@ class _FileRange:
     length: int
 
 
-class Transport:
-    """One accepted socket and its unfinished input and output."""
+class Transport(Generic[PartyT]):
+    """One connected socket and its unfinished input and output.
+
+    `watching` is what the loop was asked to watch for: reading, writing.
+    """
 
     __slots__ = (
         "_host",
@@ -121,18 +138,17 @@ class Transport:
         "_pending",
         "_pool",
         "_shared",
-        "_watching_read",
-        "_watching_write",
         "closed",
         "connection",
         "last_active_ms",
         "socket",
+        "watching",
     )
 
     def __init__(
         self,
         host: Host,
-        connection: Connection,
+        connection: PartyT,
         sock: socket.socket,
         *,
         shared: memoryview,
@@ -149,8 +165,7 @@ class Transport:
         self._leftover = b""
         self._is_held_back = False
         self._pending: deque[bytes | memoryview | _FileRange] = deque()
-        self._watching_read = False
-        self._watching_write = False
+        self.watching = (False, False)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -362,9 +377,11 @@ class Transport:
         if self.closed:
             return
         write = bool(self._pending)
-        read = not write and self.connection.wants_input
-        if read != self._watching_read or write != self._watching_write:
-            self._watching_read, self._watching_write = read, write
+        self._watch(read=not write and self.connection.wants_input, write=write)
+
+    def _watch(self, *, read: bool, write: bool) -> None:
+        if (read, write) != self.watching:
+            self.watching = (read, write)
             self._host.watch(self, read=read, write=write)
 
     def close(self, reason: str | None) -> None:

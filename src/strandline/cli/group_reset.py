@@ -6,7 +6,7 @@ a computed offset outside a log becomes the nearer end of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -74,25 +74,6 @@ def parse_target(
             "--by-duration and --shift-by."
         )
     return targets[0]
-
-
-def parse_scope(client: ClusterClient, scopes: Iterable[str]) -> list[TopicPartition]:
-    """The partitions that `TOPIC` or `TOPIC:0,2` name. Raises `ProtocolError` for unknown ones."""
-    found: set[TopicPartition] = set()
-    for scope in scopes:
-        topic, colon, listed = scope.partition(":")
-        numbers = [item.strip() for item in listed.split(",")] if colon else []
-        if not topic or not all(item.isascii() and item.isdigit() for item in numbers):
-            raise click.UsageError(f"--topic takes TOPIC or TOPIC:0,1,..., not '{scope}'.")
-        existing = client.topic(topic).partitions
-        for number in map(int, numbers):
-            if number not in existing:
-                raise ProtocolError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"There is no partition {number} of topic '{topic}'.",
-                )
-        found.update(TopicPartition(topic, int(each)) for each in (numbers or existing))
-    return sorted(found)
 
 
 def check_is_idle(admin: GroupAdmin, group: str, *, may_be_new: bool) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
-from strandline.cli.group_reset import Target, check_is_idle, new_offsets, parse_scope, parse_target
+from strandline.cli.group_reset import Target, check_is_idle, new_offsets, parse_target
 from strandline.cli.output import print_json, print_table
+from strandline.cli.scope import parse_scope
 from strandline.client.admin_groups import GroupAdmin, GroupDescription, PartitionLag
 from strandline.types import TopicPartition
 

@@ -23,7 +23,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "serve": LazyCommand("strandline.cli.serve:serve", "Run a broker, or several."),
     "broker": LazyCommand("strandline.cli.broker:broker", "Run one broker over ZooKeeper."),
-    "topics": LazyCommand("strandline.cli.topics:topics", "Create, list, change, delete topics."),
+    "topics": LazyCommand("strandline.cli.topics:topics", "Create, list, move, delete topics."),
     "produce": LazyCommand("strandline.cli.produce:produce", "Send lines or JSON to a topic."),
     "consume": LazyCommand("strandline.cli.consume:consume", "Print the records of a topic."),
     "groups": LazyCommand("strandline.cli.groups:groups", "Show, reset, delete consumer groups."),

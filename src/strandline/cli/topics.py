@@ -14,6 +14,7 @@ from strandline.cli.connecting import (
 )
 from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text
+from strandline.cli.topic_replicas import elect, move, moves
 from strandline.client.admin import Admin
 from strandline.client.admin_cluster import sizes_by_partition
 from strandline.client.admin_configs import ConfigEntry, Resource
@@ -28,7 +29,12 @@ from strandline.types import TopicPartition
 
 @click.group()
 def topics() -> None:
-    """Create, list, change, delete topics."""
+    """Create, list, change, move, delete topics."""
+
+
+topics.add_command(elect)
+topics.add_command(move)
+topics.add_command(moves)
 
 
 @topics.command()
@@ -237,14 +243,25 @@ def _print_topic(topic: dict[str, Any]) -> None:
     for name, value in topic["configs"].items():
         click.echo(f"  {name}={value}")
     print_table(
-        ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "HIGH WATERMARK", "SIZE"),
+        (
+            "PARTITION",
+            "LEADER",
+            "EPOCH",
+            "REPLICAS",
+            "IN SYNC",
+            "OFFLINE",
+            "START",
+            "HIGH WATERMARK",
+            "SIZE",
+        ),
         (
             (
                 each["partition"],
                 each["leader"],
                 each["leader_epoch"],
                 ",".join(map(str, each["replicas"])),
-                ",".join(map(str, each["in_sync"])),
+                ",".join(map(str, each["in_sync"])) or None,
+                ",".join(map(str, each["offline"])) or None,
                 each["start_offset"],
                 each["high_watermark"],
                 None if each["size_bytes"] is None else size_text(each["size_bytes"]),

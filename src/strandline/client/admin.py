@@ -1,4 +1,4 @@
-"""Managing a cluster: topics, settings, groups, and the cluster itself.
+"""Managing a cluster: topics, replicas, settings, groups, and the cluster itself.
 
     admin = Admin(cluster)
     admin.topics.create("orders", partitions=3)
@@ -13,6 +13,7 @@ from __future__ import annotations
 from strandline.client.admin_cluster import ClusterAdmin
 from strandline.client.admin_configs import ConfigAdmin
 from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_replicas import ReplicaAdmin
 from strandline.client.admin_topics import TopicAdmin
 from strandline.client.cluster import ClusterClient
 
@@ -25,3 +26,4 @@ class Admin:
         self.configs = ConfigAdmin(cluster)
         self.groups = GroupAdmin(cluster)
         self.cluster = ClusterAdmin(cluster)
+        self.replicas = ReplicaAdmin(cluster)

@@ -1,38 +1,46 @@
 """Which brokers hold the replicas of new partitions.
 
-Round robin over the brokers by id, as Kafka's `AdminUtils` did without racks: the first replica of
-successive partitions goes to successive brokers from a random start, and the other replicas follow
-at a distance that grows by one whenever all brokers had a turn, so that the followers of one
-broker's partitions spread over all the others. Racks are not looked at.
+Round robin over the brokers, as Kafka's `AdminUtils` did it: the first replica of successive
+partitions goes to successive brokers from a random start, and the other replicas follow at a
+distance that grows whenever all brokers had a turn, so that the followers of one broker's
+partitions spread over all the others.
+
+Racks are taken in turn: the brokers are walked in an order in which neighbours stand in different
+racks (KIP-36), and each further replica goes to the next broker in a rack that has fewest replicas
+of the partition. So a partition is in as many racks as it has replicas, if there are so many.
+Brokers that do not say where they stand count as one rack, as in Kafka's `StripedReplicaPlacer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from random import Random
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId
 
 Replicas = tuple[BrokerId, ...]
+Racks = Mapping[BrokerId, str | None]
+"""The brokers to choose from, and where each stands."""
 
 
 def assign_replicas(
-    brokers: Iterable[BrokerId],
-    *,
-    partition_count: int,
-    replication_factor: int,
-    random: Random,
+    brokers: Racks, *, partition_count: int, replication_factor: int, random: Random
 ) -> list[Replicas]:
     """Replicas for the partitions of a new topic, by partition number."""
-    ordered = _enough(brokers, replication_factor)
-    start = random.randrange(len(ordered))
-    shift = random.randrange(len(ordered))
-    return _round_robin(ordered, range(partition_count), replication_factor, start, shift)
+    _check_factor(brokers, replication_factor)
+    order = _alternating(brokers)
+    start = random.randrange(len(order))
+    shift = random.randrange(len(order))
+    walk = _Walk(brokers, order, start, shift, replication_factor)
+    return [walk.replicas(number) for number in range(partition_count)]
 
 
 def assign_more_replicas(
-    brokers: Iterable[BrokerId],
+    brokers: Racks,
     *,
     existing: Sequence[Replicas],
     partition_count: int,
@@ -43,40 +51,72 @@ def assign_more_replicas(
     The walk goes on from the broker that leads partition 0, so that growing a topic in steps
     spreads it like making it at once.
     """
-    ordered = _enough(brokers, replication_factor)
+    _check_factor(brokers, replication_factor)
+    order = _alternating(brokers)
     first = existing[0][0]
-    start = next((index for index, broker in enumerate(ordered) if broker >= first), 0)
+    nearest = min(order, key=lambda broker: (broker < first, broker))
+    start = order.index(nearest)
+    walk = _Walk(brokers, order, start, start, replication_factor)
     numbers = range(len(existing), len(existing) + partition_count)
-    return _round_robin(ordered, numbers, replication_factor, start, start)
+    return [walk.replicas(number) for number in numbers]
 
 
-def _enough(brokers: Iterable[BrokerId], replication_factor: int) -> list[BrokerId]:
-    ordered = sorted(brokers)
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """The rounds over the brokers. `order` has each once; `start` and `shift` are places in it."""
+
+    racks: Racks
+    order: Sequence[BrokerId]
+    start: int
+    shift: int
+    replication_factor: int
+
+    def replicas(self, number: int) -> Replicas:
+        """The replicas of one partition."""
+        count = len(self.order)
+        first = (self.start + number) % count
+        if count == 1 or self.replication_factor == 1:
+            return (self.order[first],)
+        # Racks must not come round at the same distance again: the shift passes all of them.
+        rack_count = len(set(self.racks.values()))
+        shift = (self.shift + number // count) * rack_count
+        others = [
+            self.order[(first + 1 + (shift + position) % (count - 1)) % count]
+            for position in range(count - 1)
+        ]
+        return self._spread(self.order[first], others, rack_count)
+
+    def _spread(self, leader: BrokerId, others: list[BrokerId], rack_count: int) -> Replicas:
+        if rack_count == 1:
+            return (leader, *others[: self.replication_factor - 1])
+        chosen = [leader]
+        taken = Counter([self.racks[leader]])
+        while len(chosen) < self.replication_factor:
+            # `min` gives the first of equals, which is the next on the way.
+            broker = min(others, key=lambda other: taken[self.racks[other]])
+            others.remove(broker)
+            chosen.append(broker)
+            taken[self.racks[broker]] += 1
+        return tuple(chosen)
+
+
+def _alternating(brokers: Racks) -> list[BrokerId]:
+    """The brokers in turns of one from each rack, racks by name, brokers of a rack by id."""
+    by_rack: dict[str, list[BrokerId]] = defaultdict(list)
+    for broker in sorted(brokers):
+        by_rack[brokers[broker] or ""].append(broker)
+    turns = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for broker in chain.from_iterable(turns) if broker is not None]
+
+
+def _check_factor(brokers: Racks, replication_factor: int) -> None:
     if replication_factor <= 0:
         raise ProtocolError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor {replication_factor} is not positive.",
         )
-    if replication_factor > len(ordered):
+    if replication_factor > len(brokers):
         raise ProtocolError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers; {len(ordered)} are registered.",
+            f"{replication_factor} replicas need as many brokers; {len(brokers)} are registered.",
         )
-    return ordered
-
-
-def _round_robin(
-    brokers: list[BrokerId], numbers: range, replication_factor: int, start: int, shift: int
-) -> list[Replicas]:
-    count = len(brokers)
-    assignment = []
-    for number in numbers:
-        if number > 0 and number % count == 0:
-            shift += 1
-        first = (number + start) % count
-        others = (
-            (first + 1 + (shift + position) % (count - 1)) % count
-            for position in range(replication_factor - 1)
-        )
-        assignment.append((brokers[first], *(brokers[index] for index in others)))
-    return assignment

@@ -135,6 +135,10 @@ class _Step:
         match path.split("/")[1:]:
             case ["brokers", "topics", topic]:
                 self._topic(topic).put_node(data, stat.version)
+            case ["brokers", "topics", topic, "partitions"]:
+                self._topic(topic).put_inner_node()
+            case ["brokers", "topics", topic, "partitions", number] if _is_id(number):
+                self._topic(topic).put_partition_node(int(number))
             case ["brokers", "topics", topic, "partitions", number, "state"] if _is_id(number):
                 self._topic(topic).put_state(int(number), data, stat.version)
             case ["brokers", "ids", number] if _is_id(number):
@@ -159,6 +163,10 @@ class _Step:
         match path.split("/")[1:]:
             case ["brokers", "topics", topic]:
                 self._topic(topic).remove_node()
+            case ["brokers", "topics", topic, "partitions"]:
+                self._topic(topic).remove_inner_node()
+            case ["brokers", "topics", topic, "partitions", number] if _is_id(number):
+                self._topic(topic).remove_partition_node(int(number))
             case ["brokers", "topics", topic, "partitions", number, "state"] if _is_id(number):
                 self._topic(topic).remove_state(int(number))
             case ["brokers", "ids", number] if _is_id(number):
@@ -201,9 +209,7 @@ class _Step:
             partitions_changed=tuple(sorted(topic_changes.partitions)),
             brokers_changed=tuple(sorted(self._brokers.differing())),
             configs_changed=tuple(sorted(self._configs.differing())),
-            deletions_changed=tuple(
-                sorted(before.requested_deletions ^ self._requested_deletions)
-            ),
+            deletions_changed=tuple(sorted(before.requested_deletions ^ self._requested_deletions)),
             controller_changed=(before.controller, before.controller_epoch)
             != (image.controller, image.controller_epoch),
         )

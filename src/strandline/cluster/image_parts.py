@@ -114,6 +114,8 @@ class TopicImage:
     version: int
     partitions: Mapping[int, PartitionImage]
     states: Mapping[int, Versioned[PartitionStateNode]]
+    partition_nodes: frozenset[int] | None = None
+    """Partitions with a node above that of their state; None if the node above those is missing."""
 
     @property
     def name(self) -> str:

@@ -21,6 +21,8 @@ class TopicStep:
         self._node = before.node if before else None
         self._version = before.version if before else -1
         self._states = dict(before.states) if before else {}
+        self._nodes = before.partition_nodes if before else None
+        self._added: set[int] = set()
         self._touched: set[int] = set()
         # The assignment was deleted at some moment, even if it came back later.
         self._was_removed = False
@@ -34,6 +36,26 @@ class TopicStep:
         """The topic is gone, at least for the moment."""
         self._node = None
         self._was_removed = True
+
+    def put_inner_node(self) -> None:
+        """The node above the partitions is there."""
+        if self._nodes is None:
+            self._nodes = frozenset()
+
+    def remove_inner_node(self) -> None:
+        """The node above the partitions is gone."""
+        self._nodes = None
+        self._added.clear()
+
+    def put_partition_node(self, number: int) -> None:
+        """The node above that partition's state is there."""
+        self._added.add(number)
+
+    def remove_partition_node(self, number: int) -> None:
+        """The node above that partition's state is gone."""
+        self._added.discard(number)
+        if self._nodes:
+            self._nodes -= {number}
 
     def put_state(self, number: int, data: bytes, version: int) -> None:
         """The partition has this leader now."""
@@ -59,7 +81,10 @@ class TopicStep:
             numbers = set(node.partitions)
         for number in sorted(numbers):
             partitions[number] = _joined(node, number, self._states.get(number))
-        return TopicImage(node, self._version, partitions, self._states)
+        nodes = self._nodes
+        if nodes is not None and self._added:
+            nodes |= self._added
+        return TopicImage(node, self._version, partitions, self._states, nodes)
 
     def keeps_identity(self, topic: TopicImage) -> bool:
         """Whether the topic is the one there was before, and not a new one of the same name."""

@@ -61,14 +61,16 @@ class NetEffect:
 
     def take(self) -> Changes | None:
         """The net effect of everything since the last call; None if there is none."""
-        deleted, created, set_ = [], [], []
+        deleted: list[str] = []
+        created: list[StoredNode] = []
+        data_set: list[StoredNode] = []
         for path, net in self._nodes.items():
             if net.existed and net.is_another:
                 deleted.append(path)
             if net.now is not None:
-                (created if net.is_another else set_).append(net.now)
+                (created if net.is_another else data_set).append(net.now)
         self._nodes = {}
-        changes = in_order(deleted, created=created, data_set=set_)
+        changes = in_order(deleted, created=created, data_set=data_set)
         return Changes(self._zxid, changes) if changes else None
 
 

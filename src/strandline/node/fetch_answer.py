@@ -19,7 +19,7 @@ from strandline.node.effects import Chunk
 from strandline.node.request import Request
 from strandline.storage.log_read import LogSlice
 from strandline.storage.transaction_index import AbortedTransaction
-from strandline.types import NO_OFFSET
+from strandline.types import NO_OFFSET, BrokerId
 
 _FLEXIBLE_SINCE: Final = 12
 _TOPIC_IDS_SINCE: Final = 13
@@ -46,9 +46,11 @@ class PartitionAnswer:
         "diverging",
         "error_code",
         "high_watermark",
+        "is_all_of_segment",
         "last_stable_offset",
         "log_start_offset",
         "partition",
+        "preferred_replica",
         "records",
     )
 
@@ -60,7 +62,10 @@ class PartitionAnswer:
         self.log_start_offset: int = NO_OFFSET
         self.diverging: tuple[int, int] | None = None
         self.aborted_transactions: list[AbortedTransaction] | None = None
+        self.preferred_replica: BrokerId | None = None
         self.records: LogSlice | None = None
+        self.is_all_of_segment = False
+        """The segment has no more than `records`, but there is another one."""
 
     @property
     def length(self) -> int:
@@ -70,7 +75,16 @@ class PartitionAnswer:
     @property
     def is_urgent(self) -> bool:
         """Whether the client must hear this without waiting for more data."""
-        return self.error_code is not ErrorCode.NONE or self.diverging is not None
+        return self.is_news or self.is_all_of_segment
+
+    @property
+    def is_news(self) -> bool:
+        """Whether this belongs into an incremental answer, whatever its offsets are."""
+        return (
+            self.error_code is not ErrorCode.NONE
+            or self.diverging is not None
+            or self.preferred_replica is not None
+        )
 
     def refuse(self, code: ErrorCode) -> None:
         """Answer with an error and nothing else."""
@@ -79,6 +93,7 @@ class PartitionAnswer:
         self.last_stable_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
         self.aborted_transactions = None
+        self.preferred_replica = None
         self.records = None
 
 
@@ -147,7 +162,8 @@ def _write_partition(writer: _Writer, answer: PartitionAnswer, version: int) -> 
         buffer += _ABORTED.pack(transaction.producer_id, transaction.first_offset)
         writer.no_tags()
     if version >= _PREFERRED_REPLICA_SINCE:
-        buffer += _INT.pack(_NO_REPLICA)
+        preferred = answer.preferred_replica
+        buffer += _INT.pack(_NO_REPLICA if preferred is None else preferred)
     writer.array(answer.length)  # the length of bytes has the same form as that of arrays
     if answer.records is not None and answer.length:
         writer.range(answer.records)

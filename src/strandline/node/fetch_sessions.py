@@ -4,7 +4,8 @@ A session remembers, per partition, the parameters of the last request and the o
 answer, so that both sides only send what changed. A session is named by (id, epoch): epoch 0
 creates, -1 closes or declines, n continues and must be exactly the next one. The cache holds a
 bounded number of sessions; a full cache refuses newcomers (they fetch without a session) unless an
-idle session, or one that the newcomer outweighs, can be evicted.
+idle session, or one that the newcomer outweighs, can be evicted. A follower outweighs all
+consumers: every broker has one, and it has the most partitions.
 
 This file knows the bookkeeping of sessions. It must not know logs, watermarks or bytes.
 Source: `org.apache.kafka.server.FetchSession` (behaviour), KIP-227, KAFKA-9338.
@@ -54,12 +55,23 @@ class Fetched:
 class Session:
     """One client's remembered fetch."""
 
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "is_follower",
+        "last_used_ms",
+        "partitions",
+        "uses_topic_ids",
+    )
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now: Instant) -> None:
+    def __init__(
+        self, session_id: int, now: Instant, *, uses_topic_ids: bool, is_follower: bool
+    ) -> None:
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
+        self.is_follower = is_follower
         self.partitions: dict[FetchKey, Fetched] = {}
         self.created_ms = now.monotonic_ms
         self.last_used_ms = now.monotonic_ms
@@ -153,6 +165,7 @@ class FetchSessions:
         wanted: list[Fetched],
         forgotten: Iterable[FetchKey],
         uses_topic_ids: bool,
+        is_follower: bool = False,
         now: Instant,
     ) -> FetchContext:
         """Turn a request's session fields into what to read and how to answer.
@@ -164,7 +177,9 @@ class FetchSessions:
             self._sessions.pop(session_id, None)
             session = None
             if epoch == INITIAL_EPOCH:
-                session = self._maybe_create(wanted, uses_topic_ids, now)
+                session = self._maybe_create(
+                    wanted, now, uses_topic_ids=uses_topic_ids, is_follower=is_follower
+                )
             return FetchContext(wanted, session=session, incremental=False)
         session = self._sessions.get(session_id)
         if session is None:
@@ -184,28 +199,36 @@ class FetchSessions:
         return FetchContext(list(session.partitions.values()), session=session, incremental=True)
 
     def _maybe_create(
-        self, wanted: list[Fetched], uses_topic_ids: bool, now: Instant
+        self, wanted: list[Fetched], now: Instant, *, uses_topic_ids: bool, is_follower: bool
     ) -> Session | None:
-        if not wanted or not self._make_room(len(wanted), now):
+        if not wanted or not self._make_room(len(wanted), now, is_follower=is_follower):
             return None
-        session = Session(self._new_id(), uses_topic_ids, now)
+        session = Session(
+            self._new_id(), now, uses_topic_ids=uses_topic_ids, is_follower=is_follower
+        )
         session.partitions = {fetched.key: fetched for fetched in wanted}
         self._sessions[session.id] = session
         return session
 
-    def _make_room(self, size: int, now: Instant) -> bool:
+    def _make_room(self, size: int, now: Instant, *, is_follower: bool) -> bool:
         if len(self._sessions) < self._capacity:
             return True
         if not self._sessions:
             return False
-        oldest = next(iter(self._sessions.values()))
-        idle = now.monotonic_ms - oldest.last_used_ms > EVICTION_AFTER_MS
-        if not idle:
-            oldest = min(self._sessions.values(), key=lambda session: len(session.partitions))
-            settled = now.monotonic_ms - oldest.created_ms > EVICTION_AFTER_MS
-            if not settled or len(oldest.partitions) >= size:
+        evicted = next(iter(self._sessions.values()))
+        if now.monotonic_ms - evicted.last_used_ms <= EVICTION_AFTER_MS:
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now.monotonic_ms - session.created_ms > EVICTION_AFTER_MS
+                or (is_follower and not session.is_follower)
+            ]
+            if not evictable:
                 return False
-        del self._sessions[oldest.id]
+            evicted = min(evictable, key=_weight)
+            if (is_follower, size) <= _weight(evicted):
+                return False
+        del self._sessions[evicted.id]
         return True
 
     def _new_id(self) -> int:
@@ -213,6 +236,11 @@ class FetchSessions:
             candidate = self._random.randrange(1, _EPOCH_MAX)
             if candidate not in self._sessions:
                 return candidate
+
+
+def _weight(session: Session) -> tuple[bool, int]:
+    """What a session is worth: a newcomer must be worth more."""
+    return session.is_follower, len(session.partitions)
 
 
 def key_of(topic: str, topic_id: UUID, partition: int, *, by_id: bool) -> FetchKey:

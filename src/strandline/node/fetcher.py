@@ -15,11 +15,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
-from strandline.errors import CorruptRecords, DiskFull, ErrorCode, StorageError
-from strandline.node.fetcher_offsets import Found, LogEnds, ask_for_ends
-from strandline.node.fetcher_partition import FetchedPartition, Key, Wanted
+from strandline.errors import ErrorCode
+from strandline.node.fetcher_offsets import ask_for_ends
+from strandline.node.fetcher_partition import FetchedPartition, Key, LogEnds, Next, Wanted, key_of
 from strandline.node.fetcher_throttle import FollowerThrottle
 from strandline.node.peers import PeerFailed, Peers
 from strandline.node.replica import Replica
@@ -35,21 +35,7 @@ from strandline.protocol.messages.fetch import (
     ReplicaState,
 )
 from strandline.replication.fetch_session import FetchSession, SessionRequest
-from strandline.replication.follower import (
-    Action,
-    Append,
-    AskOffsets,
-    Asked,
-    BackOff,
-    Continue,
-    Ignore,
-    Truncate,
-    TruncateFully,
-    Wait,
-    out_of_range_step,
-)
-from strandline.replication.truncation import first_truncation
-from strandline.types import BrokerId, Instant, LeaderEpoch, TopicId
+from strandline.types import BrokerId, Instant, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +66,7 @@ class Fetcher:
         """Partitions whose `asked` changes with the next request."""
         self._out_of_range: list[FetchedPartition] = []
         self._in_flight = False
-        self._is_full = False
+        self._was_full = False
         """Whether the last request named every partition."""
         self._is_failing = False
         self._alarm: Timer | None = None
@@ -93,19 +79,19 @@ class Fetcher:
     def follow(self, replica: Replica, now: Instant) -> None:
         """Fetch for the replica in its present leader epoch, whatever was before."""
         partition = FetchedPartition(replica)
-        self._release(self._partitions.get(partition.key))
+        former = self._partitions.get(partition.key)
+        if former is not None:
+            self._leave_out(former)
         self._partitions[partition.key] = partition
-        self._guarded(partition, self._begin, now)
+        self._go_on(partition, partition.begin(now), now)
+        self.wake(now)
 
     def forget(self, replica: Replica) -> None:
         """Fetch no longer for the replica."""
-        key: Key = (replica.topic_id, replica.topic_partition.partition)
-        partition = self._partitions.get(key)
+        partition = self._partitions.get(key_of(replica))
         if partition is not None and partition.replica is replica:
-            self._release(partition)
-            del self._partitions[key]
-        if not self._partitions:
-            self._means.peers.hang_up(self.source, self._channel)
+            self._leave_out(partition)
+            del self._partitions[partition.key]
 
     def wake(self, now: Instant, delay_ms: int = 0) -> None:
         """Send a fetch by then if none is on its way.
@@ -119,24 +105,32 @@ class Fetcher:
             self._alarm.cancel()
         self._alarm = self._means.timers.schedule(at_ms, self._ring)
 
-    def _begin(self, partition: FetchedPartition, now: Instant) -> None:
-        replica = partition.replica
-        target = first_truncation(
-            replica.log.leader_epochs.latest,
-            high_watermark=replica.log.high_watermark,
-            log_end_offset=replica.log.log_end_offset,
-        )
-        if target is not None:
-            replica.truncate_to(target.offset, now)
-        self._resume(partition, now)
+    def close(self) -> None:
+        """Fetch nothing more, and end the link."""
+        for partition in self._partitions.values():
+            self._leave_out(partition)
+        self._partitions.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._means.peers.hang_up(self.source, self._channel)
 
-    def _release(self, partition: FetchedPartition | None) -> None:
-        if partition is not None:
-            self._session.drop(partition.key)
-            if partition.held is not None:
-                partition.held.cancel()
+    # -- How partitions go on ----------------------------------------------------------------
 
-    # -- Pauses ------------------------------------------------------------------------------
+    def _go_on(self, partition: FetchedPartition, step: Next, now: Instant) -> None:
+        match step:
+            case Next.FETCH:
+                self._resume(partition, now)
+            case Next.ASK_FOR_ENDS:
+                self._leave_out(partition)
+                self._out_of_range.append(partition)
+            case Next.BACK_OFF:
+                self._hold(partition, self._means.settings.broker.replica_fetch_backoff_ms, now)
+            case Next.GIVE_UP:
+                self._leave_out(partition)
+            case Next.NOTHING:
+                pass
+            case _:
+                assert_never(step)
 
     def _resume(self, partition: FetchedPartition, now: Instant) -> None:
         """Fetch the partition with the next request, unless it is to be slowed down."""
@@ -146,30 +140,25 @@ class Fetcher:
         if delay_ms:
             self._hold(partition, delay_ms, now)
             return
-        self._session.want(partition.key, partition.wanted())
+        self._session.want(partition.key, partition.want())
         self._changed.append(partition)
-        if not self._in_flight:
-            self.wake(now)
 
     def _hold(self, partition: FetchedPartition, delay_ms: int, now: Instant) -> None:
         """Leave the partition out of the requests for a while."""
 
-        def release(at: Instant) -> None:
-            partition.held = None
+        def resume(at: Instant) -> None:
+            partition.pause = None
             self._resume(partition, at)
+            self.wake(at)
 
+        self._leave_out(partition)
+        partition.pause = self._means.timers.schedule(now.monotonic_ms + delay_ms, resume)
+
+    def _leave_out(self, partition: FetchedPartition) -> None:
         self._session.drop(partition.key)
-        if partition.held is not None:
-            partition.held.cancel()
-        partition.held = self._means.timers.schedule(now.monotonic_ms + delay_ms, release)
-
-    def _back_off(self, partition: FetchedPartition, now: Instant) -> None:
-        self._hold(partition, self._means.settings.broker.replica_fetch_backoff_ms, now)
-
-    def _give_up(self, partition: FetchedPartition) -> None:
-        """Leave the partition out until the metadata tells of another leader epoch."""
-        self._session.drop(partition.key)
-        partition.is_stuck = True
+        if partition.pause is not None:
+            partition.pause.cancel()
+            partition.pause = None
 
     # -- Requests ----------------------------------------------------------------------------
 
@@ -186,7 +175,7 @@ class Fetcher:
         for partition in self._changed:
             partition.note_asked()
         self._changed.clear()
-        self._is_full = session.is_full
+        self._was_full = session.is_full
         self._in_flight = True
         request = FetchRequest(
             replica_state=self._means.identity,
@@ -214,9 +203,8 @@ class Fetcher:
         self._in_flight = False
         if not isinstance(answer, FetchResponse):
             self._session.lost()
-            self._pause(str(answer.reason if isinstance(answer, PeerFailed) else answer), now)
+            self._pause(answer.reason if isinstance(answer, PeerFailed) else "no answer", now)
             return
-        self._is_failing = False
         found = [
             ((topic.topic_id, data.partition_index), data)
             for topic in answer.responses
@@ -224,16 +212,24 @@ class Fetcher:
         ]
         code = ErrorCode(answer.error_code)
         if self._session.answered(code, answer.session_id, [key for key, _ in found]):
+            self._is_failing = False
             for key, data in found:
-                partition = self._partitions.get(key)
-                if partition is not None and partition.is_fetched:
-                    self._handle(partition, data, now)
+                self._take(key, data, now)
             if self._out_of_range:
                 self._ask_for_ends(now)
-        elif self._is_full:
-            self._pause(f"it refused a fetch session ({code.name})", now)
+        elif self._was_full:
+            # What was just asked from the beginning will not be answered better at once.
+            self._pause(f"it answers {code.name}", now)
             return
         self._fetch(now)
+
+    def _take(self, key: Key, data: PartitionData, now: Instant) -> None:
+        partition = self._partitions.get(key)
+        if partition is None or partition.pause is not None:
+            return
+        if isinstance(data.records, memoryview):
+            self._means.throttle.record(partition.replica, len(data.records), now)
+        self._go_on(partition, partition.take(data, now), now)
 
     def _pause(self, reason: str, now: Instant) -> None:
         """Let all partitions wait, because none can be fetched."""
@@ -241,3 +237,60 @@ class Fetcher:
         self._is_failing = True
         log.log(level, "Fetching from broker %d failed: %s", self.source, reason)
         self.wake(now, self._means.settings.broker.replica_fetch_backoff_ms)
+
+    def _ask_for_ends(self, now: Instant) -> None:
+        means = self._means
+        partitions, self._out_of_range = self._out_of_range, []
+        ask_for_ends(
+            means.peers,
+            self.source,
+            partitions,
+            self._ends_found,
+            now,
+            own_id=BrokerId(means.identity.replica_id),
+            timeout_ms=means.settings.broker.replica_socket_timeout_ms,
+        )
+
+    def _ends_found(
+        self,
+        partition: FetchedPartition,
+        found: LogEnds | ErrorCode,
+        now: Instant,
+    ) -> None:
+        if self._partitions.get(partition.key) is not partition:
+            return
+        if isinstance(found, LogEnds):
+            step = partition.take_ends(found, now)
+        elif found == ErrorCode.FENCED_LEADER_EPOCH:
+            step = Next.GIVE_UP
+        else:
+            step = Next.BACK_OFF
+        self._go_on(partition, step, now)
+        self.wake(now)
+
+
+def _topics(session: SessionRequest[Key, Wanted], partition_bytes_max: int) -> list[FetchTopic]:
+    """The partitions to be named, grouped by topic, in their order."""
+    topics: dict[TopicId, FetchTopic] = {}
+    for (topic_id, number), wanted in session.to_send:
+        topic = topics.get(topic_id)
+        if topic is None:
+            topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.offset,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+                log_start_offset=wanted.log_start_offset,
+                partition_max_bytes=partition_bytes_max,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(keys: Sequence[Key]) -> list[ForgottenTopic]:
+    topics: dict[TopicId, ForgottenTopic] = {}
+    for topic_id, number in keys:
+        topics.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(number)
+    return list(topics.values())

@@ -14,88 +14,77 @@ from itertools import groupby
 from typing import Final, TypeAlias
 
 from strandline.errors import ErrorCode
-from strandline.node.fetcher_partition import FetchedPartition
-from strandline.node.peers import PeerFailed, Peers
+from strandline.node.fetcher_partition import FetchedPartition, LogEnds
+from strandline.node.peers import Peers
 from strandline.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from strandline.types import BrokerId, Instant, LeaderEpoch, Offset, TopicPartition
+from strandline.types import BrokerId, Instant, Offset, TopicPartition
 
 _VERSION: Final = 9
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
-
-@dataclass(frozen=True, slots=True)
-class LogEnds:
-    """Where the leader's log starts and ends."""
-
-    start: Offset
-    end: Offset
-
-
-Found: TypeAlias = LogEnds | ErrorCode | PeerFailed
-OffsetsFound: TypeAlias = Callable[[FetchedPartition, LeaderEpoch, Found, Instant], None]
-"""Told per partition, with the leader epoch under which was asked."""
+EndsFound: TypeAlias = Callable[[FetchedPartition, LogEnds | ErrorCode, Instant], None]
+"""Told once per partition; NETWORK_EXCEPTION when the leader did not answer."""
 
 
 @dataclass(slots=True)
 class _Inquiry:
     """Partitions whose ends are asked for, and what has been answered so far, by timestamp."""
 
-    partitions: list[tuple[FetchedPartition, LeaderEpoch]]
-    found: OffsetsFound
-    answers: dict[int, dict[TopicPartition, Offset | ErrorCode]] = field(default_factory=dict)
+    partitions: Sequence[FetchedPartition]
+    found: EndsFound
+    answers: dict[int, dict[TopicPartition, int | ErrorCode]] = field(default_factory=dict)
     is_over: bool = False
 
     def answered(self, timestamp: int, answer: object, now: Instant) -> None:
-        """One of the two answers has come, or neither will."""
+        """One of the two answers has come, or will not come."""
         if self.is_over:
             return
         if not isinstance(answer, ListOffsetsResponse):
             self.is_over = True
-            failed = answer if isinstance(answer, PeerFailed) else ErrorCode.UNKNOWN_SERVER_ERROR
-            for partition, leader_epoch in self.partitions:
-                self.found(partition, leader_epoch, failed, now)
+            for partition in self.partitions:
+                self.found(partition, ErrorCode.NETWORK_EXCEPTION, now)
             return
         self.answers[timestamp] = {
             TopicPartition(topic.name, item.partition_index): (
-                ErrorCode(item.error_code) if item.error_code else Offset(item.offset)
+                ErrorCode(item.error_code) if item.error_code else item.offset
             )
             for topic in answer.topics
             for item in topic.partitions
         }
         if len(self.answers) == 2:
             self.is_over = True
-            for partition, leader_epoch in self.partitions:
-                self.found(partition, leader_epoch, self._ends(partition), now)
+            for partition in self.partitions:
+                self.found(partition, self._ends(partition), now)
 
     def _ends(self, partition: FetchedPartition) -> LogEnds | ErrorCode:
         at = partition.replica.topic_partition
-        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        end = self.answers[_LATEST].get(at, missing)
-        start = self.answers[_EARLIEST].get(at, missing)
-        for offset in (end, start):
-            if isinstance(offset, ErrorCode):
-                return offset
+        end = self.answers[_LATEST].get(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        start = self.answers[_EARLIEST].get(at, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if isinstance(end, ErrorCode):
+            return end
+        if isinstance(start, ErrorCode):
+            return start
         return LogEnds(Offset(start), Offset(end))
 
 
 def ask_for_ends(
     peers: Peers,
     source: BrokerId,
-    own_id: BrokerId,
     partitions: Sequence[FetchedPartition],
-    found: OffsetsFound,
+    found: EndsFound,
     now: Instant,
     *,
+    own_id: BrokerId,
     timeout_ms: int,
 ) -> None:
     """Ask the leader where its logs of these partitions start and end; `found` is told later."""
-    inquiry = _Inquiry([(each, each.replica.leader_epoch) for each in partitions], found)
+    inquiry = _Inquiry(partitions, found)
     for timestamp in (_LATEST, _EARLIEST):
         request = ListOffsetsRequest(replica_id=own_id, topics=_topics(partitions, timestamp))
         answered = partial(inquiry.answered, timestamp)

@@ -1,23 +1,44 @@
-"""One partition that is being fetched: what was asked for it, and how an answer is carried out.
+"""One partition that is being fetched: what is asked for it, and what its answers do.
 
 This file knows the order in which an answer changes the follower's replica (replication
 specification 1.5): the records first, then the high watermark, then the log start; a log that has
-diverged is cut, and nothing else of that answer is used. It must not know other partitions,
-requests or links.
+diverged is cut, and nothing else of that answer is used. Whatever goes wrong concerns this
+partition only. It must not know other partitions, requests or links.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import NamedTuple, TypeAlias, assert_never
 
-from strandline.errors import ErrorCode
+from strandline.errors import CorruptRecords, ErrorCode, StorageError
 from strandline.node.replica import Replica
 from strandline.node.timers import Timer
 from strandline.protocol.messages.fetch import PartitionData
-from strandline.replication.follower import Action, Asked, FetchAnswer, Followed, judge
-from strandline.replication.truncation import EpochEnd
+from strandline.replication.follower import (
+    Action,
+    Append,
+    Asked,
+    AskOffsets,
+    BackOff,
+    Continue,
+    FetchAnswer,
+    Followed,
+    Ignore,
+    Truncate,
+    TruncateFully,
+    Wait,
+    judge,
+    out_of_range_step,
+)
+from strandline.replication.truncation import EpochEnd, Target, first_truncation
+from strandline.storage.files import DiskFull
 from strandline.storage.log import Log
 from strandline.types import Instant, LeaderEpoch, Offset, TopicId
+
+log = logging.getLogger(__name__)
 
 Key: TypeAlias = tuple[TopicId, int]
 """Topic id and partition: a topic that was created anew is another one."""
@@ -30,6 +51,28 @@ class Wanted(NamedTuple):
     leader_epoch: LeaderEpoch
     last_fetched_epoch: LeaderEpoch
     log_start_offset: Offset
+
+
+class LogEnds(NamedTuple):
+    """Where the leader's log starts and ends."""
+
+    start: Offset
+    end: Offset
+
+
+class Next(Enum):
+    """How it goes on with a partition."""
+
+    FETCH = auto()
+    """From its log's end."""
+    ASK_FOR_ENDS = auto()
+    """The leader does not have the offset: first find out what it has."""
+    BACK_OFF = auto()
+    """Later."""
+    GIVE_UP = auto()
+    """Not before the metadata tells of another leader epoch."""
+    NOTHING = auto()
+    """As it would have gone on without the answer."""
 
 
 class LogHistory:
@@ -54,69 +97,171 @@ class FetchedPartition:
     """A replica that follows in one leader epoch. Another epoch is another object (KAFKA-7164).
 
     `asked` is what the last request that named the partition said, or None before the first one:
-    an answer to anything else is too late. `held` is the timer of a pause; while there is one the
-    partition is not fetched. `is_stuck` says that only new metadata can bring it back.
+    an answer to anything else is too late. `pause` is the timer that ends a pause.
     """
 
-    __slots__ = ("asked", "held", "history", "is_in_sync", "is_stuck", "key", "replica")
+    __slots__ = ("_history", "_wanted", "asked", "is_in_sync", "key", "pause", "replica")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
-        self.key: Key = (replica.topic_id, replica.topic_partition.partition)
-        self.history = LogHistory(replica.log)
+        self.key = key_of(replica)
         self.asked: Asked | None = None
-        self.held: Timer | None = None
-        self.is_stuck = False
+        self.pause: Timer | None = None
         self.is_in_sync = False
+        self._history = LogHistory(replica.log)
+        self._wanted: Wanted | None = None
 
-    def wanted(self) -> Wanted:
-        """What to ask for now: what follows the log's end (truncation happens on the answer)."""
+    # -- Asking ------------------------------------------------------------------------------
+
+    def want(self) -> Wanted:
+        """What to ask for with the next request: what follows the log's end."""
         replica = self.replica
         log = replica.log
-        return Wanted(
+        wanted = self._wanted = Wanted(
             log.log_end_offset,
             replica.leader_epoch,
             log.leader_epochs.latest,
             log.log_start_offset,
         )
+        return wanted
 
-    def judge(self, data: PartitionData) -> Action | None:
-        """What the answer means; None if it was not asked for."""
+    def note_asked(self) -> None:
+        """A request has gone out since the last `want`."""
+        if self._wanted is not None:
+            self.asked = Asked(self._wanted.offset, self._wanted.leader_epoch)
+
+    # -- Events ------------------------------------------------------------------------------
+
+    def begin(self, now: Instant) -> Next:
+        """Cut what cannot be compared with the leader's log, before the first fetch."""
+        return self._guarded(lambda: self._begin(now))
+
+    def take(self, data: PartitionData, now: Instant) -> Next:
+        """An answer has come."""
+        return self._guarded(lambda: self._take(data, now))
+
+    def take_ends(self, ends: LogEnds, now: Instant) -> Next:
+        """The leader's log, which does not have the offset asked for, starts and ends there."""
+        return self._guarded(lambda: self._take_ends(ends, now))
+
+    def _guarded(self, step: Callable[[], Next]) -> Next:
+        at = self.replica.topic_partition
+        try:
+            return step()
+        except CorruptRecords as error:
+            # KAFKA-4384: perhaps the leader's log was just being cut; the others go on anyway.
+            log.error("What was fetched for %s cannot be used: %s", at, error)
+            return Next.BACK_OFF
+        except DiskFull as error:
+            log.error("%s cannot follow while the disk is full: %s", at, error)
+            if self.replica.log.failure is None:
+                return Next.BACK_OFF
+            self.replica.fail(error)
+        except StorageError as error:
+            log.error("%s cannot follow any more: %s", at, error)
+            self.replica.fail(error)
+        except Exception:
+            log.exception("Following %s failed", at)
+        return Next.GIVE_UP
+
+    # -- What is done to the replica ---------------------------------------------------------
+
+    def _begin(self, now: Instant) -> Next:
+        replica = self.replica
+        target = first_truncation(
+            replica.log.leader_epochs.latest,
+            high_watermark=replica.log.high_watermark,
+            log_end_offset=replica.log.log_end_offset,
+        )
+        if target is not None:
+            replica.truncate_to(target.offset, now)
+        return Next.FETCH
+
+    def _take(self, data: PartitionData, now: Instant) -> Next:
+        action = self._judge(data)
+        match action:
+            case Append():
+                replica = self.replica
+                records = data.records
+                if isinstance(records, memoryview) and records:
+                    replica.append_as_follower(records, now)
+                replica.followed_to(action.high_watermark, action.log_start_offset, now)
+                self.is_in_sync = replica.log.log_end_offset >= action.high_watermark
+                return Next.FETCH
+            case Truncate():
+                return self._truncate(action.target, now)
+            case AskOffsets():
+                return Next.ASK_FOR_ENDS
+            case BackOff():
+                log.info(
+                    "The leader of %s answers %s",
+                    self.replica.topic_partition,
+                    action.error_code.name,
+                )
+                return Next.BACK_OFF
+            case Wait():
+                log.info("%s waits for its new leader epoch", self.replica.topic_partition)
+                return Next.GIVE_UP
+            case Ignore() | None:
+                return Next.NOTHING
+            case _:
+                assert_never(action)
+
+    def _judge(self, data: PartitionData) -> Action | None:
         if self.asked is None:
             return None
         replica = self.replica
         log = replica.log
         diverging = data.diverging_epoch
-        if diverging is not None and diverging.end_offset < 0:
-            diverging = None
         answer = FetchAnswer(
             ErrorCode(data.error_code),
             Offset(data.high_watermark),
             Offset(data.log_start_offset),
-            diverging
-            and EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+            None
+            if diverging is None
+            else EpochEnd(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
             bool(data.records),
         )
         followed = Followed(
-            replica.leader_epoch, log.log_end_offset, log.high_watermark, self.history
+            replica.leader_epoch, log.log_end_offset, log.high_watermark, self._history
         )
         return judge(answer, self.asked, followed)
 
-    def append(
-        self,
-        records: memoryview | None,
-        high_watermark: Offset,
-        log_start_offset: Offset,
-        now: Instant,
-    ) -> int:
-        """Write what the leader has sent and follow its offsets; returns the bytes appended.
-
-        Raises `CorruptRecords` and `StorageError`; the offsets are not followed then.
-        """
+    def _truncate(self, target: Target, now: Instant) -> Next:
         replica = self.replica
-        size = 0
-        if records:
-            size = replica.append_as_follower(records, now).size_bytes
-        replica.followed_to(high_watermark, log_start_offset, now)
-        self.is_in_sync = replica.log.log_end_offset >= high_watermark
-        return size
+        before = (replica.log.log_end_offset, replica.log.leader_epochs.latest)
+        replica.truncate_to(target.offset, now)
+        after = (replica.log.log_end_offset, replica.log.leader_epochs.latest)
+        log.info(
+            "%s was truncated from %d to %d to agree with its leader",
+            replica.topic_partition,
+            before[0],
+            after[0],
+        )
+        # I-20: every round takes something away. If one does not, asking again at once is no use.
+        return Next.FETCH if after < before else Next.BACK_OFF
+
+    def _take_ends(self, ends: LogEnds, now: Instant) -> Next:
+        replica = self.replica
+        step = out_of_range_step(ends.end, ends.start, replica.log.log_end_offset)
+        match step:
+            case Truncate():
+                self._truncate(step.target, now)
+            case TruncateFully():
+                log.warning(
+                    "%s ends at %d, before its leader's log starts: it begins again at %d",
+                    replica.topic_partition,
+                    replica.log.log_end_offset,
+                    step.start_offset,
+                )
+                replica.truncate_fully_to(step.start_offset, now)
+            case Continue():
+                pass
+            case _:
+                assert_never(step)
+        return Next.FETCH
+
+
+def key_of(replica: Replica) -> Key:
+    """What a replica's partition is called in fetch requests."""
+    return replica.topic_id, replica.topic_partition.partition

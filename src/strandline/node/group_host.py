@@ -1,16 +1,18 @@
 """The node's side of the group coordinator: loads it, carries out its effects, keeps its time.
 
 The coordinator is a state machine that knows neither logs nor the wire. This file turns its
-appends into batches in `__consumer_offsets`, feeds the log's records back to it when a partition
-is taken over, and hands its replies to whoever waits for them.
+appends into batches in `__consumer_offsets` and tells it when they are committed, feeds the log's
+records back to it when this node becomes the leader of a partition (in steps, between which the
+node does other things), and hands its replies to whoever waits for them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.config.broker import BrokerConfig
@@ -31,12 +33,24 @@ from strandline.records.codec import Codec
 from strandline.records.control import parse_marker
 from strandline.records.record import Record, read_records
 from strandline.storage.log import Log
-from strandline.types import NO_OFFSET, Instant, Offset, ProducerId, TopicId
+from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerId, TopicId
 
 log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 1 << 20
 _RETRY_MS: Final = 1000
+_RECORDS_PER_STEP: Final = 2000
+"""Loading them takes some tens of milliseconds, for which nobody else is served."""
+_LOOK_AGAIN_MS: Final = 60_000
+"""How often an append that is not committed is looked at, beside all that wakes it."""
+
+
+class _Load(NamedTuple):
+    """A partition whose records are being read."""
+
+    replica: Replica
+    leader_epoch: LeaderEpoch
+    records: Iterator[CoordinatorRecord]
 
 
 class GroupHost:
@@ -50,6 +64,9 @@ class GroupHost:
         self._timers = timers
         self._codec = codec
         self._timer: Timer | None = None
+        self._loads: dict[int, _Load] = {}
+        self._undecided: Counter[int] = Counter()
+        """How many appends to each partition wait for the high watermark."""
 
     def ask(self, request: GroupRequest, now: Instant) -> None:
         """Hand a request to the coordinator; its token is the wire request to be answered."""
@@ -65,19 +82,46 @@ class GroupHost:
 
     def became_leader(self, replica: Replica, now: Instant) -> None:
         """Load the groups of a partition of `__consumer_offsets` that is led here now."""
+        partition, epoch = replica.topic_partition.partition, replica.leader_epoch
+        effects = self._coordinator.start_loading(partition, epoch, now)
+        records = committed_records(replica.log, replica.log.log_end_offset)
+        load = self._loads[partition] = _Load(replica, epoch, records)
+        self._carry_out(effects, now)
+        self._load_on(load, now)
+
+    def lost_leadership(self, replica: Replica, now: Instant) -> None:
+        """Another broker coordinates the groups of this partition, or nobody does."""
         partition = replica.topic_partition.partition
+        self._loads.pop(partition, None)
+        effects = self._coordinator.unload_partition(partition, replica.leader_epoch, now)
+        self._carry_out(effects, now)
+
+    def _load_on(self, load: _Load, now: Instant) -> None:
+        """The next step of loading, if the partition is still led here in the same epoch."""
+        partition = load.replica.topic_partition.partition
+        if self._loads.get(partition) is not load:
+            return
         try:
-            effects, report = self._coordinator.load_partition(
-                partition, replica.leader_epoch, committed_records(replica.log), now
-            )
+            records = list(islice(load.records, _RECORDS_PER_STEP))
         except (CorruptRecords, StorageError) as error:
             # The groups of this partition stay away, and clients retry; all others are served.
-            log.error("The groups in %s cannot be loaded: %s", replica.topic_partition, error)
+            log.error("The groups in %s cannot be loaded: %s", load.replica.topic_partition, error)
+            del self._loads[partition]
             return
+        self._coordinator.replay(partition, load.leader_epoch, records)
+        if len(records) == _RECORDS_PER_STEP:
+            self._timers.schedule(now.monotonic_ms + 1, lambda at: self._load_on(load, at))
+        else:
+            del self._loads[partition]
+            self._loaded(load, now)
+
+    def _loaded(self, load: _Load, now: Instant) -> None:
+        at = load.replica.topic_partition
+        effects, report = self._coordinator.finish_loading(at.partition, load.leader_epoch, now)
         if report is not None and (report.unknown_kinds or report.damaged_records):
             log.warning(
                 "%s holds records that were skipped: %d damaged, %s of kinds that are not served",
-                replica.topic_partition,
+                at,
                 report.damaged_records,
                 dict(report.unknown_kinds),
             )
@@ -92,13 +136,14 @@ class GroupHost:
         while queue:
             effect = queue.popleft()
             if isinstance(effect, AppendRecords):
-                error = self._append(effect, now)
-                queue += self._coordinator.appended(effect.append_id, error, now)
+                for outcome in self._append(effect, now):
+                    queue += self._coordinator.appended(effect.append_id, outcome, now)
             else:
                 answer(effect.token, effect.response)
         self._keep_time()
 
-    def _append(self, effect: AppendRecords, now: Instant) -> ErrorCode | None:
+    def _append(self, effect: AppendRecords, now: Instant) -> Sequence[ErrorCode | None]:
+        """Append a batch; returns what the coordinator is to be told of it now, if anything."""
         batch = build_batch(
             (Record(NO_OFFSET, now.wall_ms, record.key, record.value) for record in effect.records),
             codec=self._codec,
@@ -106,14 +151,37 @@ class GroupHost:
         try:
             replica = self._replicas.leader(CONSUMER_OFFSETS, effect.partition)
             if replica.leader_epoch != effect.leader_epoch:
-                return ErrorCode.NOT_LEADER_OR_FOLLOWER
-            replica.append_as_coordinator(bytearray(batch), now.wall_ms)
+                return (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
+            appended = replica.append_as_coordinator(bytearray(batch), now)
         except ProtocolError as error:
-            return error.code
+            return (error.code,)
         except StorageError as error:
             log.error("Group state could not be written: %s", error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return None
+            return (ErrorCode.KAFKA_STORAGE_ERROR,)
+        required = Offset(appended.last_offset + 1)
+        outcome = replica.commit_outcome(required)
+        # Ends are told in the order of the appends, and those of earlier turns may still wait.
+        if outcome is not None and not self._undecided[effect.partition]:
+            return _told(outcome)
+        self._undecided[effect.partition] += 1
+        self._await(replica, effect, required, now)
+        return ()
+
+    def _await(
+        self, replica: Replica, effect: AppendRecords, required: Offset, now: Instant
+    ) -> None:
+        """Tell the coordinator once the records are committed, or never will be."""
+
+        def decided(code: ErrorCode, at: Instant) -> None:
+            if code is ErrorCode.REQUEST_TIMED_OUT:
+                # Who waits has a limit of its own; the records stay in the log.
+                self._await(replica, effect, required, at)
+                return
+            self._undecided[effect.partition] -= 1
+            for outcome in _told(code):
+                self._carry_out(self._coordinator.appended(effect.append_id, outcome, at), at)
+
+        replica.await_commit(required, decided, deadline_ms=now.monotonic_ms + _LOOK_AGAIN_MS)
 
     def _keep_time(self) -> None:
         deadline_ms = self._coordinator.next_deadline()
@@ -134,6 +202,17 @@ class GroupHost:
             self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._tick)
 
 
+def _told(code: ErrorCode) -> Sequence[ErrorCode | None]:
+    """The end of an append in the words of the coordinator, which calls success None."""
+    if code is ErrorCode.NONE:
+        return (None,)
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        # Committed, but by fewer replicas than asked for: whoever waits is told so, and the
+        # records count.
+        return (code, None)
+    return (code,)
+
+
 def group_settings(broker: BrokerConfig) -> GroupSettings:
     """The coordinator's settings as the broker's configuration has them."""
     return GroupSettings(
@@ -148,8 +227,8 @@ def group_settings(broker: BrokerConfig) -> GroupSettings:
     )
 
 
-def committed_records(source: Log) -> Iterator[CoordinatorRecord]:
-    """The records of a whole log in their order, without those of open and aborted transactions.
+def committed_records(source: Log, end_offset: Offset) -> Iterator[CoordinatorRecord]:
+    """The records of a log in their order, without those of open and aborted transactions.
 
     A transaction's records come with its commit marker, except those that a plain record with the
     same key and a higher offset has overtaken.
@@ -157,10 +236,8 @@ def committed_records(source: Log) -> Iterator[CoordinatorRecord]:
     undecided: dict[ProducerId, list[Record]] = {}
     overtakers: dict[bytes, Offset] = {}
     position = source.log_start_offset
-    while position < source.log_end_offset:
-        found = source.read(
-            position, _READ_BYTES, end_offset=source.log_end_offset, at_least_one_batch=True
-        )
+    while position < end_offset:
+        found = source.read(position, _READ_BYTES, end_offset=end_offset, at_least_one_batch=True)
         if found is None:
             return
         data = found.file.read_at(found.position, found.length)

@@ -5,7 +5,8 @@ which they must be carried out. A turn is any number of events: a driver that ha
 sockets in one turn sends their answers together. There is no socket, thread, clock or ambient
 randomness here; the same node runs in the asyncio broker and in the seeded simulator.
 
-This file routes: which handler answers which API, and what follows from changes of the metadata.
+This file holds the parts together and routes events to them: which handler answers which API
+stands in `routes`, what follows from a change of the metadata in `following`.
 """
 
 from __future__ import annotations
@@ -16,21 +17,28 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
-from strandline.cluster.image import ClusterImage, ImageDelta
+from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
-from strandline.cluster.znodes import ResourceKind
+from strandline.cluster.znodes import BrokerNode
 from strandline.config.broker import BrokerConfig
 from strandline.errors import MalformedFrame, StorageError
 from strandline.node.background import Background
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
-from strandline.node.effects import Effect
+from strandline.node.effects import Effect, LinkId
+from strandline.node.fetchers import Fetchers
+from strandline.node.following import Following
+from strandline.node.in_sync_changes import InSyncChanges
+from strandline.node.logs import Directory, Logs
+from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
+from strandline.node.office import Office
 from strandline.node.outbox import Outbox
+from strandline.node.peers import Peers
 from strandline.node.produce_path import ProducePath
 from strandline.node.purgatory import Purgatory
-from strandline.node.replicas import Directory, Replicas
+from strandline.node.replicas import Replicas
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.node.settings import Settings
@@ -41,7 +49,7 @@ from strandline.protocol.framing import parse_request_header, peek
 from strandline.protocol.messages.produce import ProduceRequest
 from strandline.protocol.schema import decode_from
 from strandline.storage.files import Files
-from strandline.types import BrokerId, Instant, TopicPartition
+from strandline.types import BrokerId, Instant
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +67,9 @@ class Node:
         *,
         files: Files,
         random: Random,
+        registration: BrokerNode,
     ) -> None:
+        """`registration` is what this broker tells the others about itself; it registers itself."""
         self.broker_id = BrokerId(config.node_id)
         self.outbox = Outbox()
         self.timers = Timers()
@@ -67,33 +77,71 @@ class Node:
         self.metadata = Metadata(image, self.outbox)
         self.settings = Settings(config)
         self.replicas = Replicas(
-            files,
-            directories,
+            Logs(
+                files,
+                directories,
+                random,
+                producer_expiration_ms=config.producer_id_expiration_ms,
+            ),
+            self.metadata,
+            self.settings,
             self.purgatory,
-            random,
+            self.timers,
             internal_topics=INTERNAL_TOPICS,
-            producer_expiration_ms=config.producer_id_expiration_ms,
+        )
+        self.peers = Peers(self.metadata, self.settings, self.outbox, self.timers)
+        self.fetchers = Fetchers(
+            self.broker_id, self.metadata, self.settings, self.peers, self.timers
         )
         self.controller = Controller(self.metadata)
+        self.membership = Membership(self.metadata, self.settings, self.timers, registration)
+        self.office = Office(
+            self.metadata, self.controller, self.settings, self.timers, self.membership
+        )
+        self.in_sync_changes = InSyncChanges(
+            self.metadata, self.settings, self.membership, self.office, self.peers, self.timers
+        )
+        self.replicas.proposals = self.in_sync_changes
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
         self.routes = Routes(self, random)
+        self._following = Following(self)
         self._connection_ids = count(1)
 
     # -- life --------------------------------------------------------------------------------
 
     def start(self, now: Instant) -> None:
-        """Take up every partition that the metadata gives this broker, and the periodic work."""
-        self.settings.follow(self.metadata.image, self.broker_id)
-        for topic in self.metadata.image.topics.values():
-            for number in topic.partitions:
-                self._take_up(TopicPartition(topic.name, number), now)
+        """Become a member of the cluster, with the partitions it gives, and begin to work."""
+        self._following.start(now)
         self.background.start(now)
+        self.membership.start()
+        self.office.start(now)
+
+    def begin_shutdown(self, now: Instant) -> None:
+        """Ask the cluster to do without this broker; see `is_shutdown_complete`. Idempotent."""
+        self.membership.begin_shutdown(now)
+
+    @property
+    def is_shutdown_complete(self) -> bool:
+        """Whether leadership has moved away as far as it can, or took too long to."""
+        image = self.metadata.image
+        states = (image.partition(replica.topic_partition) for replica in self.replicas)
+        return self.membership.may_stop(state for state in states if state is not None)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's newest registration, -1 if it never was registered."""
+        return self.membership.broker_epoch
 
     def stop(self, broker_epoch: int) -> bool:
         """Close every log; returns whether the next start needs no recovery."""
         closed = [directory.close_clean(broker_epoch) for directory in self.replicas.directories]
         return all(closed)
+
+    def abandon(self) -> None:
+        """Let every file go, and write nothing: as if the process had died."""
+        for directory in self.replicas.directories:
+            directory.close()
 
     # -- connections -------------------------------------------------------------------------
 
@@ -109,7 +157,7 @@ class Node:
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""
         path = connection.short_way
-        if path is not None and path.maybe_produce(frame, now.wall_ms):
+        if path is not None and path.maybe_produce(frame, now):
             return
         try:
             self._receive(connection, frame, now)
@@ -157,8 +205,9 @@ class Node:
         topic = body.topic_data[0]
         if len(topic.partition_data) != 1 or connection.closing is not None:
             return
-        replica = self.replicas.find(topic.name, topic.topic_id, topic.partition_data[0].index)
-        if replica is None or replica.topic_partition.topic in INTERNAL_TOPICS:
+        number = topic.partition_data[0].index
+        replica = self.replicas.for_short_way(topic.name, topic.topic_id, number)
+        if replica is None:
             return
         if not isinstance(connection.short_way, ProducePath):
             connection.short_way = ProducePath(connection, self.outbox)
@@ -177,7 +226,7 @@ class Node:
     def metadata_changed(self, changes: Changes, now: Instant) -> None:
         """The store tells what changed, whoever changed it."""
         delta = self.metadata.advance(changes)
-        self._follow(delta, now)
+        self._following.follow(delta, now)
 
     def metadata_written(self, token: int, error: StoreError | None, now: Instant) -> None:
         """A `WriteMetadata` was carried out (its changes were told before)."""
@@ -187,9 +236,24 @@ class Node:
         """A `SyncLog` was carried out."""
         self.background.log_synced(token, result, now)
 
+    def link_opened(self, link: LinkId, now: Instant) -> None:
+        """A `Dial` succeeded."""
+        self.peers.link_opened(link, now)
+
+    def link_received(self, link: LinkId, frame: memoryview, now: Instant) -> None:
+        """A frame came over a link, its size left out; its bytes belong to the caller after."""
+        self.peers.link_received(link, frame, now)
+
+    def link_closed(self, link: LinkId, reason: str, now: Instant) -> None:
+        """A link has ended, or could not be made."""
+        self.peers.link_closed(link, reason, now)
+
     def finish_turn(self, now: Instant) -> list[Effect]:
         """Run what is due, wake what can go on, and hand over everything to be done."""
         self.timers.run_due(now)
+        self.membership.act(now)
+        self.office.act(now)
+        self.in_sync_changes.act(now)
         self.purgatory.wake(now)
         self.background.sync_if_wanted(now)
         return self.outbox.take()
@@ -197,51 +261,3 @@ class Node:
     def next_deadline_ms(self) -> int | None:
         """Monotonic time at which a turn is due even without an event."""
         return self.timers.next_deadline_ms()
-
-    # -- metadata ----------------------------------------------------------------------------
-
-    def _follow(self, delta: ImageDelta, now: Instant) -> None:
-        for topic in delta.topics_deleted:
-            self.replicas.remove(topic, now)
-        if delta.topics_deleted and self.routes.uses_groups:
-            gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
-            self.routes.groups.topics_deleted(gone, now)
-        for partition in delta.partitions_changed:
-            self._take_up(partition, now)
-        if any(resource.kind is ResourceKind.BROKER for resource in delta.configs_changed):
-            self.settings.follow(self.metadata.image, self.broker_id)
-            self._reconfigure(list(self.metadata.image.topics))
-        else:
-            self._reconfigure(
-                [
-                    resource.name
-                    for resource in delta.configs_changed
-                    if resource.kind is ResourceKind.TOPIC
-                ]
-            )
-
-    def _take_up(self, partition: TopicPartition, now: Instant) -> None:
-        image = self.metadata.image
-        state = image.partition(partition)
-        if state is None or state.leader != self.broker_id:
-            return
-        topic = image.topics[partition.topic]
-        replica = self.replicas.lead(
-            partition,
-            topic.topic_id,
-            state.leader_epoch,
-            self.settings.of_topic(partition.topic, image),
-            now,
-        )
-        if replica is not None and partition.topic == CONSUMER_OFFSETS:
-            self.routes.groups.became_leader(replica, now)
-
-    def _reconfigure(self, topics: Sequence[str]) -> None:
-        image = self.metadata.image
-        for name in topics:
-            topic = image.topics.get(name)
-            if topic is None:
-                continue
-            config = self.settings.of_topic(name, image)
-            for number in topic.partitions:
-                self.replicas.reconfigure(TopicPartition(name, number), config)

@@ -197,15 +197,12 @@ class PeerLink:
         question = self._asked[0]
         try:
             correlation_id, position = parse_response_header(frame, question.api, question.version)
-            if correlation_id != question.correlation_id:
-                raise MalformedFrame(
-                    f"The answer {correlation_id} came to request {question.correlation_id}."
-                )
-            answer: object = decode(
-                question.api.response_class, question.version, frame, position
-            )
+            answer: object = decode(question.api.response_class, question.version, frame, position)
         except MalformedFrame as error:
             self.fail(str(error), now, hang_up=True)
+            return
+        if correlation_id != question.correlation_id:
+            self.fail("its answers are out of order", now, hang_up=True)
             return
         self._asked.popleft()
         self.failures = 0
@@ -229,18 +226,30 @@ class PeerLink:
         self.failures = 0
         self._end(reason, now, hang_up=True)
 
+    def abandon(self) -> None:
+        """End the connection; nobody is told."""
+        self._disconnect(hang_up=True)
+        self._asked.clear()
+        self._queued.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
     def _end(self, reason: str, now: Instant, *, hang_up: bool) -> None:
-        link_id, self.link_id, self.is_open = self.link_id, None, False
-        if link_id is not None:
-            del self._links.by_id[link_id]
-            if hang_up:
-                self._links.outbox.add(HangUp(link_id))
+        self._disconnect(hang_up=hang_up)
         asked, self._asked = self._asked, deque()
         queued, self._queued = self._queued, deque()
         for question in asked:
             _tell(question, PeerFailed(reason, was_sent=True), now)
         for question in queued:
             _tell(question, PeerFailed(reason, was_sent=False), now)
+
+    def _disconnect(self, *, hang_up: bool) -> None:
+        link_id, self.link_id, self.is_open = self.link_id, None, False
+        if link_id is not None:
+            del self._links.by_id[link_id]
+            if hang_up:
+                self._links.outbox.add(HangUp(link_id))
 
     # -- Time --------------------------------------------------------------------------------
 

@@ -73,6 +73,12 @@ class Peers:
         if not link.ask(Question(api, version, message, answered, deadline_ms), now):
             self._fail_soon(answered, f"too many requests wait for broker {broker_id}", now)
 
+    def hang_up(self, broker_id: BrokerId, channel: str = CONTROL) -> None:
+        """Give a link up. What was asked on it is forgotten: nobody is told."""
+        link = self._links.pop((broker_id, channel), None)
+        if link is not None:
+            link.abandon()
+
     def is_known(self, broker_id: BrokerId) -> bool:
         """Whether the broker is registered, so that it makes sense to ask it."""
         return broker_id in self._metadata.image.brokers
@@ -120,9 +126,7 @@ class Peers:
         if address is None:
             return None
         client_id = f"broker-{self._settings.broker.node_id}-{channel}"
-        link = self._links[broker_id, channel] = PeerLink(
-            broker_id, address, client_id, self._open
-        )
+        link = self._links[broker_id, channel] = PeerLink(broker_id, address, client_id, self._open)
         return link
 
     def _address(self, image: ClusterImage, broker_id: BrokerId) -> Address | None:

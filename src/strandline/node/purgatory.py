@@ -119,6 +119,12 @@ class Purgatory:
                 if entry in self._parked and self._try(entry, now):
                     entry.forget()
 
+    def answer_now(self, connection: Connection, now: Instant) -> None:
+        """Answer what is parked for a connection with what there is, before its time is up."""
+        for entry in list(connection.parked):
+            if isinstance(entry, ParkedEntry):
+                self._expire(entry, now)
+
     def drop_connection(self, connection: Connection) -> None:
         """Forget what a closed connection was waiting for; nobody is left to be answered."""
         for entry in list(connection.parked):

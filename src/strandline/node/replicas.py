@@ -63,7 +63,7 @@ class Replicas:
         watermarks that the checkpoint does not say better (KAFKA-1647)."""
         self._logs = logs
         self._metadata = metadata
-        self._host = ReplicaHost(logs, metadata, settings, purgatory, timers)
+        self.host = ReplicaHost(logs, metadata, settings, purgatory, timers)
         self._by_name: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[TopicId, int], Replica] = {}
         self._unavailable: dict[tuple[str, int], str] = {}
@@ -92,11 +92,11 @@ class Replicas:
     @property
     def proposals(self) -> Proposals | None:
         """Where leaders propose changes of their in-sync sets; to be set by the node."""
-        return self._host.proposals
+        return self.host.proposals
 
     @proposals.setter
     def proposals(self, proposals: Proposals) -> None:
-        self._host.proposals = proposals
+        self.host.proposals = proposals
 
     # -- Finding -----------------------------------------------------------------------------
 
@@ -151,10 +151,10 @@ class Replicas:
 
     def take_flushable(self) -> list[Replica]:
         """The replicas whose logs asked to be synced since the last call."""
-        if not self._host.flushable:
+        if not self.host.flushable:
             return []
-        flushable = list(self._host.flushable)
-        self._host.flushable.clear()
+        flushable = list(self.host.flushable)
+        self.host.flushable.clear()
         return flushable
 
     def take_offline(self, directory: Directory, error: StorageError) -> None:
@@ -187,14 +187,14 @@ class Replicas:
         KAFKA_STORAGE_ERROR.
         """
         known = self._by_name.get(partition)
-        if self._host.broker_id not in state.replicas:
+        if self.host.broker_id not in state.replicas:
             return self._give_up(partition, known, now)
         if state.leader_epoch == NO_EPOCH:
             return None  # nobody was elected yet
         try:
             if known is None:
                 opened = self._logs.open(partition, topic.topic_id, config, now)
-                known = self._enter(Replica(partition, topic.topic_id, opened, self._host))
+                known = self._enter(Replica(partition, topic.topic_id, opened, self.host))
             return self._give_role(known, state, now)
         except StorageError as error:
             log.error("%s cannot be used: %s", partition, error)
@@ -225,7 +225,7 @@ class Replicas:
         If this broker itself has registered, leadership that waited for that begins.
         """
         changes: list[RoleChange] = []
-        me = self._host.broker_id
+        me = self.host.broker_id
         for replica in list(self):
             if replica.leader is not None:
                 if not replica.leader.progress.keys().isdisjoint(changed):
@@ -254,7 +254,7 @@ class Replicas:
             return None
         was_leading = replica.is_leading
         is_new = state.leader_epoch > replica.leader_epoch
-        may_lead = state.leader == self._host.broker_id and (
+        may_lead = state.leader == self.host.broker_id and (
             # Who leads in this epoch already has lost nothing, even if its session has expired.
             (was_leading and not is_new) or self._is_of_this_life(state)
         )
@@ -265,7 +265,7 @@ class Replicas:
         if may_lead:
             replica.become_leader(state, now)
             return RoleChange(replica, is_leading=True, was_leading=was_leading)
-        if state.leader == self._host.broker_id:
+        if state.leader == self.host.broker_id:
             state = replace(state, leader=NOBODY)
         if not is_new and not was_leading and state.leader == replica.leader_id:
             return None
@@ -274,8 +274,8 @@ class Replicas:
 
     def _is_of_this_life(self, state: PartitionImage) -> bool:
         """Whether a state that makes this broker the leader was written for its registration."""
-        me = self._metadata.image.brokers.get(self._host.broker_id)
-        return me is not None and state.in_sync_epochs.get(me.broker_id, me.epoch) == me.epoch
+        me = self._metadata.image.brokers.get(self.host.broker_id)
+        return me is not None and state.leads_under(me.epoch)
 
     def _give_up(
         self, partition: TopicPartition, known: Replica | None, now: Instant

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.node.request import Handler, Request
 from strandline.protocol.apis import ApiKey
@@ -17,6 +17,9 @@ from strandline.protocol.apis import ApiKey
 if TYPE_CHECKING:
     from strandline.node.group_host import GroupHost
     from strandline.node.node import Node
+
+_BETWEEN_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION})
+"""Served, but of no use to clients: not advertised."""
 
 Family = Callable[[], Mapping[int, Handler]]
 """Makes the handlers of APIs that belong together."""
@@ -42,6 +45,10 @@ class Routes:
             ApiKey.CREATE_TOPICS: self._topics,
             ApiKey.DELETE_TOPICS: self._topics,
             ApiKey.CREATE_PARTITIONS: self._topics,
+            ApiKey.ELECT_LEADERS: self._elections,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._elections,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self._elections,
+            ApiKey.ALTER_PARTITION: self._alter_partition,
             ApiKey.DELETE_RECORDS: self._delete_records,
             ApiKey.DESCRIBE_CONFIGS: self._configs,
             ApiKey.ALTER_CONFIGS: self._configs,
@@ -86,21 +93,24 @@ class Routes:
     @cached_property
     def groups(self) -> GroupHost:
         """The group coordinator, made when first needed."""
+        from strandline.cluster.topic_names import CONSUMER_OFFSETS
         from strandline.groups.coordinator import GroupCoordinator
         from strandline.node.group_host import GroupHost, group_settings
         from strandline.records.codec import Codec
 
         node, broker = self._node, self._node.settings.broker
+        topic = node.metadata.image.topics.get(CONSUMER_OFFSETS)
         coordinator = GroupCoordinator(
             group_settings(broker),
             self._random,
-            partition_count=broker.offsets_topic_num_partitions,
+            # All brokers must agree on it, whatever their settings say now.
+            partition_count=len(topic.partitions) if topic else broker.offsets_topic_num_partitions,
         )
         codec = Codec(broker.offsets_topic_compression_codec)
         return GroupHost(coordinator, node.replicas, node.timers, codec)
 
     def _served(self) -> list[ApiKey]:
-        return [ApiKey(key) for key in self._families]
+        return [ApiKey(key) for key in self._families if key not in _BETWEEN_BROKERS]
 
     def _api_versions(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.api_versions import ApiVersionsHandler
@@ -110,7 +120,7 @@ class Routes:
     def _produce(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.produce import ProduceHandler
 
-        return {ApiKey.PRODUCE: ProduceHandler(self._node.replicas, self._node.purgatory).handle}
+        return {ApiKey.PRODUCE: ProduceHandler(self._node.replicas).handle}
 
     def _fetch(self) -> Mapping[int, Handler]:
         from strandline.node.fetch_sessions import FetchSessions
@@ -118,9 +128,7 @@ class Routes:
 
         node, broker = self._node, self._node.settings.broker
         sessions = FetchSessions(broker.max_incremental_fetch_session_cache_slots, self._random)
-        handler = FetchHandler(
-            node.replicas, sessions, node.purgatory, answer_bytes_max=broker.fetch_max_bytes
-        )
+        handler = FetchHandler(node.replicas, sessions, node.purgatory, node.settings)
         return {ApiKey.FETCH: handler.handle}
 
     def _offsets(self) -> Mapping[int, Handler]:
@@ -162,17 +170,34 @@ class Routes:
     def _topics(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.topics import TopicsHandler
 
-        topics = TopicsHandler(self._node.controller, self._node.settings, self._random)
+        topics = TopicsHandler(self._node.office, self._node.settings, self._random)
         return {
             ApiKey.CREATE_TOPICS: topics.create_topics,
             ApiKey.DELETE_TOPICS: topics.delete_topics,
             ApiKey.CREATE_PARTITIONS: topics.create_partitions,
         }
 
+    def _elections(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.elections import ElectLeadersHandler, ReassignmentsHandler
+
+        node = self._node
+        moves = ReassignmentsHandler(node.office, node.metadata)
+        return {
+            ApiKey.ELECT_LEADERS: ElectLeadersHandler(node.office, node.metadata).handle,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: moves.alter,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: moves.list,
+        }
+
+    def _alter_partition(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.alter_partition import AlterPartitionHandler
+
+        return {ApiKey.ALTER_PARTITION: AlterPartitionHandler(self._node.office).handle}
+
     def _delete_records(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.delete_records import DeleteRecordsHandler
 
-        return {ApiKey.DELETE_RECORDS: DeleteRecordsHandler(self._node.replicas).handle}
+        node = self._node
+        return {ApiKey.DELETE_RECORDS: DeleteRecordsHandler(node.replicas, node.purgatory).handle}
 
     def _configs(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.configs import ConfigsHandler

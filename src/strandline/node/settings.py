@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from strandline.cluster.image import ClusterImage
-from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
+from strandline.cluster.image import ClusterImage, Versioned
+from strandline.cluster.znodes import (
+    CLUSTER_DEFAULT,
+    ConfigNode,
+    ConfigResource,
+    ResourceKind,
+)
 from strandline.config.broker import BrokerConfig
 from strandline.config.describe import DescribedSetting, describe_topic
 from strandline.config.load import apply_dynamic, topic_config
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
 from strandline.types import BrokerId
+
+if TYPE_CHECKING:
+    from strandline.node.metadata import Metadata
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +37,8 @@ class Settings:
 
     def __init__(self, broker: BrokerConfig) -> None:
         self.broker = broker
+        self._topics: dict[str, tuple[Versioned[ConfigNode], TopicConfig]] = {}
+        """Settings of topics that have overrides, with the overrides that they were made from."""
 
     def follow(self, image: ClusterImage, broker_id: BrokerId) -> None:
         """Take over the dynamic settings of all brokers and of this one."""
@@ -38,6 +48,7 @@ class Settings:
             per_broker=image.overrides(ConfigResource(ResourceKind.BROKER, str(broker_id))),
         )
         self.broker = loaded.config
+        self._topics.clear()
 
     def of_topic(self, name: str, image: ClusterImage) -> TopicConfig:
         """The settings of one topic, its overrides applied.
@@ -45,12 +56,21 @@ class Settings:
         Overrides were checked when they were made, perhaps by another version: if they are not
         allowed any more the topic keeps working with the broker's settings, and a warning says so.
         """
-        overrides = image.overrides(ConfigResource(ResourceKind.TOPIC, name))
+        stored = image.configs.get(ConfigResource(ResourceKind.TOPIC, name))
+        if stored is None:
+            return self.broker.topic_defaults
+        known = self._topics.get(name)
+        if known is not None and known[0] is stored:
+            return known[1]
+        if len(self._topics) > 2 * len(image.configs):
+            self._topics.clear()  # most of these topics are gone
         try:
-            return topic_config(overrides, self.broker)
+            config = topic_config(stored.value.overrides, self.broker)
         except InvalidSetting as error:
             log.warning("The settings of topic %s are ignored: %s", name, error)
-            return self.broker.topic_defaults
+            config = self.broker.topic_defaults
+        self._topics[name] = (stored, config)
+        return config
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[DescribedSetting]:
         """All settings of a topic with these overrides, as DescribeConfigs shows them."""
@@ -60,3 +80,25 @@ class Settings:
     def in_flight_max(self) -> int:
         """How many requests of one connection may be in work or wait for their answer."""
         return min(self.broker.queued_max_requests, _IN_FLIGHT_PER_CONNECTION_MAX)
+
+
+class SettingsPolicy:
+    """What the controller's decisions ask about settings, answered from those in force."""
+
+    def __init__(self, settings: Settings, metadata: Metadata) -> None:
+        self._settings = settings
+        self._metadata = metadata
+
+    def min_in_sync(self, topic: str) -> int:
+        """`min.insync.replicas` of the topic."""
+        return self._settings.of_topic(topic, self._metadata.image).min_insync_replicas
+
+    def unclean_allowed(self, topic: str) -> bool:
+        """`unclean.leader.election.enable` of the topic."""
+        config = self._settings.of_topic(topic, self._metadata.image)
+        return config.unclean_leader_election_enable
+
+    @property
+    def is_deletion_enabled(self) -> bool:
+        """`delete.topic.enable`."""
+        return self._settings.broker.delete_topic_enable

@@ -72,8 +72,6 @@ class Leader:
         A broker that was cut off may have missed another leader's epochs, in which its followers
         may have truncated: then they are unknown, however sure the former leader was.
         """
-        if former is not None and former.leader_epoch + 1 != leader_epoch:
-            former = None
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -82,6 +80,8 @@ class Leader:
         self.policies = policies
         self.replicas = tuple(replicas)
         self.in_sync: InSyncState = Committed(frozenset(in_sync))
+        if former is not None and former.leader_epoch + 1 != leader_epoch:
+            former = None
         self.progress: dict[BrokerId, Progress] = {}
         self._min_in_sync = min_in_sync
         self._followers: tuple[Progress, ...] = ()

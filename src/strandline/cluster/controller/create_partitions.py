@@ -1,9 +1,14 @@
-"""The decision to add partitions to topics. Existing partitions stay as they are."""
+"""The decision to add partitions to topics. Existing partitions stay as they are.
+
+Of very many new partitions only the first get a leader at once; the reconciliation elects the
+others.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from strandline.cluster.assignment import Replicas, assign_more_replicas
 from strandline.cluster.controller.decision import (
@@ -16,7 +21,12 @@ from strandline.cluster.controller.decision import (
     refuse_duplicate,
 )
 from strandline.cluster.controller.manual_assignment import check_manual_replicas
-from strandline.cluster.controller.topic_writes import first_state, partition_creation
+from strandline.cluster.controller.placement import placeable
+from strandline.cluster.controller.topic_writes import (
+    STATES_PER_MULTI,
+    first_state,
+    partition_creation,
+)
 from strandline.cluster.image import ClusterImage, TopicImage
 from strandline.cluster.store import Operation, SetData
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
@@ -61,7 +71,8 @@ def create_partitions(
             topic = _existing(image, spec)
             added = spec.partition_count - len(topic.partitions)
             check_partitions_per_request(total + added)
-            operations += _addition(image, topic, _assignment(image, topic, spec))
+            states_max = max(0, STATES_PER_MULTI - total)
+            operations += _addition(image, topic, _assignment(image, topic, spec), states_max)
             total += added
             results[spec.name] = PartitionsAdded(spec.name, spec.partition_count)
         except ProtocolError as error:
@@ -88,7 +99,7 @@ def _assignment(image: ClusterImage, topic: TopicImage, spec: PartitionsSpec) ->
     added = spec.partition_count - len(existing)
     if spec.assignments is None:
         return assign_more_replicas(
-            image.brokers,
+            placeable(image, topic.replication_factor),
             existing=existing,
             partition_count=added,
             replication_factor=topic.replication_factor,
@@ -105,13 +116,13 @@ def _assignment(image: ClusterImage, topic: TopicImage, spec: PartitionsSpec) ->
 
 
 def _addition(
-    image: ClusterImage, topic: TopicImage, assignment: Sequence[Replicas]
+    image: ClusterImage, topic: TopicImage, assignment: Sequence[Replicas], states_max: int
 ) -> list[Operation]:
     first = len(topic.partitions)
     new = dict(enumerate(assignment, start=first))
     node = replace(topic.node, partitions={**topic.node.partitions, **new})
     operations: list[Operation] = [SetData(node.path, node.encode(), topic.version)]
-    for number, replicas in new.items():
+    for number, replicas in islice(new.items(), states_max):
         state = first_state(image, replicas, controller_epoch=controller_epoch(image))
         if state is None:
             raise InvariantViolated(f"Replicas {replicas} were chosen, but none is alive.")

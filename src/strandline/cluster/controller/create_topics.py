@@ -1,6 +1,7 @@
 """The decision to create topics (KIP-464 defaults, manual assignments, Kafka's checks and codes).
 
 Topics of one request stand and fall on their own; those that can be made are made in one multi.
+Of very many partitions only the first get a leader in it; the reconciliation elects the others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from strandline.cluster.controller.decision import (
     refuse_duplicate,
 )
 from strandline.cluster.controller.manual_assignment import check_manual_replicas
-from strandline.cluster.controller.topic_writes import config_write, first_state, topic_creation
+from strandline.cluster.controller.placement import placeable
+from strandline.cluster.controller.topic_writes import (
+    STATES_PER_MULTI,
+    config_write,
+    first_state,
+    topic_creation,
+)
 from strandline.cluster.identifiers import random_uuid
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Operation
@@ -114,6 +121,7 @@ class _Creation:
             else {}
         )
         self.operations: list[Operation] = []
+        self._states_left = STATES_PER_MULTI
 
     def create(self, spec: TopicSpec) -> TopicCreated:
         """Decide one topic, or raise why not."""
@@ -132,7 +140,9 @@ class _Creation:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"No broker that is to hold partition {number} is alive.",
                 )
-            states[number] = state
+            if self._states_left > 0:
+                self._states_left -= 1
+                states[number] = state
         resource = ConfigResource(ResourceKind.TOPIC, spec.name)
         self.operations += config_write(self._image, resource, overrides)
         self.operations += topic_creation(node, states)
@@ -197,12 +207,12 @@ class _Creation:
                 ErrorCode.INVALID_PARTITIONS,
                 f"The number of partitions must be positive, or -1 for the default, not {count}.",
             )
+        if factor == USE_DEFAULT:
+            factor = self._broker.default_replication_factor
         return assign_replicas(
-            self._image.brokers,
+            placeable(self._image, factor),
             partition_count=self._broker.num_partitions if count == USE_DEFAULT else count,
-            replication_factor=(
-                self._broker.default_replication_factor if factor == USE_DEFAULT else factor
-            ),
+            replication_factor=factor,
             random=self._random,
         )
 

@@ -2,6 +2,8 @@
 
 A topic goes at once and whole: its nodes are deleted in one multi, and brokers that hold its logs
 learn it from the change. A broker that was away finds logs of an unknown topic when it comes back.
+Only topics of more partitions than fit into one multi are marked, and the reconciliation removes
+them step by step.
 """
 
 from __future__ import annotations
@@ -10,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strandline.cluster.controller.decision import Decision, Refusal, duplicates, fenced
-from strandline.cluster.controller.topic_writes import topic_removal
+from strandline.cluster.controller.topic_writes import STATES_PER_MULTI, topic_removal
 from strandline.cluster.image import ClusterImage, TopicImage
-from strandline.cluster.store import Operation
+from strandline.cluster.store import Create, Operation
+from strandline.cluster.znodes import deletion_path
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import NO_TOPIC_ID, TopicId
 
@@ -51,6 +54,7 @@ def delete_topics(
     same = duplicates(topic.name for topic in found.values() if topic is not None)
     results: dict[TopicReference, TopicDeleted] = {}
     operations: list[Operation] = []
+    total = 0
     for reference in references:
         if reference in results:
             continue
@@ -62,7 +66,12 @@ def delete_topics(
             is_named_twice=topic is not None and topic.name in same,
         )
         if topic is not None and refusal is None:
-            operations += topic_removal(image, topic)
+            count = len(topic.partitions)
+            if total + count <= STATES_PER_MULTI:
+                operations += topic_removal(image, topic)
+            elif topic.name not in image.requested_deletions:
+                operations.append(Create(deletion_path(topic.name)))
+            total += count
             results[reference] = TopicDeleted(topic.name, topic.topic_id)
         else:
             results[reference] = TopicDeleted(reference.name, reference.topic_id, refusal)

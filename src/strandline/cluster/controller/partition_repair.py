@@ -24,7 +24,7 @@ it from the partition epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -67,10 +67,9 @@ def repaired(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Repai
     leader, choice = _leader(partition, members, brokers, rules)
     in_sync = _in_sync(leader, choice, members, brokers)
     epoch = partition.leader_epoch
-    if choice is not Choice.STAYS or leader != partition.leader:
-        # Whoever has no leader and gets none was told so once.
-        if choice is not Choice.NOBODY or partition.leader != NO_LEADER:
-            epoch = LeaderEpoch(epoch + 1)
+    # A partition without a leader that gets none was told so once.
+    if choice is not Choice.STAYS and (leader, partition.leader) != (NO_LEADER, NO_LEADER):
+        epoch = LeaderEpoch(epoch + 1)
     changed = replace(
         partition,
         leader=leader,
@@ -78,6 +77,10 @@ def repaired(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Repai
         is_recovering=partition.is_recovering or choice is Choice.UNCLEAN,
     )
     changed = with_members(changed, in_sync, members, brokers, rules)
+    if choice in (Choice.RESTARTED, Choice.UNCLEAN):
+        # What it has is complete from now on, whatever it was.
+        epochs = {**changed.in_sync_epochs, leader: brokers.epochs[leader]}
+        changed = replace(changed, in_sync_epochs=dict(sorted(epochs.items())))
     if choice is Choice.UNCLEAN:
         # What the others have may contradict what this one leads with (KIP-966 clears them too).
         changed = _without_eligible(changed)
@@ -101,9 +104,7 @@ def with_members(
     eligible: Replicas = ()
     last_known: Replicas = ()
     if len(ordered) < rules.min_in_sync:
-        eligible = tuple(
-            b for b in partition.replicas if b in members.complete and b not in wanted
-        )
+        eligible = tuple(b for b in partition.replicas if b in members.complete and b not in wanted)
     if len(ordered) < rules.min_in_sync or not partition.has_leader:
         last_known = tuple(b for b in partition.replicas if b in members.lossy and b not in wanted)
     epochs = {
@@ -127,3 +128,109 @@ def is_settled(partition: PartitionImage, serving: dict[BrokerId, int]) -> bool:
         if serving.get(broker, -1) != epochs.get(broker) or broker not in replicas:
             return False
     return partition.leader in partition.in_sync_replicas
+
+
+def _leader(
+    partition: PartitionImage, members: Members, brokers: Brokers, rules: Rules
+) -> tuple[BrokerId, Choice]:
+    """Who leads, by the order in the module's docstring."""
+    in_sync = members.standing_at(members.in_sync, Standing.PRESENT)
+    # Without a record nobody can say whether it is still the process that was elected.
+    if partition.leader in in_sync and partition.leader in partition.in_sync_epochs:
+        heir = _staying(in_sync, brokers) if brokers.is_leaving(partition.leader) else None
+        if heir is not None:
+            return heir, Choice.COMPLETE
+        return partition.leader, Choice.STAYS
+    eligible = members.standing_at(members.eligible, Standing.PRESENT)
+    restarted = members.standing_at((*members.in_sync, *members.eligible), Standing.CLEAN)
+    complete = (*in_sync, *eligible, *restarted)
+    heir = _staying(complete, brokers)
+    if heir is not None or complete:
+        return complete[0] if heir is None else heir, Choice.COMPLETE
+    return _incomplete_leader(partition, members, brokers, rules)
+
+
+def _incomplete_leader(
+    partition: PartitionImage, members: Members, brokers: Brokers, rules: Rules
+) -> tuple[BrokerId, Choice]:
+    """Who leads if nobody is there who certainly has everything."""
+    alive = tuple(b for b in partition.replicas if brokers.is_alive(b))
+    lossy = tuple(b for b in alive if b in members.lossy)
+    candidates = lossy or alive
+    if not candidates:
+        return NO_LEADER, Choice.NOBODY
+    heir = _staying(candidates, brokers)
+    leader = candidates[0] if heir is None else heir
+    if lossy and (not members.complete or len(members.lossy) >= rules.min_in_sync):
+        return leader, Choice.RESTARTED
+    return (leader, Choice.UNCLEAN) if rules.unclean_allowed else (NO_LEADER, Choice.NOBODY)
+
+
+def _staying(candidates: Iterable[BrokerId], brokers: Brokers) -> BrokerId | None:
+    """The first that is not shutting down."""
+    return next((b for b in candidates if not brokers.is_leaving(b)), None)
+
+
+def _in_sync(
+    leader: BrokerId, choice: Choice, members: Members, brokers: Brokers
+) -> tuple[BrokerId, ...]:
+    """Who is in sync under that leader: only those who were and of whom nothing is in doubt."""
+    if choice is Choice.NOBODY:
+        return tuple(b for b in members.in_sync if b in members.complete or not members.complete)
+    if leader not in members.in_sync or members.standings[leader] is Standing.UNCLEAN:
+        return (leader,)
+    good = {Standing.PRESENT}
+    if members.standings[leader] is Standing.CLEAN:
+        # Nobody stayed. Those who came back whole need not leave only to be let in again.
+        good.add(Standing.CLEAN)
+    return tuple(
+        b
+        for b in members.in_sync
+        if b == leader or (members.standings[b] in good and not brokers.is_leaving(b))
+    )
+
+
+def _recorded(
+    broker: BrokerId, recorded: Mapping[BrokerId, int], members: Members, brokers: Brokers
+) -> int | None:
+    """The epoch under which the member is complete, as far as that is known."""
+    if members.standings.get(broker) in (Standing.GONE, Standing.UNCLEAN):
+        return recorded.get(broker)
+    return brokers.epochs.get(broker)
+
+
+def _without_eligible(partition: PartitionImage) -> PartitionImage:
+    epochs = partition.in_sync_epochs
+    return replace(
+        partition,
+        elr=(),
+        last_known_elr=(),
+        in_sync_epochs={b: epochs[b] for b in partition.in_sync_replicas if b in epochs},
+    )
+
+
+def _moved(partition: PartitionImage, *, epoch_before: LeaderEpoch) -> PartitionImage:
+    """The end of a reassignment, if it is reached: all of the target is in sync (KAFKA-15665).
+
+    The assignment and the state change in one multi, so that there is no moment at which only one
+    of them knows the original replicas.
+    """
+    target = tuple(b for b in partition.replicas if b not in partition.removing)
+    is_moving = bool(partition.adding or partition.removing)
+    if not is_moving or not partition.has_leader or not target:
+        return partition
+    if not set(target) <= set(partition.in_sync_replicas):
+        return partition
+    leader = partition.leader if partition.leader in target else target[0]
+    epoch = partition.leader_epoch
+    return _without_eligible(
+        replace(
+            partition,
+            replicas=target,
+            adding=(),
+            removing=(),
+            leader=leader,
+            leader_epoch=LeaderEpoch(epoch + 1) if epoch == epoch_before else epoch,
+            in_sync_replicas=target,
+        )
+    )

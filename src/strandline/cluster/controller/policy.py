@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from strandline.cluster.controller.partition_repair import Rules
 from strandline.cluster.image import PartitionImage
 
 
@@ -21,6 +22,16 @@ class ControllerPolicy(Protocol):
         """`delete.topic.enable`."""
 
 
-def effective_min_in_sync(policy: ControllerPolicy, topic: str, partition: PartitionImage) -> int:
-    """How many replicas must be in sync: never more than there are, and one at the least."""
-    return max(1, min(policy.min_in_sync(topic), len(partition.replicas)))
+def rules_of(
+    policy: ControllerPolicy,
+    topic: str,
+    partition: PartitionImage,
+    *,
+    unclean_allowed: bool | None = None,
+) -> Rules:
+    """The topic's settings for one partition: of its replicas, never more need be in sync than
+    there are, and one at the least. `unclean_allowed` overrides the topic's own."""
+    if unclean_allowed is None:
+        unclean_allowed = policy.unclean_allowed(topic)
+    in_sync = max(1, min(policy.min_in_sync(topic), len(partition.replicas)))
+    return Rules(in_sync, unclean_allowed)

@@ -1,14 +1,29 @@
-"""Signatures first; the decisions follow."""
+"""The decision to move partitions to other brokers (KIP-455), to change or cancel that, to list it.
+
+A reassignment is written once and as a whole: the assignment becomes the target followed by those
+that will have to leave, with `adding` and `removing` saying who is which. From then on replicas
+that are being added fetch like any follower, and the reconciliation ends it when all of the target
+is in sync (spec 2.6). Since the node has both the original and the target, any controller can go
+on, change the target, or go back.
+
+Whoever changes or cancels a reassignment gives up the replicas that it was adding and that the new
+target does not have: they leave at once, with a new leader epoch, as in Kafka.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from strandline.cluster.controller.decision import Decision, Refusal
-from strandline.cluster.controller.policy import ControllerPolicy
-from strandline.cluster.image import ClusterImage
-from strandline.types import BrokerId, TopicPartition
+from strandline.cluster.assignment import Replicas
+from strandline.cluster.controller.decision import Decision, Refusal, duplicates, refuse_duplicate
+from strandline.cluster.controller.partition_repair import with_members
+from strandline.cluster.controller.policy import ControllerPolicy, rules_of
+from strandline.cluster.controller.standings import Brokers, Members
+from strandline.cluster.controller.state_writes import StateWrites
+from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import BrokerId, LeaderEpoch, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +44,12 @@ class ReassignmentAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OngoingReassignment:
-    """A partition that is being moved."""
+    """A partition that is being moved. `replicas` has all, those being removed at the end."""
 
     partition: TopicPartition
-    replicas: tuple[BrokerId, ...]
-    adding: tuple[BrokerId, ...]
-    removing: tuple[BrokerId, ...]
+    replicas: Replicas
+    adding: Replicas
+    removing: Replicas
 
 
 def alter_reassignments(
@@ -44,12 +59,142 @@ def alter_reassignments(
     *,
     may_change_replication_factor: bool = True,
 ) -> Decision[ReassignmentAnswer]:
-    """Results in the order of the request."""
-    raise NotImplementedError
+    """Results by first mention of each partition.
+
+    Refusals: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
+    NO_REASSIGNMENT_IN_PROGRESS (there is nothing to cancel), INVALID_REQUEST (duplicates).
+    """
+    repeated = duplicates(wish.partition for wish in wishes)
+    brokers = Brokers(image)
+    writes = StateWrites(image)
+    results: dict[TopicPartition, ReassignmentAnswer] = {}
+    for wish in wishes:
+        key = wish.partition
+        if key in results:
+            continue
+        try:
+            refuse_duplicate(key, repeated)
+            partition = _existing(image, key)
+            target = _target(image, partition, wish.replicas)
+            if not may_change_replication_factor:
+                _check_factor(partition, target)
+            after = _redirected(key, partition, target, brokers, policy)
+            if after != partition:
+                writes.put(key, after)
+            results[key] = ReassignmentAnswer(key)
+        except ProtocolError as error:
+            results[key] = ReassignmentAnswer(key, Refusal.of(error))
+    return Decision(tuple(results.values()), writes.operations())
 
 
 def list_reassignments(
     image: ClusterImage, partitions: Sequence[TopicPartition] | None = None
 ) -> list[OngoingReassignment]:
-    """What is being moved, of these partitions or of all; sorted."""
-    raise NotImplementedError
+    """What is being moved, of these partitions or of all, sorted."""
+    if partitions is None:
+        partitions = [
+            TopicPartition(name, number)
+            for name, topic in image.topics.items()
+            for number in topic.node.adding_replicas.keys() | topic.node.removing_replicas.keys()
+        ]
+    ongoing = []
+    for key in sorted(set(partitions)):
+        partition = image.partition(key)
+        if partition is not None and (partition.adding or partition.removing):
+            ongoing.append(
+                OngoingReassignment(key, partition.replicas, partition.adding, partition.removing)
+            )
+    return ongoing
+
+
+def _existing(image: ClusterImage, key: TopicPartition) -> PartitionImage:
+    partition = image.partition(key)
+    if partition is None or partition.partition_epoch < 0:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}.")
+    return partition
+
+
+def _original(partition: PartitionImage) -> Replicas:
+    """Who held the partition before the reassignment that is going on, if one is."""
+    return tuple(b for b in partition.replicas if b not in partition.adding)
+
+
+def _target(
+    image: ClusterImage, partition: PartitionImage, wanted: Sequence[BrokerId] | None
+) -> Replicas:
+    """Where the partition shall be; to cancel means to go back to where it was."""
+    if wanted is None:
+        if not (partition.adding or partition.removing):
+            raise ProtocolError(
+                ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "The partition is not being reassigned."
+            )
+        return _original(partition)
+    target = tuple(wanted)
+    strangers = [b for b in target if not image.is_alive(b) and b not in _original(partition)]
+    if not target:
+        problem = "The assignment has no replicas."
+    elif len(set(target)) != len(target):
+        problem = "The assignment names a broker more than once."
+    elif strangers:
+        problem = f"The assignment names broker {strangers[0]}, which is not registered."
+    else:
+        return target
+    raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+
+def _check_factor(partition: PartitionImage, target: Replicas) -> None:
+    current = len(_original(partition))
+    if len(target) != current:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The partition has {current} replicas, and the request, which gives it "
+            f"{len(target)}, does not allow to change that.",
+        )
+
+
+def _redirected(
+    key: TopicPartition,
+    partition: PartitionImage,
+    target: Replicas,
+    brokers: Brokers,
+    policy: ControllerPolicy,
+) -> PartitionImage:
+    """The partition on its way to the target."""
+    original = _original(partition)
+    removing = tuple(b for b in original if b not in target)
+    changed = replace(
+        partition,
+        replicas=(*target, *removing),
+        adding=tuple(b for b in target if b not in original),
+        removing=removing,
+    )
+    if set(partition.replicas) <= set(changed.replicas):
+        return changed
+    return _without_dropped(key, partition, changed, brokers, policy)
+
+
+def _without_dropped(
+    key: TopicPartition,
+    before: PartitionImage,
+    changed: PartitionImage,
+    brokers: Brokers,
+    policy: ControllerPolicy,
+) -> PartitionImage:
+    """The partition without replicas that were being added and are not wanted any more.
+
+    They leave the in-sync set and do not lead. What is left of the set must not be empty: the
+    records that only they have would be lost.
+    """
+    rules = rules_of(policy, key.topic, changed)
+    members = Members.of(changed, brokers, rules.min_in_sync)
+    if not members.in_sync and before.in_sync_replicas:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Only replicas that would be given up are in sync with the partition.",
+        )
+    changed = with_members(changed, members.in_sync, members, brokers, rules)
+    leader = changed.leader
+    if leader not in changed.replicas and changed.has_leader:
+        staying = (b for b in members.in_sync if b in brokers.serving)
+        leader = next(staying, members.in_sync[0])
+    return replace(changed, leader=leader, leader_epoch=LeaderEpoch(before.leader_epoch + 1))

@@ -1,14 +1,49 @@
-"""Signatures first; the decision follows."""
+"""The controller's rule: write what should be so, given the image, until nothing is left to write.
+
+`reconcile` does not ask what changed. It compares every partition with who is registered
+(`partition_repair`), looks for partitions that were never led, and for topics whose deletion was
+asked for. So a controller needs no memory: one that takes over in the middle of a failover, of a
+reassignment or of a deletion goes on from the image (F-14, F-16, F-20). Brokers follow what is
+written, so there is nobody to be told.
+
+A decision is bounded, since one multi has a limited size; partitions without a leader come first.
+It is decided again after its multi until it is empty. What is to be done depends on the order of
+names only, so that two controllers with equal images decide alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Final
 
-from strandline.cluster.controller.decision import Decision
-from strandline.cluster.controller.events import Event
-from strandline.cluster.controller.policy import ControllerPolicy
-from strandline.cluster.image import ClusterImage, ImageDelta
+from strandline.cluster.controller.decision import Decision, controller_epoch, fenced
+from strandline.cluster.controller.events import (
+    DeletionDropped,
+    Event,
+    LeaderElected,
+    LeaderLost,
+    MembersChanged,
+    PartitionMoved,
+    PartitionStarted,
+    RestartedLeaderElected,
+    TopicRemoved,
+    UncleanElection,
+)
+from strandline.cluster.controller.partition_repair import Choice, Repair, is_settled, repaired
+from strandline.cluster.controller.policy import ControllerPolicy, rules_of
+from strandline.cluster.controller.standings import Brokers
+from strandline.cluster.controller.state_writes import StateWrites
+from strandline.cluster.controller.topic_writes import (
+    first_state,
+    missing_partition_creation,
+    removal_step,
+)
+from strandline.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
+from strandline.cluster.store import Delete, Operation
+from strandline.cluster.znodes import deletion_path
 from strandline.types import TopicPartition
+
+PARTITIONS_PER_MULTI: Final = 400
 
 
 def reconcile(
@@ -16,13 +51,147 @@ def reconcile(
     policy: ControllerPolicy,
     touched: Collection[TopicPartition] | None = None,
 ) -> Decision[Event]:
-    """Everything that should be written given the image, bounded: call again until it is empty.
+    """What should be written, and as events what that means. Empty: all is as it should be.
 
-    `touched` limits the look at partitions to these; None looks at all.
+    `touched` limits the look to these partitions; None looks at all. A limited look is enough
+    only if a look at all found nothing to do in an image before and `touched` has what changed
+    since (`touched_by`).
     """
-    raise NotImplementedError
+    for decide in (_deletions, _repairs, _first_elections):
+        decision = decide(image, policy, touched)
+        if decision.operations:
+            return decision
+    return Decision(())
 
 
 def touched_by(delta: ImageDelta) -> Collection[TopicPartition] | None:
-    """What `reconcile` must look at after this step of the image."""
-    raise NotImplementedError
+    """Partitions that `reconcile` must look at after this step of the image; None: all."""
+    if delta.brokers_changed or delta.configs_changed or delta.controller_changed:
+        return None
+    return delta.partitions_changed
+
+
+def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> Iterator[Event]:
+    """What the repair of a partition means."""
+    after, choice = repair.partition, repair.choice
+    if after.replicas != before.replicas:
+        left = tuple(b for b in before.replicas if b not in after.replicas)
+        yield PartitionMoved(key, after.replicas, left)
+    if choice is Choice.UNCLEAN:
+        passed_over = (*before.in_sync_replicas, *before.elr)
+        yield UncleanElection(key, after.leader, after.leader_epoch, passed_over)
+    elif choice is Choice.RESTARTED:
+        yield RestartedLeaderElected(key, after.leader, after.leader_epoch)
+    elif choice is Choice.NOBODY and before.has_leader:
+        yield LeaderLost(key, before.leader, (*after.in_sync_replicas, *after.elr))
+    elif choice is Choice.COMPLETE or after.leader != before.leader:
+        yield LeaderElected(
+            key, after.leader, before.leader, after.leader_epoch, after.in_sync_replicas
+        )
+    else:
+        yield MembersChanged(key, after.in_sync_replicas, after.elr)
+
+
+def _deletions(
+    image: ClusterImage, policy: ControllerPolicy, _: Collection[TopicPartition] | None
+) -> Decision[Event]:
+    """Carry out the first deletion that was asked for by a node; a huge one in several steps."""
+    for name in sorted(image.requested_deletions):
+        marker = Delete(deletion_path(name))
+        topic = image.topics.get(name)
+        if topic is None or not policy.is_deletion_enabled:
+            return Decision((DeletionDropped(name),), fenced(image, [marker]))
+        operations, left = removal_step(image, topic, PARTITIONS_PER_MULTI)
+        if not left:
+            operations.append(marker)
+        return Decision((TopicRemoved(name, left),), fenced(image, operations))
+    return Decision(())
+
+
+def _repairs(
+    image: ClusterImage, policy: ControllerPolicy, touched: Collection[TopicPartition] | None
+) -> Decision[Event]:
+    """Elections, departures from in-sync sets, ends of reassignments."""
+    brokers = Brokers(image)
+    writes = StateWrites(image)
+    events: list[Event] = []
+    for is_urgent in (True, False):
+        for key, partition in _unsettled(image, touched, brokers):
+            if writes.count >= PARTITIONS_PER_MULTI:
+                break
+            if is_urgent is _has_its_leader(partition, brokers):
+                continue
+            repair = repaired(partition, brokers, rules_of(policy, key.topic, partition))
+            if repair.partition != partition:
+                writes.put(key, repair.partition)
+                events += events_of(key, partition, repair)
+    return Decision(tuple(events), writes.operations())
+
+
+def _first_elections(
+    image: ClusterImage, _: ControllerPolicy, touched: Collection[TopicPartition] | None
+) -> Decision[Event]:
+    """First leaders for partitions that are assigned and have no state yet.
+
+    They are what is left to do of a huge topic, or of one whose creator wrote no more than the
+    assignment. Where no replica is alive, the partition waits.
+    """
+    events: list[Event] = []
+    operations: list[Operation] = []
+    for name, topic in _topics(image, touched):
+        if len(topic.states) >= len(topic.partitions):
+            continue
+        states = {}
+        for number in sorted(topic.partitions.keys() - topic.states.keys()):
+            if len(events) >= PARTITIONS_PER_MULTI:
+                break
+            state = first_state(
+                image,
+                topic.partitions[number].replicas,
+                controller_epoch=controller_epoch(image),
+            )
+            if state is not None:
+                states[number] = state
+                events.append(PartitionStarted(TopicPartition(name, number), state.leader))
+        operations += missing_partition_creation(topic, states)
+    return Decision(tuple(events), fenced(image, operations))
+
+
+def _topics(
+    image: ClusterImage, touched: Collection[TopicPartition] | None
+) -> Iterator[tuple[str, TopicImage]]:
+    """Topics to look at, by name, without those that are being deleted."""
+    names = image.topics.keys() if touched is None else {key.topic for key in touched}
+    for name in sorted(names):
+        topic = image.topics.get(name)
+        if topic is not None and name not in image.requested_deletions:
+            yield name, topic
+
+
+def _unsettled(
+    image: ClusterImage, touched: Collection[TopicPartition] | None, brokers: Brokers
+) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+    """Partitions with a state that a quick look does not find in order, by name."""
+    serving = brokers.serving
+    if touched is not None:
+        for key in sorted(touched):
+            partition = image.partition(key)
+            if partition is None or partition.partition_epoch < 0:
+                continue
+            if key.topic not in image.requested_deletions and not is_settled(partition, serving):
+                yield key, partition
+        return
+    for name, topic in _topics(image, None):
+        unsettled = [
+            number
+            for number, partition in topic.partitions.items()
+            if partition.partition_epoch >= 0 and not is_settled(partition, serving)
+        ]
+        for number in sorted(unsettled):
+            yield TopicPartition(name, number), topic.partitions[number]
+
+
+def _has_its_leader(partition: PartitionImage, brokers: Brokers) -> bool:
+    """Whether the leader is there; if not, nobody can use the partition until it is repaired."""
+    epoch = brokers.epochs.get(partition.leader)
+    return epoch is not None and partition.leads_under(epoch)

@@ -2,15 +2,20 @@
 
 Shared by the decisions that do so for different reasons. A topic's empty inner nodes are made and
 removed here together with the nodes that mean something, and nowhere else.
+
+A multi has a limited size: ZooKeeper takes a megabyte. So of a huge topic only some partitions get
+their state with the assignment; the reconciliation makes the others, and it also removes a huge
+topic step by step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from strandline.cluster.assignment import Replicas
 from strandline.cluster.image import ClusterImage, TopicImage
-from strandline.cluster.store import Create, Delete, Operation, SetData
+from strandline.cluster.store import Check, Create, Delete, Operation, SetData
 from strandline.cluster.znodes import (
     ConfigNode,
     ConfigResource,
@@ -23,7 +28,9 @@ from strandline.cluster.znodes import (
 )
 from strandline.types import LeaderEpoch, TopicPartition
 
-FIRST_LEADER_EPOCH = LeaderEpoch(0)
+FIRST_LEADER_EPOCH: Final = LeaderEpoch(0)
+STATES_PER_MULTI: Final = 1000
+"""Partition states that one request makes or removes at once."""
 
 
 def topic_creation(node: TopicNode, states: Mapping[int, PartitionStateNode]) -> list[Operation]:
@@ -45,19 +52,62 @@ def partition_creation(partition: TopicPartition, state: PartitionStateNode) -> 
     ]
 
 
+def missing_partition_creation(
+    topic: TopicImage, states: Mapping[int, PartitionStateNode]
+) -> list[Operation]:
+    """Make the states of partitions that are assigned, and whatever is missing above them.
+
+    The version of the assignment guards against a deletion and a reassignment meanwhile.
+    """
+    if not states:
+        return []
+    operations: list[Operation] = [Check(topic.node.path, topic.version)]
+    if topic.partition_nodes is None:
+        operations.append(Create(partitions_path(topic.name)))
+    present = topic.partition_nodes or frozenset()
+    for number, state in sorted(states.items()):
+        partition = TopicPartition(topic.name, number)
+        if number not in present:
+            operations.append(Create(partition_path(partition)))
+        operations.append(Create(state_path(partition), state.encode()))
+    return operations
+
+
 def topic_removal(image: ClusterImage, topic: TopicImage) -> list[Operation]:
     """Remove a topic, its partitions and its settings.
 
     The version of the assignment guards against partitions added meanwhile. The states may change
     until the last moment: whoever leads, the topic goes.
     """
+    return removal_step(image, topic, len(_numbers(topic)))[0]
+
+
+def removal_step(
+    image: ClusterImage, topic: TopicImage, partitions_max: int
+) -> tuple[list[Operation], int]:
+    """Remove so many partitions and, if none is left, the topic. Also gives how many are left."""
+    numbers = _numbers(topic)
+    nodes = topic.partition_nodes or frozenset()
     operations: list[Operation] = []
-    for number in sorted(topic.states):
+    for number in numbers[:partitions_max]:
         partition = TopicPartition(topic.name, number)
-        operations += [Delete(state_path(partition)), Delete(partition_path(partition))]
-    operations += [Delete(partitions_path(topic.name)), Delete(topic.node.path, topic.version)]
+        if number in topic.states:
+            operations.append(Delete(state_path(partition)))
+        if number in nodes:
+            operations.append(Delete(partition_path(partition)))
+    left = len(numbers[partitions_max:])
+    if left:
+        return [Check(topic.node.path, topic.version), *operations], left
+    if topic.partition_nodes is not None:
+        operations.append(Delete(partitions_path(topic.name)))
+    operations.append(Delete(topic.node.path, topic.version))
     operations += config_write(image, ConfigResource(ResourceKind.TOPIC, topic.name), {})
-    return operations
+    return operations, 0
+
+
+def _numbers(topic: TopicImage) -> list[int]:
+    """Partitions that have any node of their own."""
+    return sorted(topic.states.keys() | (topic.partition_nodes or frozenset()))
 
 
 def config_write(
@@ -78,14 +128,17 @@ def first_state(
 ) -> PartitionStateNode | None:
     """The state of a new partition: live replicas are in sync and the first of them leads.
 
-    None if no replica is alive.
+    Brokers that are shutting down do not count unless there are no others. None if no replica is
+    alive.
     """
     alive = tuple(broker for broker in replicas if image.is_alive(broker))
-    if not alive:
+    in_sync = tuple(b for b in alive if not image.brokers[b].is_shutting_down) or alive
+    if not in_sync:
         return None
     return PartitionStateNode(
-        leader=alive[0],
+        leader=in_sync[0],
         leader_epoch=FIRST_LEADER_EPOCH,
-        in_sync_replicas=alive,
+        in_sync_replicas=in_sync,
         controller_epoch=controller_epoch,
+        in_sync_epochs={broker: image.brokers[broker].epoch for broker in sorted(in_sync)},
     )

@@ -1,10 +1,18 @@
-"""DeleteRecords: raise the log start offset of partitions, for good."""
+"""DeleteRecords: raise the log start offset of partitions, for good.
+
+The leader raises its own at once; followers learn of it with their next fetch. The client is
+answered when every live replica has done so, that is when the low watermark is there: from then on
+no failover brings the records back (I-27).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.purgatory import Purgatory
+from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.protocol.messages.delete_records import (
@@ -19,18 +27,16 @@ _TO_HIGH_WATERMARK: Final = -1
 
 
 class DeleteRecordsHandler:
-    """Answers DeleteRecords, versions 0 to 2.
+    """Answers DeleteRecords, versions 0 to 2."""
 
-    With one replica the low watermark is its own log start offset, so nothing has to be waited for.
-    """
-
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, purgatory: Purgatory) -> None:
         self._replicas = replicas
+        self._purgatory = purgatory
 
     def handle(self, request: Request[DeleteRecordsRequest], now: Instant) -> None:
-        """Delete up to each offset, or tell why not."""
-        del now
+        """Delete up to each offset, or tell why not; wait for the replicas."""
         response = DeleteRecordsResponse()
+        pending: list[_Pending] = []
         for topic in request.body.topics:
             answers = DeleteRecordsTopicResult(name=topic.name)
             response.topics.append(answers)
@@ -38,26 +44,101 @@ class DeleteRecordsHandler:
                 answer = DeleteRecordsPartitionResult(partition_index=partition.partition_index)
                 answers.partitions.append(answer)
                 try:
-                    answer.low_watermark = self._delete(
-                        topic.name, partition.partition_index, partition.offset
-                    )
-                except ProtocolError as error:
-                    answer.low_watermark, answer.error_code = NO_OFFSET, error.code
-                except StorageError:
-                    answer.low_watermark = NO_OFFSET
-                    answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        request.reply(response)
+                    replica = self._replica(topic.name, partition.partition_index)
+                    target = _delete(replica, partition.offset)
+                except (ProtocolError, StorageError) as error:
+                    _refuse(answer, error)
+                    continue
+                pending.append(_Pending(replica, target, answer))
+        self._purgatory.complete_or_park(
+            _Waiting(request, response, pending),
+            [item.replica.watch_low_watermark() for item in pending],
+            deadline_ms=now.monotonic_ms + max(0, request.body.timeout_ms),
+            now=now,
+        )
 
-    def _delete(self, topic: str, number: int, offset: int) -> int:
+    def _replica(self, topic: str, number: int) -> Replica:
         if topic in self._replicas.internal_topics:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        replica = self._replicas.leader(topic, number)
-        log = replica.log
-        if not log.config.deletes_old_segments:
-            raise ProtocolError(ErrorCode.POLICY_VIOLATION)
-        target = log.high_watermark if offset == _TO_HIGH_WATERMARK else offset
-        if target < 0 or target > log.high_watermark:
-            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        log.delete_records_to(Offset(target))
-        replica.changed()
-        return log.log_start_offset
+        return self._replicas.leader(topic, number)
+
+
+def _delete(replica: Replica, offset: int) -> Offset:
+    """Raise the log start of the leader; returns what the low watermark must become."""
+    log = replica.log
+    if log.config.is_compacted and not log.config.deletes_old_segments:
+        raise ProtocolError(ErrorCode.POLICY_VIOLATION)
+    target = log.high_watermark if offset == _TO_HIGH_WATERMARK else offset
+    if target < 0 or target > log.high_watermark:
+        raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    log.delete_records_to(Offset(target))
+    replica.changed()
+    return Offset(target)
+
+
+def _refuse(
+    answer: DeleteRecordsPartitionResult, error: ProtocolError | StorageError | ErrorCode
+) -> None:
+    answer.low_watermark = NO_OFFSET
+    match error:
+        case ProtocolError():
+            answer.error_code = error.code
+        case StorageError():
+            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        case _:
+            answer.error_code = error
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A partition whose replicas may not have deleted everything up to `target` yet."""
+
+    replica: Replica
+    target: Offset
+    answer: DeleteRecordsPartitionResult
+
+    def is_decided(self) -> bool:
+        """Whether all live replicas have, or this node cannot tell any more."""
+        if self.replica.is_retired:
+            _refuse(self.answer, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return True
+        try:
+            low_watermark = self.replica.low_watermark
+        except ProtocolError as error:
+            _refuse(self.answer, error)
+            return True
+        if low_watermark < self.target:
+            return False
+        self.answer.low_watermark = low_watermark
+        return True
+
+
+class _Waiting:
+    """A request that is answered when all its partitions are decided."""
+
+    def __init__(
+        self,
+        request: Request[DeleteRecordsRequest],
+        response: DeleteRecordsResponse,
+        pending: list[_Pending],
+    ) -> None:
+        self.connection = request.connection
+        self._request = request
+        self._response = response
+        self._pending = pending
+
+    def try_complete(self, now: Instant) -> bool:
+        """Answer once nothing is pending any more."""
+        del now
+        self._pending = [item for item in self._pending if not item.is_decided()]
+        if self._pending:
+            return False
+        self._request.reply(self._response)
+        return True
+
+    def expire(self, now: Instant) -> None:
+        """Tell that some replicas have not said yet that they deleted the records."""
+        del now
+        for item in self._pending:
+            _refuse(item.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._request.reply(self._response)

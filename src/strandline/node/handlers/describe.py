@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from strandline.cluster.image import PartitionImage, TopicImage
@@ -127,22 +128,21 @@ class DescribeTopicPartitionsHandler:
             is_internal=topic.name in self._internal_topics,
             topic_authorized_operations=TOPIC_OPERATIONS,
         )
-        brokers = self._metadata.image.brokers
+        alive = self._metadata.image.brokers.keys()
         for number in numbers:
             partition = topic.partitions[number]
+            has_leader = partition.leader in alive
             described.partitions.append(
                 DescribeTopicPartitionsResponsePartition(
-                    error_code=(
-                        ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE
-                    ),
+                    error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
                     partition_index=number,
-                    leader_id=partition.leader,
+                    leader_id=partition.leader if has_leader else -1,
                     leader_epoch=partition.leader_epoch,
                     replica_nodes=list(partition.replicas),
                     isr_nodes=list(partition.in_sync_replicas),
-                    eligible_leader_replicas=[],
-                    last_known_elr=[],
-                    offline_replicas=offline_replicas(partition, frozenset(brokers)),
+                    eligible_leader_replicas=list(partition.elr),
+                    last_known_elr=list(partition.last_known_elr),
+                    offline_replicas=offline_replicas(partition, alive),
                 )
             )
         return described
@@ -195,6 +195,6 @@ class DescribeLogDirsHandler:
         request.reply(response)
 
 
-def offline_replicas(partition: PartitionImage, alive: frozenset[BrokerId]) -> list[int]:
+def offline_replicas(partition: PartitionImage, alive: Container[BrokerId]) -> list[int]:
     """The assigned replicas whose brokers are not registered."""
     return [broker for broker in partition.replicas if broker not in alive]

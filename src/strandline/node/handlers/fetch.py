@@ -17,23 +17,32 @@ from strandline.node.fetch_answer import (
     PartitionAnswer,
     encode_fetch_answer,
 )
+from strandline.node.fetch_reading import ConsumerReader, FollowerReader, Reader
 from strandline.node.fetch_sessions import (
     FetchContext,
     Fetched,
     FetchSessions,
     key_of,
 )
-from strandline.node.purgatory import Purgatory
-from strandline.node.replica import READ_COMMITTED, Replica
+from strandline.node.leader_throttle import LeaderThrottle
+from strandline.node.purgatory import Purgatory, Watched
+from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
+from strandline.node.settings import Settings
 from strandline.protocol.messages.fetch import FetchRequest
-from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset
+from strandline.types import Instant
 
 log = logging.getLogger(__name__)
 
+_SESSIONS_SINCE: Final = 7
+_RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
 _CONSUMER: Final = -1
+_NO_BROKER_EPOCH: Final = -1
+
+_Read = tuple[Fetched, Replica | None, PartitionAnswer]
+"""What was wanted of a partition, the replica that was read, what it answers."""
 
 
 class FetchHandler:
@@ -44,42 +53,54 @@ class FetchHandler:
         replicas: Replicas,
         sessions: FetchSessions,
         purgatory: Purgatory,
-        *,
-        answer_bytes_max: int,
+        settings: Settings,
     ) -> None:
         self._replicas = replicas
         self._sessions = sessions
         self._purgatory = purgatory
-        self._answer_bytes_max = answer_bytes_max
+        self._settings = settings
+        self._throttle = LeaderThrottle(settings)
 
     def handle(self, request: Request[FetchRequest], now: Instant) -> None:
         """Read what there is; answer if that is enough, else park."""
         body = request.body
+        replica_id, broker_epoch = body.replica_id, _NO_BROKER_EPOCH
+        if body.replica_state is not None:
+            replica_id = body.replica_state.replica_id
+            broker_epoch = body.replica_state.replica_epoch
+        if replica_id > _CONSUMER and request.connection.parked:
+            # A follower that has more to ask does not wait for what it asked before; answers go
+            # out in order, and its session goes on from what it was told there.
+            self._purgatory.answer_now(request.connection, now)
         try:
-            context = self._resolve(request, now)
+            context = self._resolve(request, now, is_follower=replica_id > _CONSUMER)
         except ProtocolError as error:
             answer = FetchAnswer(error_code=error.code)
             request.reply_chunks(encode_fetch_answer(request, answer))
             return
-        replica_id = body.replica_id
-        if body.replica_state is not None:
-            replica_id = body.replica_state.replica_id
-        fetch = _Fetch(
-            request,
-            context,
-            self._replicas,
-            bytes_max=max(0, min(body.max_bytes, self._answer_bytes_max)),
-            is_consumer=replica_id <= _CONSUMER,
-        )
-        replicas = fetch.replicas()
-        if body.max_wait_ms <= 0 or not replicas:
+        reader: Reader
+        if replica_id > _CONSUMER:
+            reader = FollowerReader(self._replicas.host, self._throttle, replica_id, broker_epoch)
+        else:
+            reader = ConsumerReader(
+                self._replicas.host,
+                body.isolation_level,
+                rack=body.rack_id,
+                may_follow=request.version >= _RACKS_SINCE,
+            )
+        bytes_max = max(0, min(body.max_bytes, self._settings.broker.fetch_max_bytes))
+        fetch = _Fetch(request, context, self._replicas, reader, bytes_max)
+        watched = fetch.watched()
+        if body.max_wait_ms <= 0 or not watched:
             fetch.expire(now)
             return
         self._purgatory.complete_or_park(
-            fetch, replicas, deadline_ms=now.monotonic_ms + body.max_wait_ms, now=now
+            fetch, watched, deadline_ms=now.monotonic_ms + body.max_wait_ms, now=now
         )
 
-    def _resolve(self, request: Request[FetchRequest], now: Instant) -> FetchContext:
+    def _resolve(
+        self, request: Request[FetchRequest], now: Instant, *, is_follower: bool
+    ) -> FetchContext:
         body = request.body
         by_id = request.version >= _TOPIC_IDS_SINCE
         wanted = [
@@ -94,7 +115,7 @@ class FetchHandler:
             for topic in body.topics
             for partition in topic.partitions
         ]
-        if request.version < 7:
+        if request.version < _SESSIONS_SINCE:
             return FetchContext(wanted, session=None, incremental=False)
         forgotten = [
             key_of(topic.topic, topic.topic_id, partition, by_id=by_id)
@@ -107,6 +128,7 @@ class FetchHandler:
             wanted=wanted,
             forgotten=forgotten,
             uses_topic_ids=by_id,
+            is_follower=is_follower,
             now=now,
         )
 
@@ -118,7 +140,7 @@ class _Fetch:
         "_bytes_max",
         "_bytes_min",
         "_context",
-        "_is_consumer",
+        "_reader",
         "_replicas",
         "_request",
         "connection",
@@ -129,58 +151,58 @@ class _Fetch:
         request: Request[FetchRequest],
         context: FetchContext,
         replicas: Replicas,
-        *,
+        reader: Reader,
         bytes_max: int,
-        is_consumer: bool,
     ) -> None:
         self.connection = request.connection
         self._request = request
         self._context = context
         self._replicas = replicas
+        self._reader = reader
         self._bytes_max = bytes_max
         self._bytes_min = min(request.body.min_bytes, bytes_max)
-        self._is_consumer = is_consumer
 
-    def replicas(self) -> list[Replica]:
+    def watched(self) -> list[Watched]:
         """The partitions whose growth may complete this fetch."""
         found = (self._find(fetched) for fetched in self._context.partitions)
-        return [replica for replica in found if isinstance(replica, Replica)]
+        return [self._reader.watched(item) for item in found if isinstance(item, Replica)]
 
     def try_complete(self, now: Instant) -> bool:
         """Answer if there is an error to tell or at least the minimum of bytes to send."""
-        del now
-        answers, total, is_urgent = self._read()
+        answers, total, is_urgent = self._read(now)
         if total < self._bytes_min and not is_urgent:
             return False
-        self._answer(answers)
+        self._answer(answers, now)
         return True
 
     def expire(self, now: Instant) -> None:
         """Answer with what there is."""
-        del now
-        self._answer(self._read()[0])
+        self._answer(self._read(now)[0], now)
 
     def _find(self, fetched: Fetched) -> Replica | ErrorCode:
         key = fetched.key
         try:
             if key.topic is None:
-                return self._replicas.leader_by_id(key.topic_id, key.partition)
-            return self._replicas.leader(key.topic, key.partition)
+                return self._replicas.hosted_by_id(key.topic_id, key.partition)
+            return self._replicas.hosted(key.topic, key.partition)
         except ProtocolError as error:
             return error.code
 
-    def _read(self) -> tuple[list[tuple[Fetched, PartitionAnswer]], int, bool]:
+    def _read(self, now: Instant) -> tuple[list[_Read], int, bool]:
         """Read every partition: the answers, their bytes, whether they must not wait."""
-        answers: list[tuple[Fetched, PartitionAnswer]] = []
+        answers: list[_Read] = []
+        read = self._reader.read
         budget = self._bytes_max
         total = 0
         is_urgent = False
         for fetched in self._context.partitions:
             answer = PartitionAnswer(fetched.key.partition)
             found = self._find(fetched)
+            replica: Replica | None = None
             if isinstance(found, Replica):
+                replica = found
                 try:
-                    self._read_partition(found, fetched, answer, budget, is_first=total == 0)
+                    read(found, fetched, answer, budget, is_first=total == 0, now=now)
                 except ProtocolError as error:
                     answer.refuse(error.code)
                 except StorageError as error:
@@ -188,66 +210,29 @@ class _Fetch:
                     answer.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             else:
                 answer.refuse(found)
-            total += answer.length
-            budget = max(0, budget - answer.length)
+            if answer.records is not None:
+                total += answer.length
+                budget = max(0, budget - answer.length)
             is_urgent = is_urgent or answer.is_urgent
-            answers.append((fetched, answer))
+            answers.append((fetched, replica, answer))
         return answers, total, is_urgent
 
-    def _read_partition(
-        self,
-        replica: Replica,
-        fetched: Fetched,
-        answer: PartitionAnswer,
-        budget: int,
-        *,
-        is_first: bool,
-    ) -> None:
-        replica.check_epoch(fetched.current_leader_epoch)
-        if not self._is_consumer:
-            # Nobody else is assigned to a partition of a single broker.
-            has_epoch = fetched.current_leader_epoch != NO_EPOCH
-            raise ProtocolError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            )
-        log_ = replica.log
-        answer.high_watermark = log_.high_watermark
-        answer.last_stable_offset = log_.last_stable_offset
-        answer.log_start_offset = log_.log_start_offset
-        isolation_level = self._request.body.isolation_level
-        if isolation_level == READ_COMMITTED:
-            answer.aborted_transactions = []
-        if fetched.last_fetched_epoch != NO_EPOCH:
-            epoch, end = log_.end_offset_for_epoch(LeaderEpoch(fetched.last_fetched_epoch))
-            if epoch == NO_EPOCH or fetched.fetch_offset < log_.log_start_offset:
-                raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            if epoch < fetched.last_fetched_epoch or end < fetched.fetch_offset:
-                answer.diverging = (epoch, end)
-                return
-        answer.records = log_.read(
-            Offset(fetched.fetch_offset),
-            min(max(0, fetched.max_bytes), budget),
-            end_offset=replica.readable_end(isolation_level),
-            at_least_one_batch=is_first,
-        )
-        if answer.records is not None and isolation_level == READ_COMMITTED:
-            answer.aborted_transactions = log_.aborted_transactions(
-                Offset(fetched.fetch_offset), answer.records.upper_offset
-            )
-
-    def _answer(self, answers: list[tuple[Fetched, PartitionAnswer]]) -> None:
+    def _answer(self, answers: list[_Read], now: Instant) -> None:
         context = self._context
         by_id = self._request.version >= _TOPIC_IDS_SINCE
         answer = FetchAnswer(session_id=context.session_id)
-        for fetched, partition in answers:
+        for fetched, replica, partition in answers:
+            has_records = partition.records is not None
             if context.must_tell(
                 fetched,
                 high_watermark=partition.high_watermark,
                 log_start_offset=partition.log_start_offset,
-                has_records=partition.length > 0,
-                has_error=partition.is_urgent,
+                has_records=has_records,
+                has_error=partition.is_news,
             ):
                 key = fetched.key
                 topic = key.topic_id if by_id else (key.topic or "")
                 answer.add(topic, partition)
+                if has_records and replica is not None:
+                    self._reader.answered(replica, partition.length, now)
         self._request.reply_chunks(encode_fetch_answer(self._request, answer))

@@ -1,4 +1,10 @@
-"""ListOffsets and OffsetForLeaderEpoch: where in its log a partition begins, ends, or was then."""
+"""ListOffsets and OffsetForLeaderEpoch: where in its log a partition begins, ends, or was then.
+
+Only the leader answers, but for a tool that asks for a replica by itself (-2). A new leader may not
+know yet how much is committed: until its high watermark reaches the start of its epoch, an end that
+it told could lie before one that its predecessor told. It says OFFSET_NOT_AVAILABLE then (KIP-207).
+Followers ask, too: they see the whole log.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +37,9 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 _EPOCHS_SINCE: Final = 4
+_NOT_AVAILABLE_SINCE: Final = 5
+_CONSUMER: Final = -1
+_ANY_REPLICA: Final = -2
 _SINCE: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -60,7 +69,7 @@ class ListOffsetsHandler:
                     answer.error_code = ErrorCode.INVALID_REQUEST
                     continue
                 try:
-                    replica = self._replicas.leader(topic.name, partition.partition_index)
+                    replica = self._replicas.hosted(topic.name, partition.partition_index)
                     self._look_up(request, replica, partition, answer)
                 except ProtocolError as error:
                     answer.error_code = error.code
@@ -79,8 +88,13 @@ class ListOffsetsHandler:
         if timestamp < 0 and request.version < _SINCE.get(timestamp, 0):
             raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
         replica.check_epoch(partition.current_leader_epoch)
+        if request.body.replica_id != _ANY_REPLICA:
+            replica.check_leading()
         log = replica.log
-        end = replica.readable_end(request.body.isolation_level)
+        is_consumer = request.body.replica_id == _CONSUMER
+        end = log.log_end_offset
+        if is_consumer:
+            end = replica.readable_end(request.body.isolation_level)
         found_at = NO_TIMESTAMP
         match timestamp:
             case -1:
@@ -98,12 +112,14 @@ class ListOffsetsHandler:
             case _:
                 found = log.offset_for_timestamp(timestamp)
                 offset, found_at = (found.offset, found.timestamp) if found else (NO_OFFSET, -1)
-        if (
-            offset != NO_OFFSET
-            and offset >= end
-            and timestamp not in (LATEST, EARLIEST, EARLIEST_LOCAL)
-        ):
-            offset, found_at = NO_OFFSET, NO_TIMESTAMP
+        if _needs_the_end(timestamp, offset, end):
+            if is_consumer and replica.is_end_unknown:
+                old = request.version < _NOT_AVAILABLE_SINCE
+                raise ProtocolError(
+                    ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.OFFSET_NOT_AVAILABLE
+                )
+            if timestamp != LATEST:
+                offset, found_at = NO_OFFSET, NO_TIMESTAMP
         answer.offset = offset
         answer.timestamp = found_at
         if offset != NO_OFFSET and request.version >= _EPOCHS_SINCE:
@@ -112,6 +128,17 @@ class ListOffsetsHandler:
                 if offset >= log.log_end_offset
                 else log.leader_epochs.epoch_for_offset(Offset(offset))
             )
+
+
+def _needs_the_end(timestamp: int, offset: int, end: int) -> bool:
+    """Whether the answer would be another one if more of the log were known to be committed."""
+    match timestamp:
+        case -1:
+            return True
+        case -2 | -4 | -5 | -6:
+            return False
+        case _:
+            return offset == NO_OFFSET or offset >= end
 
 
 class OffsetForLeaderEpochHandler:
@@ -134,8 +161,9 @@ class OffsetForLeaderEpochHandler:
     def _look_up(self, topic: str, partition: OffsetForLeaderPartition) -> EpochEndOffset:
         answer = EpochEndOffset(partition=partition.partition)
         try:
-            replica = self._replicas.leader(topic, partition.partition)
+            replica = self._replicas.hosted(topic, partition.partition)
             replica.check_epoch(partition.current_leader_epoch)
+            replica.check_leading()
             epoch, end = replica.log.end_offset_for_epoch(LeaderEpoch(partition.leader_epoch))
         except ProtocolError as error:
             answer.error_code = error.code

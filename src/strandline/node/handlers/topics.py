@@ -19,7 +19,7 @@ from strandline.cluster.controller import (
     delete_topics,
 )
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.node.controller import Controller
+from strandline.node.office import Office
 from strandline.node.request import Request
 from strandline.node.settings import Settings
 from strandline.protocol.messages.create_partitions import (
@@ -44,10 +44,14 @@ _STATES_SINCE: Final = 6
 
 
 class TopicsHandler:
-    """Answers CreateTopics 2 to 7, DeleteTopics 1 to 6 and CreatePartitions 0 to 3."""
+    """Answers CreateTopics 2 to 7, DeleteTopics 1 to 6 and CreatePartitions 0 to 3.
 
-    def __init__(self, controller: Controller, settings: Settings, random: Random) -> None:
-        self._controller = controller
+    On the controller, that is: other brokers answer NOT_CONTROLLER. An answer is given when this
+    broker's image shows the change; the others may hear of it a moment later.
+    """
+
+    def __init__(self, office: Office, settings: Settings, random: Random) -> None:
+        self._office = office
         self._settings = settings
         self._random = random
 
@@ -84,7 +88,7 @@ class TopicsHandler:
             validate_only=body.validate_only,
             random=self._random,
         )
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        self._office.carry_out(decide, done=done, failed=failed, now=now)
 
     def _created(self, result: TopicCreated) -> CreatableTopicResult:
         refusal = result.refusal
@@ -137,7 +141,7 @@ class TopicsHandler:
             references=references,
             is_enabled=self._settings.broker.delete_topic_enable,
         )
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        self._office.carry_out(decide, done=done, failed=failed, now=now)
 
     def create_partitions(self, request: Request[CreatePartitionsRequest], now: Instant) -> None:
         """Add partitions to topics."""
@@ -162,7 +166,7 @@ class TopicsHandler:
             done(tuple(PartitionsAdded(spec.name, refusal=refusal) for spec in specs), at)
 
         decide = partial(create_partitions, specs=specs, validate_only=body.validate_only)
-        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+        self._office.carry_out(decide, done=done, failed=failed, now=now)
 
 
 def _deleted(result: TopicDeleted) -> DeletableTopicResult:

@@ -1,0 +1,284 @@
+"""The connections of this broker to others: dialled, spoken and listened to on the server's loop.
+
+A link is a `Transport` like that of a client; only who speaks first differs. This file carries out
+`Dial`, `Ask` and `HangUp`, and tells the node what became of them. It must not know what is said,
+nor when to dial again: the node decides that, and it also gives up dials that take too long.
+
+Links to chosen brokers can be frozen, as a network that drops everything would: nothing is sent,
+what arrives is left in the socket, a dial hangs. Nobody is told; when the links thaw everything
+goes on, as with a network that comes back. That is for tests of what depends on brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
+
+from strandline.broker.transport import BufferPool, Transport
+from strandline.node.effects import Ask, Dial, HangUp, LinkId
+from strandline.types import BrokerId, Instant
+
+log = logging.getLogger(__name__)
+
+SocketAddress: TypeAlias = tuple[socket.AddressFamily, Any]
+_UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK})
+
+
+class LinkNode(Protocol):
+    """The part of a node that hears about links."""
+
+    def link_opened(self, link: LinkId, now: Instant) -> None: ...
+    def link_received(self, link: LinkId, frame: memoryview, now: Instant) -> None: ...
+    def link_closed(self, link: LinkId, reason: str, now: Instant) -> None: ...
+
+
+class Turns(Protocol):
+    """The server's turns, see there."""
+
+    def begin(self) -> Instant: ...
+    def end(self) -> None: ...
+    def end_soon(self) -> None: ...
+    def tell(self, event: Callable[[Instant], None]) -> None: ...
+    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None: ...
+
+
+class Link:
+    """One link, from its dial on. `transport` is None until it is connected."""
+
+    __slots__ = ("broker_id", "client_host", "dial", "id", "transport", "undial")
+
+    wants_input = True
+
+    def __init__(self, dial: Dial) -> None:
+        self.dial = dial
+        self.id = dial.link
+        self.broker_id = dial.broker_id
+        self.client_host = f"broker {dial.broker_id} at {dial.host}:{dial.port}"
+        self.transport: LinkTransport | None = None
+        self.undial: Callable[[], object] | None = None
+        """Stops the dial while it is under way."""
+
+
+class LinkTransport(Transport[Link]):
+    """A transport that reads even while it has something to write.
+
+    The other side stops reading while its answers are not taken; if this one did the same, both
+    could wait for each other. The node bounds what is asked, and so what waits here.
+    """
+
+    __slots__ = ("is_frozen",)
+
+    is_frozen: bool
+
+    def update_watch(self) -> None:
+        """Tell the loop what this socket waits for, if that changed."""
+        if not self.closed and not self.is_frozen:
+            self._watch(read=True, write=self.has_unsent_output)
+
+    def ask(self, chunks: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Send a request now, or as soon as the socket takes it."""
+        if self.is_frozen:
+            self._pending.extend(bytes(chunk) for chunk in chunks)
+        else:
+            self.send(chunks)
+
+    def freeze(self) -> None:
+        """Neither send nor receive from now on."""
+        self.is_frozen = True
+        if not self.closed:
+            self._watch(read=False, write=False)
+
+    def thaw(self) -> None:
+        """Go on with what has collected on both sides."""
+        self.is_frozen = False
+        self.update_watch()
+
+
+class Links:
+    """All links of one broker. Belongs to the server's event loop."""
+
+    def __init__(
+        self,
+        node: LinkNode,
+        turns: Turns,
+        shared: memoryview,
+        pool: BufferPool,
+        *,
+        frame_bytes_max: int,
+    ) -> None:
+        """`shared` and `pool` are the server's receive buffers."""
+        self.frame_bytes_max = frame_bytes_max
+        self.begin = turns.begin
+        self.end = turns.end
+        self.end_soon = turns.end_soon
+        self.watch = turns.watch
+        self._tell = turns.tell
+        self._node = node
+        self._shared = shared
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._links: dict[LinkId, Link] = {}
+        self._blocked: frozenset[BrokerId] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    @property
+    def transports(self) -> list[LinkTransport]:
+        """Those that are connected."""
+        return [link.transport for link in self._links.values() if link.transport is not None]
+
+    def receive(self, link: Link, frame: memoryview, now: Instant) -> None:
+        """A transport has a frame for the node."""
+        self._node.link_received(link.id, frame, now)
+
+    def disconnected(self, transport: LinkTransport, reason: str | None) -> None:
+        """A transport is about to close its socket."""
+        self._loop.remove_reader(transport.socket)
+        self._loop.remove_writer(transport.socket)
+        self._over(transport.connection, reason or "it closed the connection")
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def dial(self, effect: Dial) -> None:
+        """Connect; the node is told the outcome."""
+        link = self._links[effect.link] = Link(effect)
+        if effect.broker_id not in self._blocked:
+            self._dial(link)
+
+    def ask(self, effect: Ask) -> None:
+        """Send a request on a link that is open."""
+        link = self._links.get(effect.link)
+        if link is not None and link.transport is not None:
+            link.transport.ask(effect.chunks)
+
+    def hang_up(self, effect: HangUp) -> None:
+        """End a link; the node is not told."""
+        link = self._links.pop(effect.link, None)
+        if link is not None:
+            self._end(link)
+
+    def close(self) -> None:
+        """End all links; the node is not told."""
+        links, self._links = self._links, {}
+        for link in links.values():
+            self._end(link)
+
+    # -- dialling ----------------------------------------------------------------------------
+
+    def _dial(self, link: Link) -> None:
+        dial = link.dial
+        try:
+            address = ipaddress.ip_address(dial.host)
+        except ValueError:
+            task = self._loop.create_task(self._resolve(link))
+            link.undial = task.cancel
+            return
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        # Never inside the turn that wanted it: the node hears of the outcome in a later one.
+        handle = self._loop.call_soon(self._connect, link, [(family, (dial.host, dial.port))])
+        link.undial = handle.cancel
+
+    async def _resolve(self, link: Link) -> None:
+        dial = link.dial
+        try:
+            found = await self._loop.getaddrinfo(dial.host, dial.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            self._over(link, f"its host name {dial.host} cannot be resolved: {error}")
+            return
+        addresses: list[SocketAddress] = [(entry[0], entry[4]) for entry in found]
+        self._connect(link, addresses)
+
+    def _connect(self, link: Link, addresses: Sequence[SocketAddress]) -> None:
+        """Try one address after the other; `localhost` is often two, and served on one."""
+        link.undial = None
+        (family, address), *others = addresses
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = sock.connect_ex(address)
+        except OSError as error:
+            code = error.errno or errno.EINVAL
+        if code in _UNDER_WAY:
+            self._loop.add_writer(sock, self._connected, link, sock, others)
+            link.undial = lambda: self._give_up(sock)
+        else:
+            self._tried(link, sock, code, others)
+
+    def _connected(self, link: Link, sock: socket.socket, others: Sequence[SocketAddress]) -> None:
+        self._loop.remove_writer(sock)
+        link.undial = None
+        self._tried(link, sock, sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), others)
+
+    def _tried(
+        self, link: Link, sock: socket.socket, code: int, others: Sequence[SocketAddress]
+    ) -> None:
+        if code != 0:
+            sock.close()
+            if others:
+                self._connect(link, others)
+            else:
+                self._over(link, f"it cannot be reached: {os.strerror(code)}")
+            return
+        transport = LinkTransport(self, link, sock, shared=self._shared, pool=self._pool)
+        transport.is_frozen = False
+        link.transport = transport
+        transport.update_watch()
+        self._tell(partial(self._node.link_opened, link.id))
+
+    def _give_up(self, sock: socket.socket) -> None:
+        self._loop.remove_writer(sock)
+        sock.close()
+
+    # -- ending ------------------------------------------------------------------------------
+
+    def _over(self, link: Link, reason: str) -> None:
+        """Tell the node that a link has ended, unless the node ended it."""
+        if self._links.pop(link.id, None) is None:
+            return
+        self._tell(partial(self._node.link_closed, link.id, reason))
+
+    def _end(self, link: Link) -> None:
+        self._undial(link)
+        if link.transport is not None:
+            link.transport.close(None)
+
+    def _undial(self, link: Link) -> None:
+        if link.undial is not None:
+            link.undial()
+            link.undial = None
+
+    # -- freezing ----------------------------------------------------------------------------
+
+    def block(self, broker_ids: Collection[BrokerId]) -> None:
+        """Freeze the links to these brokers, too."""
+        self.block_exactly(self._blocked.union(broker_ids))
+
+    def unblock(self, broker_ids: Collection[BrokerId]) -> None:
+        """Let the links to these brokers go on."""
+        self.block_exactly(self._blocked.difference(broker_ids))
+
+    def block_exactly(self, broker_ids: Collection[BrokerId]) -> None:
+        """Freeze the links to these brokers, and let all others go on."""
+        former, self._blocked = self._blocked, frozenset(broker_ids)
+        for link in list(self._links.values()):
+            is_blocked = link.broker_id in self._blocked
+            if is_blocked == (link.broker_id in former):
+                continue
+            if link.transport is None:
+                if is_blocked:
+                    self._undial(link)
+                else:
+                    self._dial(link)
+            elif is_blocked:
+                link.transport.freeze()
+            else:
+                link.transport.thaw()

@@ -1,0 +1,150 @@
+"""`strandline topics elect | move | moves`: who leads, and on which brokers the replicas are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.counts import counted
+from strandline.cli.output import print_json, print_table
+from strandline.cli.scope import parse_scope
+from strandline.client.admin_replicas import Election, Move, Outcomes, ReplicaAdmin
+from strandline.errors import ErrorCode
+from strandline.types import BrokerId, TopicPartition
+
+_LOOK_AGAIN_S: Final = 0.5
+
+
+@click.command()
+@click.argument("scopes", metavar="[TOPIC[:P,...]]...", nargs=-1)
+@click.option("--all", "all_topics", is_flag=True, help="All partitions of all topics.")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Elect any live replica where none in sync is alive. Records may be lost.",
+)
+@bootstrap_option
+def elect(scopes: tuple[str, ...], all_topics: bool, unclean: bool, bootstrap: str | None) -> None:
+    """Elect the preferred leaders, which are the first replicas, where others lead."""
+    if bool(scopes) == all_topics:
+        raise click.UsageError("Say which partitions, or --all.")
+    election = Election.UNCLEAN if unclean else Election.PREFERRED
+    with open_cluster(bootstrap) as client:
+        partitions = None if all_topics else parse_scope(client, scopes)
+        outcomes = ReplicaAdmin(client).elect(partitions, election)
+    needless = [
+        each
+        for each, error in outcomes.items()
+        if error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
+    ]
+    for each in needless:
+        del outcomes[each]
+        click.echo(f"{each} needs no election.")
+    if not outcomes and not needless:
+        click.echo("No partition needs an election.")
+    _print_outcomes(outcomes, done="Elected the leader of {}.", failed="{} has no new leader")
+
+
+@click.command()
+@click.argument("scopes", metavar="TOPIC[:P,...]...", nargs=-1, required=True)
+@click.option("--to", "targets", metavar="ID,...", help="The brokers that are to hold replicas.")
+@click.option("--cancel", is_flag=True, help="Call moves off: replicas stay where they were.")
+@click.option("--wait", is_flag=True, help="Return when the moves are finished.")
+@bootstrap_option
+def move(
+    scopes: tuple[str, ...], targets: str | None, cancel: bool, wait: bool, bootstrap: str | None
+) -> None:
+    """Move partitions to other brokers, or change how many replicas they have.
+
+    Partitions are led by the brokers in turn: the second partition prefers the second broker.
+    Nothing is lost and clients go on meanwhile. Without --wait the command only begins the moves;
+    `topics moves` shows those under way.
+    """
+    if (targets is None) != cancel:
+        raise click.UsageError("Say --to ID,... or --cancel.")
+    brokers = [] if targets is None else _parse_brokers(targets)
+    with open_cluster(bootstrap) as client:
+        admin = ReplicaAdmin(client)
+        partitions = parse_scope(client, scopes)
+        outcomes = admin.move({each: _placed(each, brokers) or None for each in partitions})
+        if cancel:
+            done, failed = "Called the move of {} off.", "The move of {} was not called off"
+        else:
+            done, failed = "Moving {}.", "{} is not moved"
+        _print_outcomes(outcomes, done=done, failed=failed)
+        if wait and not cancel:
+            _wait(admin, partitions)
+            click.echo(f"Moved {counted(len(partitions), 'partition')}.")
+
+
+@click.command()
+@bootstrap_option
+@json_option
+def moves(bootstrap: str | None, as_json: bool) -> None:
+    """List the moves of partitions that are under way."""
+    with open_cluster(bootstrap) as client:
+        found = ReplicaAdmin(client).moves()
+    if as_json:
+        print_json([_as_json(each) for each in found])
+    elif found:
+        print_table(
+            ("PARTITION", "REPLICAS", "COMING", "GOING"),
+            (
+                (
+                    each.partition,
+                    _ids(each.replicas),
+                    _ids(each.adding) or None,
+                    _ids(each.removing) or None,
+                )
+                for each in found
+            ),
+        )
+
+
+def _placed(partition: TopicPartition, brokers: Sequence[BrokerId]) -> list[BrokerId]:
+    """The brokers, beginning with another one for each partition, so that all of them lead some."""
+    if not brokers:
+        return []
+    first = partition.partition % len(brokers)
+    return [*brokers[first:], *brokers[:first]]
+
+
+def _wait(admin: ReplicaAdmin, partitions: Sequence[TopicPartition]) -> None:
+    while admin.moves(partitions):
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def _parse_brokers(text: str) -> list[BrokerId]:
+    items = [item.strip() for item in text.split(",")]
+    if not all(item.isascii() and item.isdigit() for item in items):
+        raise click.UsageError(f"--to takes the ids of brokers, as in 1,2,3, not '{text}'.")
+    return [BrokerId(int(item)) for item in items]
+
+
+def _print_outcomes(outcomes: Outcomes, *, done: str, failed: str) -> None:
+    """One line per partition; ends the command if one was refused."""
+    for partition, error in outcomes.items():
+        if error is None:
+            click.echo(done.format(partition))
+        else:
+            click.echo(f"{failed.format(partition)}: {error.message}", err=True)
+    if any(error is not None for error in outcomes.values()):
+        raise click.exceptions.Exit(1)
+
+
+def _ids(brokers: Sequence[BrokerId]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _as_json(move: Move) -> object:
+    return {
+        "topic": move.partition.topic,
+        "partition": move.partition.partition,
+        "replicas": list(move.replicas),
+        "adding": list(move.adding),
+        "removing": list(move.removing),
+    }

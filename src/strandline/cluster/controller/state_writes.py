@@ -1,0 +1,88 @@
+"""From the partition as it should be to the nodes that say so.
+
+A decision collects changed partitions here, and gets the operations: one write per partition state
+and one per topic whose assignment changed, each guarded by the version that the image has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from strandline.cluster.controller.decision import controller_epoch, fenced
+from strandline.cluster.image import ClusterImage, PartitionImage, TopicImage
+from strandline.cluster.store import Operation, SetData
+from strandline.cluster.znodes import PartitionStateNode, TopicNode, state_path
+from strandline.types import TopicPartition
+
+
+class StateWrites:
+    """The writes of one decision, in the order in which they were added."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._operations: list[Operation] = []
+        self._assignments: dict[str, TopicNode] = {}
+        self.count = 0
+        """Partitions written."""
+
+    def put(self, key: TopicPartition, partition: PartitionImage) -> None:
+        """Write what differs from the image."""
+        topic = self._image.topics[key.topic]
+        before = topic.partitions[key.partition]
+        self.count += 1
+        if state_of(before) != state_of(partition):
+            self._put_state(key, topic, partition)
+        if _assignment(before) != _assignment(partition):
+            node = self._assignments.get(key.topic, topic.node)
+            self._assignments[key.topic] = _reassigned(node, key.partition, partition)
+
+    def operations(self) -> tuple[Operation, ...]:
+        """All of it, fenced."""
+        assignments = (
+            SetData(node.path, node.encode(), self._image.topics[name].version)
+            for name, node in self._assignments.items()
+        )
+        return fenced(self._image, [*self._operations, *assignments])
+
+    def _put_state(self, key: TopicPartition, topic: TopicImage, partition: PartitionImage) -> None:
+        former = topic.states[key.partition]
+        node = replace(
+            state_of(partition),
+            controller_epoch=controller_epoch(self._image),
+            extra=former.value.extra,
+        )
+        self._operations.append(SetData(state_path(key), node.encode(), former.version))
+
+
+def state_of(partition: PartitionImage, *, controller_epoch: int = 0) -> PartitionStateNode:
+    """The partition's state as a node's value."""
+    return PartitionStateNode(
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        in_sync_replicas=partition.in_sync_replicas,
+        controller_epoch=controller_epoch,
+        is_recovering=partition.is_recovering,
+        in_sync_epochs=partition.in_sync_epochs,
+        elr=partition.elr,
+        last_known_elr=partition.last_known_elr,
+    )
+
+
+def _assignment(partition: PartitionImage) -> tuple[object, ...]:
+    return partition.replicas, partition.adding, partition.removing
+
+
+def _reassigned(node: TopicNode, number: int, partition: PartitionImage) -> TopicNode:
+    """The topic's assignment with another one for this partition."""
+    adding = {n: replicas for n, replicas in node.adding_replicas.items() if n != number}
+    removing = {n: replicas for n, replicas in node.removing_replicas.items() if n != number}
+    if partition.adding:
+        adding[number] = partition.adding
+    if partition.removing:
+        removing[number] = partition.removing
+    return replace(
+        node,
+        partitions={**node.partitions, number: partition.replicas},
+        adding_replicas=dict(sorted(adding.items())),
+        removing_replicas=dict(sorted(removing.items())),
+    )

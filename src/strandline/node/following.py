@@ -1,0 +1,112 @@
+"""What follows on this node from a change of the metadata.
+
+The one place that hands a change to everybody whom it concerns, in an order that makes sense:
+first who is where, then what is gone, then the roles of partitions, then settings, and last those
+who may want to write because of it. What each of them does about it is its own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from strandline.cluster.image import ImageDelta
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.znodes import ResourceKind
+from strandline.node.replicas import RoleChange
+from strandline.types import Instant, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.node.node import Node
+
+
+class Following:
+    """Lets a node follow its image."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def start(self, now: Instant) -> None:
+        """Take up every partition that the metadata gives this broker."""
+        node = self._node
+        node.settings.follow(node.metadata.image, node.broker_id)
+        for topic in node.metadata.image.topics.values():
+            for number in topic.partitions:
+                self._take_up(TopicPartition(topic.name, number), now)
+
+    def follow(self, delta: ImageDelta, now: Instant) -> None:
+        """The image has moved on by `delta`."""
+        node = self._node
+        node.membership.follow()
+        if delta.brokers_changed:
+            node.peers.brokers_changed(node.metadata.image, delta.brokers_changed, now)
+            node.fetchers.brokers_changed(now)
+        for resource in delta.configs_changed:
+            if resource.kind is ResourceKind.BROKER:
+                node.settings.follow(node.metadata.image, node.broker_id)
+                break
+        self._give_up_deleted(delta, now)
+        for partition in delta.partitions_changed:
+            self._take_up(partition, now)
+        if delta.brokers_changed:
+            for change in node.replicas.brokers_changed(delta.brokers_changed, now):
+                self._role_changed(change, now)
+        self._reconfigure(delta, now)
+        node.in_sync_changes.follow(delta)
+        node.office.follow(delta, now)
+
+    def _give_up_deleted(self, delta: ImageDelta, now: Instant) -> None:
+        node = self._node
+        for topic in delta.topics_deleted:
+            for replica in node.replicas.remove(topic, now):
+                node.fetchers.forget(replica)
+                if topic.name == CONSUMER_OFFSETS and node.routes.uses_groups:
+                    node.routes.groups.lost_leadership(replica, now)
+        if delta.topics_deleted and node.routes.uses_groups:
+            gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
+            node.routes.groups.topics_deleted(gone, now)
+
+    def _take_up(self, partition: TopicPartition, now: Instant) -> None:
+        node = self._node
+        image = node.metadata.image
+        state = image.partition(partition)
+        if state is None:
+            return
+        change = node.replicas.apply(
+            partition,
+            image.topics[partition.topic],
+            state,
+            node.settings.of_topic(partition.topic, image),
+            now,
+        )
+        if change is not None:
+            self._role_changed(change, now)
+
+    def _role_changed(self, change: RoleChange, now: Instant) -> None:
+        """A replica leads, follows, or is gone; whichever it is, under a new leadership."""
+        node, replica = self._node, change.replica
+        if change.is_leading or change.is_gone or replica.leader_id < 0:
+            node.fetchers.forget(replica)
+        else:
+            node.fetchers.follow(replica, replica.leader_id, now)
+        if replica.topic_partition.topic != CONSUMER_OFFSETS:
+            return
+        if change.is_leading:
+            node.routes.groups.became_leader(replica, now)
+        elif change.was_leading:
+            node.routes.groups.lost_leadership(replica, now)
+
+    def _reconfigure(self, delta: ImageDelta, now: Instant) -> None:
+        node = self._node
+        image = node.metadata.image
+        resources = delta.configs_changed
+        names: Iterable[str] = [r.name for r in resources if r.kind is ResourceKind.TOPIC]
+        if any(resource.kind is ResourceKind.BROKER for resource in resources):
+            names = image.topics
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            config = node.settings.of_topic(name, image)
+            for number in topic.partitions:
+                node.replicas.reconfigure(TopicPartition(name, number), config, now)

@@ -1,0 +1,282 @@
+"""The way of a leader's change of its in-sync set to the controller, and of the answer back.
+
+A leader proposes, the controller decides (AlterPartition, KIP-497; design decision D-05). All
+proposals of this broker share one request in flight; what is proposed meanwhile goes with the next
+one, the newest proposal of each partition only. A request whose outcome is unknown is repeated for
+ever, because the leader must not go on from either set before it knows: the controller answers a
+repeated request for what is already so with success. It is repeated to whoever is the controller
+then, which may be this broker itself: it then decides without a request.
+
+Which refusals are definite is known to `Replica.in_sync_refused` (replication specification, 2.1);
+here is decided only what to repeat. This file must not know why a set changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from strandline.cluster.controller import InSyncProposal, PartitionAltered, alter_partitions
+from strandline.cluster.image import ImageDelta
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.node.in_sync_wire import request_of, results_of
+from strandline.node.membership import Membership
+from strandline.node.metadata import Metadata
+from strandline.node.office import Office
+from strandline.node.peers import PeerFailed, Peers
+from strandline.node.replica import Replica
+from strandline.node.settings import Settings
+from strandline.node.timers import Timer, Timers
+from strandline.protocol.messages.alter_partition import AlterPartitionResponse
+from strandline.replication.in_sync import Committed, InSyncState
+from strandline.types import BrokerId, Instant, LeaderEpoch, TopicId
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = 3
+_PAUSE_MIN_MS: Final = 50
+_PAUSE_MAX_MS: Final = 1000
+_UNKNOWN_EPOCH: Final = -1
+_PARTITIONS_MAX: Final = 1000
+"""In one request: the controller writes its decision about all of them at once."""
+
+_LATER_BY_METADATA: Final = frozenset(
+    {
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+"""The proposal was made from old metadata; the newer ones will tell which set is in force."""
+
+_FINAL: Final = _LATER_BY_METADATA | {
+    ErrorCode.INELIGIBLE_REPLICA,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+}
+
+
+class _Sent(NamedTuple):
+    """One proposal as it was sent."""
+
+    replica: Replica
+    state: InSyncState
+    leader_epoch: LeaderEpoch
+
+
+_Key = tuple[TopicId, int]
+
+
+class InSyncChanges:
+    """See the module. Bounded by the partitions that this node leads."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        settings: Settings,
+        membership: Membership,
+        office: Office,
+        peers: Peers,
+        timers: Timers,
+    ) -> None:
+        self._metadata = metadata
+        self._settings = settings
+        self._membership = membership
+        self._office = office
+        self._peers = peers
+        self._timers = timers
+        self._wanted: dict[Replica, None] = {}
+        self._sent: dict[_Key, _Sent] = {}
+        """The request in flight; empty if there is none."""
+        self._attempt = 0
+        """Counts the requests, so that the answer to one that was given up is recognised."""
+        self._asked: BrokerId | None = None
+        self._failures = 0
+        self._pause: Timer | None = None
+
+    def propose(self, replica: Replica, now: Instant) -> None:
+        """Have `replica.leader.in_sync.proposed` decided; goes out at the end of this turn."""
+        del now
+        self._wanted[replica] = None
+
+    def follow(self, delta: ImageDelta) -> None:
+        """The image has changed: another controller is to be asked, and at once."""
+        if not delta.controller_changed and self._asked not in delta.brokers_changed:
+            return
+        self._end_pause()
+        if self._sent and self._asked != self._membership.broker_id:
+            # The one that was asked is out of office, or a new process: its answer, should it
+            # come, is nobody's word any more.
+            self._give_up()
+
+    def act(self, now: Instant) -> None:
+        """Send what waits, unless a request is in flight. Once per turn."""
+        if not self._wanted or self._sent or self._pause is not None:
+            return
+        controller = self._metadata.image.controller
+        if controller is None or not self._membership.is_registered:
+            return  # the image will change
+        is_local = controller == self._membership.broker_id
+        if is_local and not self._office.is_in_office:
+            return
+        proposals = self._take()
+        if not proposals:
+            return
+        self._attempt += 1
+        self._asked = controller
+        if is_local:
+            self._decide_here(proposals, now)
+        else:
+            self._ask(controller, proposals, now)
+
+    # -- Asking ------------------------------------------------------------------------------
+
+    def _take(self) -> list[InSyncProposal]:
+        """The newest proposal of the partitions that still have one, the oldest wish first."""
+        proposals: list[InSyncProposal] = []
+        for replica in list(self._wanted):
+            if len(proposals) == _PARTITIONS_MAX:
+                break
+            del self._wanted[replica]
+            leader = replica.leader
+            if leader is None or isinstance(leader.in_sync, Committed):
+                continue  # overtaken by newer metadata
+            number = replica.topic_partition.partition
+            epoch = leader.leader_epoch
+            self._sent[replica.topic_id, number] = _Sent(replica, leader.in_sync, epoch)
+            proposals.append(
+                InSyncProposal(
+                    replica.topic_id,
+                    number,
+                    leader.leader_epoch,
+                    leader.partition_epoch,
+                    [
+                        (member, self._epoch_of(replica, member))
+                        for member in sorted(leader.in_sync.proposed)
+                    ],
+                )
+            )
+        return proposals
+
+    def _epoch_of(self, replica: Replica, member: BrokerId) -> int:
+        """The registration under which a member is known to be in sync: that of its fetches."""
+        if member == self._membership.broker_id:
+            return self._membership.broker_epoch
+        progress = replica.leader.progress.get(member) if replica.leader is not None else None
+        return _UNKNOWN_EPOCH if progress is None else progress.broker_epoch
+
+    def _decide_here(self, proposals: Sequence[InSyncProposal], now: Instant) -> None:
+        attempt = self._attempt
+        decide = partial(
+            alter_partitions,
+            broker_id=self._membership.broker_id,
+            broker_epoch=self._membership.broker_epoch,
+            items=proposals,
+            policy=self._office.policy,
+        )
+
+        def done(results: tuple[PartitionAltered, ...], at: Instant) -> None:
+            if attempt == self._attempt:
+                self._answered(results, at)
+
+        def failed(error: ProtocolError, at: Instant) -> None:
+            if attempt == self._attempt:
+                self._failed(str(error), at)
+
+        self._office.carry_out(decide, done=done, failed=failed, now=now)
+
+    def _ask(self, controller: BrokerId, proposals: Sequence[InSyncProposal], now: Instant) -> None:
+        attempt = self._attempt
+
+        def answered(answer: object, at: Instant) -> None:
+            if attempt != self._attempt:
+                return
+            if isinstance(answer, PeerFailed):
+                self._failed(answer.reason, at)
+            elif not isinstance(answer, AlterPartitionResponse):
+                raise InvariantViolated(f"AlterPartition was answered with {answer!r}.")
+            elif answer.error_code:
+                self._failed(ErrorCode(answer.error_code).name, at)
+            else:
+                self._answered(results_of(answer), at)
+
+        self._peers.ask(
+            controller,
+            request_of(self._membership.broker_id, self._membership.broker_epoch, proposals),
+            _VERSION,
+            answered,
+            now,
+            timeout_ms=self._settings.broker.controller_socket_timeout_ms,
+        )
+
+    # -- Answers -----------------------------------------------------------------------------
+
+    def _answered(self, results: Sequence[PartitionAltered], now: Instant) -> None:
+        sent, self._sent = self._sent, {}
+        self._failures = 0
+        is_late = False
+        for result in results:
+            proposal = sent.pop((result.topic_id, result.partition), None)
+            if proposal is None:
+                continue
+            code = ErrorCode.NONE if result.refusal is None else result.refusal.code
+            if code is ErrorCode.NONE:
+                self._commit(proposal, result, now)
+            elif code in _FINAL:
+                log.info(
+                    "The controller refused in-sync replicas %s for %s: %s",
+                    sorted(proposal.state.proposed),
+                    proposal.replica.topic_partition,
+                    code.name,
+                )
+                _refuse(proposal, code, now)
+            else:
+                self._wanted[proposal.replica] = None
+                is_late = True
+        for forgotten in sent.values():
+            self._wanted[forgotten.replica] = None
+            is_late = True
+        if is_late:
+            self._begin_pause(now)
+
+    def _commit(self, proposal: _Sent, result: PartitionAltered, now: Instant) -> None:
+        replica = proposal.replica
+        if result.leader_epoch == replica.leader_epoch == proposal.leader_epoch:
+            replica.in_sync_committed(result.in_sync_replicas, result.partition_epoch, now)
+        # Else leadership has changed, and the metadata tells or has told about it.
+
+    def _failed(self, reason: str, now: Instant) -> None:
+        """The whole request is to be repeated: its outcome is unknown, or there is none."""
+        if not self._failures:
+            log.info("Proposed in-sync replicas will be proposed again: %s", reason)
+        self._give_up()
+        self._begin_pause(now)
+
+    def _give_up(self) -> None:
+        sent, self._sent = self._sent, {}
+        self._attempt += 1
+        # In front of what was proposed meanwhile; the newest state of each is taken anyway.
+        self._wanted = {**dict.fromkeys(item.replica for item in sent.values()), **self._wanted}
+
+    def _begin_pause(self, now: Instant) -> None:
+        pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MIN_MS << min(self._failures, 10))
+        self._failures += 1
+        self._pause = self._timers.schedule(now.monotonic_ms + pause_ms, self._resume)
+
+    def _resume(self, now: Instant) -> None:
+        del now
+        self._end_pause()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+
+def _refuse(proposal: _Sent, code: ErrorCode, now: Instant) -> None:
+    if proposal.replica.leader_epoch == proposal.leader_epoch:
+        proposal.replica.in_sync_refused(code, now, proposal.state)

@@ -1,0 +1,186 @@
+"""This broker's membership of the cluster: registered while it lives, and how it takes its leave.
+
+The registration is an ephemeral node, so it goes with the session that made it; whenever the image
+does not show it, it is made again (level-triggered, whether at the start or after an expiry). A
+stopping broker announces that in its registration: the controller then moves leadership away and
+takes the broker out of in-sync sets, and the broker stops when that is done or takes too long. It
+needs no request for this, since everybody follows the metadata.
+
+This file must not know the log, or who decides about leaders.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from strandline.cluster.controller import Decision, announce_shutdown, register_broker
+from strandline.cluster.image import BrokerImage, ClusterImage, PartitionImage
+from strandline.cluster.znodes import BrokerNode
+from strandline.node.metadata import Metadata
+from strandline.node.settings import Settings
+from strandline.node.standing_order import StandingOrder
+from strandline.node.timers import Timers
+from strandline.types import Instant
+
+log = logging.getLogger(__name__)
+
+NOT_REGISTERED: Final = -1
+
+
+class Membership:
+    """See the module."""
+
+    def __init__(
+        self, metadata: Metadata, settings: Settings, timers: Timers, registration: BrokerNode
+    ) -> None:
+        """`registration` is what this broker tells about itself, with `previous_epoch` if the
+        process before it lost nothing."""
+        self.broker_id = registration.broker_id
+        self.broker_epoch: int = NOT_REGISTERED
+        """Of this broker's newest registration. Never falls; -1 before the first."""
+        self._metadata = metadata
+        self._settings = settings
+        self._timers = timers
+        self._registration = registration
+        self._order: StandingOrder[str] = StandingOrder(
+            metadata, timers, "register with the cluster", self._decide, self._told
+        )
+        self._is_leaving = False
+        self._is_overdue = False
+        self._was_ousted = False
+
+    def start(self) -> None:
+        """Begin to be a member."""
+        self.follow()
+
+    def follow(self) -> None:
+        """The image has changed."""
+        mine = self._mine()
+        if mine is not None and self._is_own(mine):
+            self.broker_epoch = mine.epoch
+            self._was_ousted = False
+        self._order.wake()
+
+    def act(self, now: Instant) -> None:
+        """Write what is missing. Once per turn."""
+        self._order.act(now)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the image shows this very process as a live broker."""
+        mine = self._mine()
+        return mine is not None and self._is_own(mine)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this broker is about to stop."""
+        return self._is_leaving
+
+    @property
+    def is_ousted(self) -> bool:
+        """Whether another process is registered under this broker's id."""
+        mine = self._mine()
+        return mine is not None and not self._is_own(mine)
+
+    # -- Leaving -----------------------------------------------------------------------------
+
+    def begin_shutdown(self, now: Instant) -> None:
+        """Ask to be relieved of all leadership. Idempotent."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        broker = self._settings.broker
+        limit_ms = (
+            broker.controlled_shutdown_max_retries * broker.controlled_shutdown_retry_backoff_ms
+        )
+        if not broker.controlled_shutdown_enable or not self._others():
+            limit_ms = 0
+        self._is_overdue = limit_ms == 0
+        if not self._is_overdue:
+            self._timers.schedule(now.monotonic_ms + limit_ms, self._give_up_waiting)
+            self._order.wake()
+
+    def may_stop(self, hosted: Iterable[PartitionImage]) -> bool:
+        """Whether nothing is won by waiting longer. `hosted`: the partitions that have a replica
+        on this broker."""
+        if not self._is_leaving:
+            return False
+        mine = self._mine()
+        if self._is_overdue or mine is None or not self._is_own(mine):
+            return True
+        if not mine.is_shutting_down:
+            return False  # nobody can know yet
+        others = self._others()
+        return not any(
+            self.broker_id in (state.leader, *state.in_sync_replicas)
+            and not others.isdisjoint(state.in_sync_replicas)
+            for state in hosted
+        )
+
+    def _others(self) -> frozenset[int]:
+        """Brokers that could take over."""
+        return frozenset(
+            broker_id
+            for broker_id, broker in self._metadata.image.brokers.items()
+            if broker_id != self.broker_id and not broker.is_shutting_down
+        )
+
+    def _give_up_waiting(self, now: Instant) -> None:
+        del now
+        if not self._is_overdue and self.is_registered:
+            log.warning(
+                "Broker %s stops although leadership could not be moved away in time",
+                self.broker_id,
+            )
+        self._is_overdue = True
+
+    # -- What is to be written ---------------------------------------------------------------
+
+    def _decide(self, image: ClusterImage, now: Instant) -> Decision[str]:
+        mine = image.brokers.get(self.broker_id)
+        if mine is None:
+            if self._is_leaving:
+                return Decision(())
+            return self._register(image, now)
+        if not self._is_own(mine):
+            self._complain(mine)
+        elif self._is_leaving and not self._is_overdue and not mine.is_shutting_down:
+            sentence = f"Broker {self.broker_id} has announced that it is about to stop."
+            return Decision((sentence,), tuple(announce_shutdown(image, self.broker_id)))
+        return Decision(())
+
+    def _register(self, image: ClusterImage, now: Instant) -> Decision[str]:
+        node = replace(self._registration, timestamp_ms=now.wall_ms)
+        if self.broker_epoch != NOT_REGISTERED:
+            # The session expired, but this process and its logs went on: nothing was lost since.
+            node = replace(node, previous_epoch=self.broker_epoch)
+        self._registration = node
+        sentence = f"Broker {self.broker_id} is registered."
+        return Decision((sentence,), register_broker(image, node))
+
+    def _told(self, sentences: tuple[str, ...], now: Instant) -> None:
+        del now
+        for sentence in sentences:
+            log.info("%s", sentence)
+
+    def _complain(self, mine: BrokerImage) -> None:
+        if not self._was_ousted:
+            self._was_ousted = True
+            log.error(
+                "Another process is registered as broker %s (%s): two brokers must not have the "
+                "same node.id",
+                self.broker_id,
+                ", ".join(map(str, mine.endpoints)),
+            )
+
+    def _mine(self) -> BrokerImage | None:
+        return self._metadata.image.brokers.get(self.broker_id)
+
+    def _is_own(self, mine: BrokerImage) -> bool:
+        """Whether a registration is that of this process, told by what it wrote into it: so it is
+        recognised even if the store lost the answer to the write."""
+        own = self._registration
+        return (mine.node.endpoints, mine.node.timestamp_ms) == (own.endpoints, own.timestamp_ms)

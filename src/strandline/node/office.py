@@ -1,0 +1,204 @@
+"""The controller's office: taking it when it is free, and what its holder sees to.
+
+The office is the ephemeral node `/controller`, and each reign counts `/controller_epoch`, whose
+version every write of a controller checks. Whoever is in office runs `reconcile` over the image
+after each change until nothing is left to do; a controller that takes over halfway simply goes on
+(design note 0006). A broker that has lost the office, or whose image does not show it yet, cannot
+write: its reign's epoch is not the current one any more (KAFKA-6082, KAFKA-4447).
+
+Decides nothing itself: what to write is decided by pure functions of the image in `cluster`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from strandline.cluster.controller import (
+    Decision,
+    Event,
+    become_controller,
+    rebalance,
+    reconcile,
+    touched_by,
+)
+from strandline.cluster.image import ClusterImage, ImageDelta
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.controller import Controller, Done, Failed
+from strandline.node.membership import Membership
+from strandline.node.metadata import Metadata
+from strandline.node.settings import Settings, SettingsPolicy
+from strandline.node.standing_order import StandingOrder
+from strandline.node.timers import Timer, Timers
+from strandline.types import Instant, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_FIRST_REBALANCE_MS: Final = 5000
+"""After taking office; brokers that start with the controller are up by then (as in Kafka)."""
+
+_NO_REIGN: Final = -1
+
+Result = TypeVar("Result")
+
+
+class Office:
+    """See the module."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        controller: Controller,
+        settings: Settings,
+        timers: Timers,
+        membership: Membership,
+    ) -> None:
+        self.policy = SettingsPolicy(settings, metadata)
+        self._metadata = metadata
+        self._controller = controller
+        self._settings = settings
+        self._timers = timers
+        self._membership = membership
+        self._order: StandingOrder[Event] = StandingOrder(
+            metadata, timers, "do what the controller must", self._decide, tell_events
+        )
+        self._reign = _NO_REIGN
+        """The controller epoch that this process counted, or tried to, when it last took office."""
+        self._was_in_office = False
+        self._touched: set[TopicPartition] | None = None
+        """The partitions that `reconcile` has to look at; None: all."""
+        self._is_rebalancing = False
+        self._rebalance_timer: Timer | None = None
+
+    @property
+    def is_in_office(self) -> bool:
+        """Whether this process is the controller, as far as its image tells."""
+        image = self._metadata.image
+        epoch = image.controller_epoch
+        return (
+            image.controller == self._membership.broker_id
+            and epoch is not None
+            and epoch.value == self._reign
+        )
+
+    def start(self, now: Instant) -> None:
+        """Begin to stand for the office."""
+        image = self._metadata.image
+        if image.controller_epoch is not None and image.controller == self._membership.broker_id:
+            self._reign = image.controller_epoch.value
+        self._look(now)
+        self._order.wake()
+
+    def follow(self, delta: ImageDelta, now: Instant) -> None:
+        """The image has changed."""
+        if self._touched is not None:
+            touched = touched_by(delta)
+            self._touched = None if touched is None else self._touched | set(touched)
+        if delta.controller_changed:
+            self._look(now)
+        self._order.wake()
+
+    def act(self, now: Instant) -> None:
+        """Write what is missing. Once per turn."""
+        self._order.act(now)
+
+    def carry_out(
+        self,
+        decide: Callable[[ClusterImage], Decision[Result]],
+        *,
+        done: Done[Result],
+        failed: Failed,
+        now: Instant,
+    ) -> None:
+        """As `Controller.carry_out`, for what only the controller may decide.
+
+        Fails with NOT_CONTROLLER on every other broker; clients then look for the controller.
+        """
+
+        def decide_in_office(image: ClusterImage) -> Decision[Result]:
+            if not self.is_in_office:
+                raise ProtocolError(
+                    ErrorCode.NOT_CONTROLLER,
+                    "There is no controller at the moment."
+                    if image.controller is None
+                    else f"The controller is broker {image.controller}.",
+                )
+            return decide(image)
+
+        self._controller.carry_out(decide_in_office, done=done, failed=failed, now=now)
+
+    # -- What is to be written ---------------------------------------------------------------
+
+    def _decide(self, image: ClusterImage, now: Instant) -> Decision[Event]:
+        if self.is_in_office:
+            return self._govern(image)
+        if image.controller is None and self._may_stand(image):
+            return self._stand(image, now)
+        return Decision(())
+
+    def _may_stand(self, image: ClusterImage) -> bool:
+        # The lock and the registration belong to one session, and go together.
+        return self._membership.is_registered and not (
+            self._membership.is_leaving and len(image.brokers) > 1
+        )
+
+    def _stand(self, image: ClusterImage, now: Instant) -> Decision[Event]:
+        broker_id = self._membership.broker_id
+        last = image.controller_epoch
+        # Noted before the outcome is known: if the answer gets lost, the image tells by this
+        # epoch that it was this process which took the office.
+        self._reign = 1 if last is None else last.value + 1
+        return Decision((), become_controller(image, broker_id, now_ms=now.wall_ms))
+
+    def _govern(self, image: ClusterImage) -> Decision[Event]:
+        decision = reconcile(image, self.policy, self._touched)
+        if decision.operations:
+            # One step may make another one possible anywhere, or may be refused.
+            self._touched = None
+            return decision
+        self._touched = set()
+        if self._is_rebalancing:
+            percent = self._settings.broker.leader_imbalance_per_broker_percentage
+            decision = rebalance(image, imbalance_percent_max=percent)
+            self._is_rebalancing = bool(decision.operations)
+        return decision
+
+    # -- Coming and going --------------------------------------------------------------------
+
+    def _look(self, now: Instant) -> None:
+        """Notice that this broker has come into office, or is out of it."""
+        is_in_office = self.is_in_office
+        if is_in_office == self._was_in_office:
+            return
+        self._was_in_office = is_in_office
+        self._touched = None
+        self._is_rebalancing = False
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
+            self._rebalance_timer = None
+        broker_id = self._membership.broker_id
+        if is_in_office:
+            log.info("Broker %s is the controller (epoch %s)", broker_id, self._reign)
+            self._schedule_rebalance(_FIRST_REBALANCE_MS, now)
+        else:
+            log.info("Broker %s is not the controller any more", broker_id)
+
+    def _schedule_rebalance(self, delay_ms: int, now: Instant) -> None:
+        self._rebalance_timer = self._timers.schedule(
+            now.monotonic_ms + delay_ms, self._begin_rebalance
+        )
+
+    def _begin_rebalance(self, now: Instant) -> None:
+        broker = self._settings.broker
+        self._schedule_rebalance(broker.leader_imbalance_check_interval_seconds * 1000, now)
+        if broker.auto_leader_rebalance_enable:
+            self._is_rebalancing = True
+            self._order.wake()
+
+
+def tell_events(events: tuple[Event, ...], now: Instant) -> None:
+    """Write what the controller did into the log."""
+    del now
+    for event in events:
+        log.log(logging.WARNING if event.is_alarming else logging.INFO, "%s", event)

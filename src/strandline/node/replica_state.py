@@ -1,0 +1,152 @@
+"""What a hosted partition consists of, who waits for it, and what any role lets readers do.
+
+Consumers and produces with acks=all wait for the replica, that is for its high watermark.
+Followers wait for its `growth`, and DeleteRecords for its `low_watch`: neither is woken in vain.
+`replica_leading` and `replica_following` add what a role may do; `replica.Replica` is all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.commit_queue import CommitQueue, Decided
+from strandline.node.purgatory import Watched
+from strandline.node.replica_host import ReplicaHost
+from strandline.replication.leader import Leader
+from strandline.storage.log import Log
+from strandline.types import (
+    NO_EPOCH,
+    BrokerId,
+    Instant,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+
+READ_COMMITTED: Final = 1
+"""The isolation level of consumers that must not see undecided transactions."""
+
+NOBODY: Final = BrokerId(-1)
+"""The leader of a partition that has none, as far as this node knows."""
+
+
+class ReplicaState(Watched):
+    """A hosted partition.
+
+    - `leader_epoch`, `leader_id`: the newest leadership that this node was told of, its own or
+      another's; -1 before the first.
+    - `leader`: not None while this node leads the partition.
+    - `is_retired`: the partition is deleted, or is no longer to be on this node.
+    """
+
+    __slots__ = (
+        "_commits",
+        "growth",
+        "host",
+        "is_alone",
+        "is_retired",
+        "leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "low_watch",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, host: ReplicaHost
+    ) -> None:
+        super().__init__()
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader: Leader | None = None
+        self.leader_epoch: LeaderEpoch = NO_EPOCH
+        self.leader_id = NOBODY
+        self.is_retired = False
+        self.growth = Watched()
+        """For those who read up to the log's end, however little of it is committed."""
+        self.low_watch: Watched | None = None
+        """For those who wait until records are deleted everywhere; made when there is one."""
+        self.host = host
+        self._commits: CommitQueue | None = None
+        self.is_alone = False
+
+    @property
+    def is_leading(self) -> bool:
+        return self.leader is not None
+
+    def changed(self) -> None:
+        """Have all who wait for anything of this replica checked at the end of the turn."""
+        purgatory = self.host.purgatory
+        purgatory.changed(self)
+        purgatory.changed(self.growth)
+        if self.low_watch is not None:
+            purgatory.changed(self.low_watch)
+
+    # -- Waiting for a commit ----------------------------------------------------------------
+
+    def commit_outcome(self, required: Offset) -> ErrorCode | None:
+        """What became of an append that is committed at this high watermark; None if undecided."""
+        leader = self.leader
+        if leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required:
+            return None
+        return self._outcome(leader)
+
+    def await_commit(self, required: Offset, decided: Decided, *, deadline_ms: int) -> None:
+        """Tell `decided` once, at the end of the turn in which it is known, but not later than at
+        the monotonic time `deadline_ms`, what became of an undecided append."""
+        commits = self._commits
+        if commits is None:
+            commits = self._commits = CommitQueue(self.host.timers, self._commits_due)
+        commits.add(required, decided, deadline_ms)
+
+    def settle(self, now: Instant) -> None:
+        """Tell those who wait for a commit that is decided."""
+        commits, leader = self._commits, self.leader
+        if commits:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else self._outcome(leader)
+            commits.settle(self.log.high_watermark, code, now)
+
+    def _commits_due(self, now: Instant) -> None:
+        if self._commits is not None:
+            self.settle(now)  # what is committed by now was in time
+            self._commits.expire(now)
+
+    @staticmethod
+    def _outcome(leader: Leader) -> ErrorCode:
+        if leader.has_maximal_min_in_sync:
+            return ErrorCode.NONE
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    # -- Reading -----------------------------------------------------------------------------
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a request made for another leader epoch (KIP-320); -1 does not ask for one."""
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise ProtocolError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ProtocolError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def check_leading(self) -> Leader:
+        """Refuse a request that is for the leader with NOT_LEADER_OR_FOLLOWER."""
+        if self.leader is None:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.leader
+
+    @property
+    def is_end_unknown(self) -> bool:
+        """Whether more may be committed than this new leader knows yet (KIP-207)."""
+        leader = self.leader
+        return leader is not None and self.log.high_watermark < leader.start_offset
+
+    def readable_end(self, isolation_level: int) -> Offset:
+        """The offset below which a consumer may read."""
+        log = self.log
+        return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark

@@ -1,0 +1,147 @@
+"""`AsyncCluster`: a test cluster used from coroutines, which wait without holding up their loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from strandline.testing.status import BrokerStatus, ClusterStatus
+
+if TYPE_CHECKING:
+    from strandline.testing.cluster import Cluster
+
+T = TypeVar("T")
+
+
+class AsyncCluster:
+    """What `async with Cluster(...)` gives. Methods are those of `Cluster`, as coroutines."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __repr__(self) -> str:
+        return repr(self._cluster)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port,...` of all brokers, for any Kafka client."""
+        return self._cluster.bootstrap_servers
+
+    @property
+    def data_dir(self) -> Path:
+        """The directory in which the brokers keep their data."""
+        return self._cluster.data_dir
+
+    async def brokers(self) -> tuple[BrokerStatus, ...]:
+        """All brokers in the order of their ids, running or not."""
+        return (await self.status()).brokers
+
+    async def controller(self) -> int | None:
+        """The broker that has the controller's office, if any."""
+        return await self._do(lambda cluster: cluster.controller)
+
+    async def leader_of(self, topic: str, partition: int = 0) -> int | None:
+        """See `Cluster.leader_of`."""
+        return await self._do(lambda cluster: cluster.leader_of(topic, partition))
+
+    async def status(self) -> ClusterStatus:
+        """See `Cluster.status`."""
+        return await self._do(lambda cluster: cluster.status())
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        **configs: object,
+    ) -> None:
+        """See `Cluster.create_topic`."""
+        await self._do(
+            lambda cluster: cluster.create_topic(name, partitions, replication_factor, **configs)
+        )
+
+    async def kill(self, *broker_ids: int | None) -> None:
+        """See `Cluster.kill`."""
+        await self._do(lambda cluster: cluster.kill(*broker_ids))
+
+    async def stop(self, *broker_ids: int | None) -> None:
+        """See `Cluster.stop`."""
+        await self._do(lambda cluster: cluster.stop(*broker_ids))
+
+    async def start(self, *broker_ids: int | None) -> None:
+        """See `Cluster.start`."""
+        await self._do(lambda cluster: cluster.start(*broker_ids))
+
+    async def restart(self, *broker_ids: int | None) -> None:
+        """See `Cluster.restart`."""
+        await self._do(lambda cluster: cluster.restart(*broker_ids))
+
+    async def pause(self, *broker_ids: int | None) -> None:
+        """See `Cluster.pause`."""
+        await self._do(lambda cluster: cluster.pause(*broker_ids))
+
+    async def resume(self, *broker_ids: int | None) -> None:
+        """See `Cluster.resume`."""
+        await self._do(lambda cluster: cluster.resume(*broker_ids))
+
+    async def partition(
+        self, *groups: Collection[int], metadata_with: Collection[int] | None = None
+    ) -> None:
+        """See `Cluster.partition`."""
+        await self._do(lambda cluster: cluster.partition(*groups, metadata_with=metadata_with))
+
+    async def heal(self) -> None:
+        """See `Cluster.heal`."""
+        await self._do(lambda cluster: cluster.heal())
+
+    async def wait_for_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        other_than: int | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """See `Cluster.wait_for_leader`."""
+        return await self._do(
+            lambda cluster: cluster.wait_for_leader(
+                topic, partition, other_than=other_than, timeout_s=timeout_s
+            )
+        )
+
+    async def wait_for_controller(
+        self, *, other_than: int | None = None, timeout_s: float | None = None
+    ) -> int:
+        """See `Cluster.wait_for_controller`."""
+        return await self._do(
+            lambda cluster: cluster.wait_for_controller(other_than=other_than, timeout_s=timeout_s)
+        )
+
+    async def wait_until_in_sync(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """See `Cluster.wait_until_in_sync`."""
+        await self._do(
+            lambda cluster: cluster.wait_until_in_sync(topic, partition, timeout_s=timeout_s)
+        )
+
+    async def wait_until(
+        self,
+        condition: Callable[[ClusterStatus], bool],
+        what: str = "the condition holds",
+        *,
+        timeout_s: float | None = None,
+    ) -> ClusterStatus:
+        """See `Cluster.wait_until`."""
+        return await self._do(
+            lambda cluster: cluster.wait_until(condition, what, timeout_s=timeout_s)
+        )
+
+    async def _do(self, act: Callable[[Cluster], T]) -> T:
+        return await asyncio.to_thread(act, self._cluster)

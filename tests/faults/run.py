@@ -1,0 +1,58 @@
+"""What all fault tests share: load before, during and after a fault, then the judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from tests.faults import replicas
+from tests.faults.cluster import ClusterProcesses
+from tests.faults.load_process import LoadProcess
+from tests.faults.processes import until
+from tests.history.report import Report
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 2
+"""Faults are aimed at partition 0; the other one goes on as it can."""
+BEFORE: Final = 100
+AFTER: Final = 300
+QUIET_S: Final = 20.0
+
+
+@contextmanager
+def under_load(cluster: ClusterProcesses) -> Iterator[LoadProcess]:
+    """A topic of three replicas with idempotent producers (acks=all) and readers on it. When the
+    block is left, everything must be as if nothing had happened: the cluster serves, all replicas
+    are in sync and equal, every send was acknowledged, and the checker finds nothing."""
+    cluster.create_topic(TOPIC, partitions=PARTITIONS)
+    with LoadProcess(cluster.home, cluster.bootstrap, TOPIC, PARTITIONS) as load:
+        load.wait_for_more(BEFORE)
+        cluster.note(f"acknowledged: {load.acknowledged()}; now the fault")
+        yield load
+        load.wait_for_more(AFTER)
+        cluster.note(f"acknowledged: {load.acknowledged()}; after the fault")
+        for partition in range(PARTITIONS):
+            cluster.wait_until_in_sync(TOPIC, partition)
+        report = load.finish()
+    cluster.note("all clients are done")
+    nothing_happened(cluster, report)
+
+
+def nothing_happened(cluster: ClusterProcesses, report: Report) -> None:
+    """The judgement of a run that must not lose, repeat or reorder anything."""
+    assert not report.anomalies, str(report)
+    assert report.unknown == 0, str(report)
+    assert report.acknowledged >= BEFORE + AFTER, str(report)
+    for partition in range(PARTITIONS):
+        replicas_become_equal(cluster, partition)
+
+
+def replicas_become_equal(cluster: ClusterProcesses, partition: int) -> None:
+    """Nobody writes any more: all copies end up the same, batch by batch (I-21, I-49)."""
+    until(
+        lambda: not replicas.differences(cluster.replicas_of(TOPIC, partition)),
+        f"equal replicas of {TOPIC}-{partition}",
+        seconds=QUIET_S,
+        complaint=lambda: str(replicas.differences(cluster.replicas_of(TOPIC, partition))),
+    )

@@ -1,0 +1,74 @@
+"""What passes between clients, leaders and followers of a scenario, as values.
+
+This file knows the fields. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.replication.follower import FetchAnswer
+from strandline.storage.log import Log
+from strandline.types import LeaderEpoch, Offset
+from tests.scenarios.replica import Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A follower's fetch request for the one partition."""
+
+    follower: str
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset
+    broker_epoch: int
+    one_batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the leader answered it."""
+
+    fetch: Fetch
+    answer: FetchAnswer
+    records: bytes
+
+
+@dataclass(slots=True)
+class Produce:
+    """A write that waits for the high watermark."""
+
+    value: str
+    leader: Replica
+    base_offset: Offset
+    required: Offset
+    deadline_ms: int | None
+    is_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What a producer sends besides its values."""
+
+    acks: str = "all"
+    timeout_ms: int | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    sequence: int = -1
+    is_transactional: bool = False
+    loses_reply: bool = False
+
+
+class History:
+    """A replica's leader epochs, as the rules of truncation want to see them."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    @property
+    def latest(self) -> LeaderEpoch:
+        return self._log.leader_epochs.latest
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        return self._log.end_offset_for_epoch(epoch)
