@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,11 +37,11 @@ class Ended(NamedTuple):
 
 
 class Serving:
-    """A `strandline serve` that said that it is ready."""
+    """A command that runs a broker, or several, and has said that they are ready."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, command: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [*COMMAND, "serve", "--set", "offsets.topic.num.partitions=2", *arguments],
+            [*COMMAND, command, "--set", "offsets.topic.num.partitions=2", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -65,19 +66,25 @@ class Serving:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Serving]]:
-    """Starts brokers that do not outlive the test."""
+def start() -> Iterator[Callable[..., Serving]]:
+    """Starts commands that run brokers, which do not outlive the test."""
     running: list[Serving] = []
 
-    def start(*arguments: str) -> Serving:
+    def begin(*arguments: str) -> Serving:
         running.append(Serving(*arguments))
         return running[-1]
 
-    yield start
+    yield begin
     for each in running:
         if each.process.poll() is None:
             each.process.kill()
         each.process.communicate(timeout=DEADLINE_S)
+
+
+@pytest.fixture
+def serve(start: Callable[..., Serving]) -> Callable[..., Serving]:
+    """Starts `strandline serve`."""
+    return partial(start, "serve")
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +95,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def address(data: Path) -> Iterator[str]:
     """Where a broker for all tests listens."""
-    serving = Serving("--data-dir", str(data), "--listen", "127.0.0.1:0")
+    serving = Serving("serve", "--data-dir", str(data), "--listen", "127.0.0.1:0")
     yield serving.address
     ended = serving.stop()
     assert (ended.code, ended.out.splitlines()[-1]) == (0, "Stopped cleanly."), ended.err

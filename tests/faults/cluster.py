@@ -120,13 +120,13 @@ class ClusterProcesses(ABC):
         for broker in brokers:
             self.processes[broker].kill()
             # Its port may be another process's in a moment.
-            self._gates[broker].target = 0
+            self._gates[broker].target = None
 
     def stop(self, broker: int) -> None:
         """SIGTERM, and wait for a clean end."""
         self.note("stop", broker)
         self.processes[broker].stop()
-        self._gates[broker].target = 0
+        self._gates[broker].target = None
 
     def pause(self, broker: int) -> None:
         """SIGSTOP."""

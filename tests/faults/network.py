@@ -23,6 +23,7 @@ T = TypeVar("T")
 Node: TypeAlias = int | str
 """A broker by its id, or one of the two below."""
 
+Address: TypeAlias = tuple[str, int]
 CLIENTS: Final = "clients"
 ZOOKEEPER: Final = "zookeeper"
 HOST: Final = "127.0.0.1"
@@ -45,8 +46,8 @@ class Network:
         self._gates: list[Gate] = []
         self._none_left: asyncio.Future[None] | None = None
 
-    def gate(self, node: Node, target: int = 0) -> Gate:
-        """A new gate in front of `node`. Without a target port it refuses who comes."""
+    def gate(self, node: Node, target: Address | None = None) -> Gate:
+        """A new gate in front of `node`. Without a target it refuses who comes."""
 
         async def opened() -> Gate:
             gate = Gate(node, target)
@@ -143,9 +144,9 @@ class Network:
 
 
 class Gate:
-    """The address of one node. `target` is the port behind it, and may change with a restart."""
+    """The address of one node. `target` is what lies behind it, and may change with a restart."""
 
-    def __init__(self, node: Node, target: int) -> None:
+    def __init__(self, node: Node, target: Address | None) -> None:
         self.node = node
         self.target = target
         self.port = 0
@@ -205,10 +206,10 @@ class _Pipe:
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            if not self._gate.target:
+            if self._gate.target is None:
                 raise ConnectionRefusedError
             callee = _End()
-            await loop.create_connection(lambda: callee, HOST, self._gate.target)
+            await loop.create_connection(lambda: callee, *self._gate.target)
         except OSError:
             self._caller.finish(at_once=True)
             return

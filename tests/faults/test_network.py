@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.faults.network import CLIENTS, HOST, Gate, Network
+from tests.faults.network import CLIENTS, HOST, Address, Gate, Network
 
 ME = 1
 OTHER = 2
@@ -59,14 +59,14 @@ def is_silent(sock: socket.socket) -> bool:
         sock.settimeout(PROMPT_S)
 
 
-def port_of(listener: socket.socket) -> int:
-    port: int = listener.getsockname()[1]
-    return port
+def address_of(listener: socket.socket) -> Address:
+    host, port = listener.getsockname()
+    return host, port
 
 
 def test_bytes_go_both_ways_in_any_amount(network: Network, listener: socket.socket) -> None:
     data = bytes(range(256)) * 40_000
-    with connected(network.gate(ME, port_of(listener)), listener) as (near, far):
+    with connected(network.gate(ME, address_of(listener)), listener) as (near, far):
         far.sendall(b"hello")
         assert received(near, 5) == b"hello"
         sender = threading.Thread(target=near.sendall, args=(data,))
@@ -76,7 +76,7 @@ def test_bytes_go_both_ways_in_any_amount(network: Network, listener: socket.soc
 
 
 def test_a_closed_end_closes_the_other(network: Network, listener: socket.socket) -> None:
-    with connected(network.gate(ME, port_of(listener)), listener) as (near, far):
+    with connected(network.gate(ME, address_of(listener)), listener) as (near, far):
         near.sendall(b"last words")
         near.close()
         assert received(far, 100) == b"last words"
@@ -93,7 +93,7 @@ def test_a_gate_without_a_target_refuses(network: Network) -> None:
 
 
 def test_a_cut_holds_bytes_until_it_heals(network: Network, listener: socket.socket) -> None:
-    with connected(network.gate(ME, port_of(listener)), listener) as (near, far):
+    with connected(network.gate(ME, address_of(listener)), listener) as (near, far):
         network.cut({CLIENTS}, {ME})
         near.sendall(b"there")
         far.sendall(b"back")
@@ -107,7 +107,7 @@ def test_a_cut_holds_bytes_until_it_heals(network: Network, listener: socket.soc
 def test_a_cut_of_one_direction_lets_the_other_through(
     network: Network, listener: socket.socket
 ) -> None:
-    with connected(network.gate(ME, port_of(listener)), listener) as (near, far):
+    with connected(network.gate(ME, address_of(listener)), listener) as (near, far):
         network.cut_one_way(sources={ME}, targets={CLIENTS})
         near.sendall(b"there")
         far.sendall(b"back")
@@ -120,7 +120,7 @@ def test_a_cut_of_one_direction_lets_the_other_through(
 def test_a_connection_across_a_cut_leads_nowhere_until_it_heals(
     network: Network, listener: socket.socket
 ) -> None:
-    gate = network.gate(ME, port_of(listener))
+    gate = network.gate(ME, address_of(listener))
     network.cut({CLIENTS}, {ME})
     with socket.create_connection((HOST, gate.port), PROMPT_S) as near:
         near.sendall(b"early")
@@ -137,7 +137,7 @@ def test_a_connection_across_a_cut_leads_nowhere_until_it_heals(
 def test_a_process_is_recognised_by_its_connection(
     network: Network, listener: socket.socket
 ) -> None:
-    gate = network.gate(ME, port_of(listener))
+    gate = network.gate(ME, address_of(listener))
     program = (
         "import socket, sys\n"
         "sys.stdin.readline()\n"
@@ -164,7 +164,7 @@ def test_a_process_is_recognised_by_its_connection(
 def test_reset_breaks_what_is_connected_to_a_node(
     network: Network, listener: socket.socket
 ) -> None:
-    with connected(network.gate(ME, port_of(listener)), listener) as (near, far):
+    with connected(network.gate(ME, address_of(listener)), listener) as (near, far):
         assert network.reset(OTHER) == 0
         assert network.reset(ME) == 1
         for end in (near, far):

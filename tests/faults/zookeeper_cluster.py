@@ -67,7 +67,7 @@ class ZooKeeperCluster(ClusterProcesses):
         try:
             self._ensemble = ZooKeeperEnsemble(self._zookeepers)
             gates = [
-                self.network.gate(ZOOKEEPER, int(server.address.rpartition(":")[2]))
+                self.network.gate(ZOOKEEPER, (server.ports.host, server.ports.client))
                 for server in self._ensemble.servers
             ]
             self._connect = ",".join(gate.address for gate in gates) + CHROOT
@@ -111,7 +111,7 @@ class ZooKeeperCluster(ClusterProcesses):
             found = _PORT.search(output)
             return int(found[1]) if found and _READY.search(output) else None
 
-        gate.target = self.processes[broker].wait_for(port, "ready to serve")
+        gate.target = HOST, self.processes[broker].wait_for(port, "ready to serve")
 
     def log_directory(self, broker: int) -> Path:
         """Where the broker keeps its partitions."""

@@ -151,7 +151,6 @@ class Machine:
             random=self.random,
             registration=registration,
         )
-        self._is_up = True
         self.node.start(self.now)
         self.schedule_turn()
 
@@ -167,6 +166,7 @@ class Machine:
         self._life += 1
         self.is_running = False
         self._held.clear()
+        self._has_turn = False
         self._alarm_ms = None
         for client in self.clients.values():
             if client.closed is None:
@@ -210,9 +210,10 @@ class Machine:
         life = self._life
 
         def turn() -> None:
-            self._has_turn = False
-            if life == self._life and not self.is_paused:
-                self.turn()
+            if life == self._life:
+                self._has_turn = False
+                if not self.is_paused:
+                    self.turn()
 
         self.world.schedule.after(0, turn)
 
@@ -355,7 +356,8 @@ class ClusterWorld:
         end_ms = self.schedule.now_ms + ms_max
         while not condition():
             next_ms = self.schedule.next_ms
-            assert next_ms is not None and next_ms <= end_ms, f"in vain for {ms_max} ms\n{self}"
+            if next_ms is None or next_ms > end_ms:
+                raise AssertionError(f"In vain for {ms_max} ms.\n{self}")
             self.schedule.step()
 
     # -- faults ------------------------------------------------------------------------------
@@ -370,7 +372,9 @@ class ClusterWorld:
         machine.end(at_once=expire)
         machine.files = machine.files.kill_clone()
 
-    def power_cut(self, broker_id: int, *, keep: Random | None = None, expire: bool = False) -> None:
+    def power_cut(
+        self, broker_id: int, *, keep: Random | None = None, expire: bool = False
+    ) -> None:
         """End a machine; of what was not synced only what `keep` chooses stays."""
         machine = self[broker_id]
         machine.end(at_once=expire)
@@ -451,9 +455,7 @@ class ClusterWorld:
     def replica(self, broker_id: int, topic: str, number: int = 0) -> Replica:
         """The replica on one broker, led or followed."""
         at = TopicPartition(topic, number)
-        return next(
-            each for each in self[broker_id].node.replicas if each.topic_partition == at
-        )
+        return next(each for each in self[broker_id].node.replicas if each.topic_partition == at)
 
     def offsets(self, broker_id: int, topic: str, number: int = 0) -> tuple[int, int]:
         """Log end and high watermark on one broker."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.node.followers import Cluster
 from tests.node.world import World
 
 
@@ -16,3 +17,25 @@ def world() -> Iterator[World]:
     world.create_topic("orders")
     yield world
     world.check()
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[..., Cluster]]:
+    """Makes nodes that are broker 1 of three, checked for leaks at the end."""
+    made: list[Cluster] = []
+
+    def make(*settings: str, racks: dict[int, str] | None = None) -> Cluster:
+        made.append(Cluster(*settings, racks=racks))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.world.check()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Broker 1 leads `orders`; brokers 2 and 3 follow."""
+    cluster = make_cluster()
+    cluster.create_topic()
+    return cluster

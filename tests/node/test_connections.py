@@ -284,7 +284,7 @@ def test_a_bug_in_a_handler_closes_that_connection_only(
         raise KeyError("a bug of ours")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(world.node.replicas), "leader", bug)
+        patch.setattr(type(world.node.replicas), "hosted", bug)
         unlucky.send(list_offsets(-1), 7)
         world.turn()
     assert unlucky.closed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 
+from strandline.cluster.controller import announce_shutdown
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.replication.in_sync import Committed, Expanding, Shrinking
@@ -15,14 +16,7 @@ from tests.node.followers import ALL, FETCH_VERSION, B, C, Cluster
 from tests.node.messages import batch, fetch, fetched, produce, produced, values
 from tests.node.world import Client
 
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    """Broker 1 leads `orders`; brokers 2 and 3 follow."""
-    cluster = Cluster()
-    cluster.create_topic()
-    yield cluster
-    cluster.world.check()
+MakeCluster: TypeAlias = Callable[..., Cluster]
 
 
 def in_sync(cluster: Cluster) -> Any:
@@ -54,8 +48,10 @@ def test_x02_the_walk_of_three_replicas(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("policy", "told"), [(AnswerWatermark.POST, 2), (AnswerWatermark.PRE, 0)])
-def test_d01_which_high_watermark_an_answer_has(policy: AnswerWatermark, told: int) -> None:
-    cluster = Cluster()
+def test_d01_which_high_watermark_an_answer_has(
+    policy: AnswerWatermark, told: int, make_cluster: MakeCluster
+) -> None:
+    cluster = make_cluster()
     cluster.create_topic(replicas=(1, 2))
     cluster.world.node.replicas.host.policies = Policies(answer_watermark=policy)
     cluster.produce(b"m0", b"m1")
@@ -108,8 +104,8 @@ def test_a_fetch_of_another_leader_epoch(cluster: Cluster) -> None:
     assert cluster.fetch(B, 0, leader_epoch=-1).error_code == 0
 
 
-def test_a_fetch_by_a_broker_that_has_no_replica() -> None:
-    cluster = Cluster()
+def test_a_fetch_by_a_broker_that_has_no_replica(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
     cluster.create_topic(replicas=(1, 2))
     assert cluster.fetch(C, 0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     answer = cluster.fetch(C, 0, leader_epoch=-1)
@@ -214,10 +210,10 @@ def test_a_commit_in_the_turn_of_the_deadline_is_in_time(cluster: Cluster, short
 @WAYS
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_too_few_in_sync_replicas_refuse_before_anything_is_appended(
-    short: bool, acks: int
+    short: bool, acks: int, make_cluster: MakeCluster
 ) -> None:
     """I-41: this refusal is definite."""
-    cluster = Cluster()
+    cluster = make_cluster()
     cluster.create_topic(min_insync_replicas="2")
     client = cluster.world.connect()
     if short:
@@ -236,20 +232,16 @@ def test_too_few_in_sync_replicas_refuse_before_anything_is_appended(
         assert cluster.offsets()[0] == ends
 
 
-def test_a_topic_with_fewer_replicas_than_its_minimum_needs_all() -> None:
-    cluster = Cluster()
+def test_a_topic_with_fewer_replicas_than_its_minimum_needs_all(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
     cluster.create_topic(replicas=(1,), min_insync_replicas="3")
     assert cluster.produce(b"v", acks=-1).error_code == 0
 
 
 @WAYS
-def test_replicas_that_leave_after_the_append(cluster: Cluster, short: bool) -> None:
+def test_replicas_that_leave_after_the_append(short: bool, make_cluster: MakeCluster) -> None:
     """The high watermark has passed, but before that is told the set has become too small."""
-    world = cluster.world
-    world.node.replicas.reconfigure(
-        cluster.replica().topic_partition, cluster.replica().log.config, world.now
-    )
-    cluster = Cluster()
+    cluster = make_cluster()
     cluster.create_topic(min_insync_replicas="2")
     client = waiting_produce(cluster, short=short)
     end = cluster.offsets()[0]
@@ -379,7 +371,8 @@ def test_lost_leadership_answers_every_parked_fetch(cluster: Cluster) -> None:
     cluster.set_state(leader=2)
     cluster.world.turn()
     codes = [
-        next(iter(fetched(client.answers[0]).values())).error_code for client in (consumer, follower)
+        next(iter(fetched(client.answers[0]).values())).error_code
+        for client in (consumer, follower)
     ]
     assert codes == [ErrorCode.FENCED_LEADER_EPOCH] * 2
 
@@ -403,8 +396,8 @@ def test_a_follower_does_not_wait_for_its_own_earlier_fetch(cluster: Cluster) ->
 # -- The in-sync set -------------------------------------------------------------------------
 
 
-def test_a_follower_that_falls_behind_is_to_leave() -> None:
-    cluster = Cluster("replica.lag.time.max.ms=1000")
+def test_a_follower_that_falls_behind_is_to_leave(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster("replica.lag.time.max.ms=1000")
     cluster.create_topic()
     for follower in (B, C):
         cluster.fetch(follower, 0)
@@ -421,9 +414,9 @@ def test_a_follower_that_falls_behind_is_to_leave() -> None:
     assert in_sync(cluster) == Committed(frozenset({1, 2}))
 
 
-def test_a_follower_at_the_end_never_falls_behind() -> None:
+def test_a_follower_at_the_end_never_falls_behind(make_cluster: MakeCluster) -> None:
     """KAFKA-7152: with nothing to fetch, an old fetch is as good as a new one."""
-    cluster = Cluster("replica.lag.time.max.ms=1000")
+    cluster = make_cluster("replica.lag.time.max.ms=1000")
     cluster.create_topic()
     for follower in (B, C):
         cluster.fetch(follower, 0)
@@ -434,10 +427,10 @@ def test_a_follower_at_the_end_never_falls_behind() -> None:
 def test_a_follower_that_caught_up_is_to_join(cluster: Cluster) -> None:
     cluster.set_state(isr=(1, 2))
     cluster.produce(b"m0")
-    cluster.fetch(C, 0)
-    assert cluster.recorder.sets == []
     cluster.fetch(B, 1)
     assert cluster.offsets() == (1, 1)
+    cluster.fetch(C, 0)
+    assert cluster.recorder.sets == []
     cluster.fetch(C, 1)
     assert cluster.recorder.sets == [{1, 2, 3}]
     assert in_sync(cluster) == Expanding(frozenset({1, 2}), C)
@@ -445,9 +438,9 @@ def test_a_follower_that_caught_up_is_to_join(cluster: Cluster) -> None:
     assert len(cluster.recorder.sets) == 1
 
 
-def test_x07_no_one_joins_before_the_start_of_the_epoch() -> None:
+def test_x07_no_one_joins_before_the_start_of_the_epoch(make_cluster: MakeCluster) -> None:
     """KAFKA-7128: the high watermark of a new leader may lag behind what is committed."""
-    cluster = Cluster()
+    cluster = make_cluster()
     cluster.create_topic()
     for _ in range(10):
         cluster.produce()
@@ -463,9 +456,9 @@ def test_x07_no_one_joins_before_the_start_of_the_epoch() -> None:
     assert cluster.recorder.sets == [{1, 2, 3}]
 
 
-def test_x08_a_proposed_member_is_waited_for() -> None:
+def test_x08_a_proposed_member_is_waited_for(make_cluster: MakeCluster) -> None:
     """KIP-497: the controller may have committed the new set although nobody said so yet."""
-    cluster = Cluster()
+    cluster = make_cluster()
     cluster.create_topic()
     cluster.set_state(isr=(1, 2))
     cluster.fetch(C, 0)
@@ -501,32 +494,42 @@ def test_a_refused_change_is_undone_only_if_it_certainly_failed(
     assert cluster.offsets() == ((1, 1) if is_definite else (1, 0))
 
 
-def test_d03_a_replica_that_stops_counts_no_longer() -> None:
-    """Not in sync, but nearly: it holds the high watermark back for a while, not for ever."""
-    cluster = Cluster("replica.lag.time.max.ms=1000")
+def nearly_in_sync(make_cluster: MakeCluster) -> Cluster:
+    """Broker 3 is no member, but caught up a moment ago: it is waited for, so that it can join.
+
+    It could not yet, as the leaving of broker 2 was under way when it fetched.
+    """
+    cluster = make_cluster("replica.lag.time.max.ms=1000")
     cluster.create_topic()
     cluster.set_state(isr=(1, 2))
-    leader = cluster.replica().leader
-    assert leader is not None
     cluster.produce(b"m0")
-    cluster.fetch(C, 0)
+    cluster.world.advance(2_000)
+    assert cluster.recorder.sets == [{1}]
+    cluster.fetch(C, 1)
     cluster.produce(b"m1")
-    cluster.fetch(C, 1)  # it has what there was at its last fetch: caught up then
-    cluster.fetch(B, 2)
+    cluster.set_state(isr=(1,), new_epoch=False)
     assert cluster.offsets() == (2, 1)
+    return cluster
+
+
+def test_d03_a_replica_that_stops_counts_no_longer(make_cluster: MakeCluster) -> None:
+    """It holds the high watermark back for a while, not until the next request."""
+    cluster = nearly_in_sync(make_cluster)
     cluster.world.advance(2_000)
     assert cluster.offsets() == (2, 2)
 
 
-def test_r35_a_replica_that_shuts_down_does_not_hold_the_high_watermark(cluster: Cluster) -> None:
+def test_r35_a_replica_that_shuts_down_does_not_hold_the_high_watermark(
+    make_cluster: MakeCluster,
+) -> None:
     """KAFKA-15021: waiting for one that may not join would be waiting in vain."""
-    cluster.set_state(isr=(1, 2))
-    cluster.produce(b"m0")
-    cluster.fetch(C, 0)
-    cluster.produce(b"m1")
-    cluster.fetch(C, 1)
-    cluster.fetch(B, 2)
-    assert cluster.offsets() == (2, 1)
+    cluster = nearly_in_sync(make_cluster)
+    cluster.write(announce_shutdown(cluster.world.node.metadata.image, C))
+    assert cluster.offsets() == (2, 2)
+
+
+def test_a_replica_that_died_does_not_hold_the_high_watermark(make_cluster: MakeCluster) -> None:
+    cluster = nearly_in_sync(make_cluster)
     cluster.leave(C)
     assert cluster.offsets() == (2, 2)
 
@@ -549,9 +552,9 @@ def test_a_fetch_ahead_of_our_own_knowledge_is_served_but_joins_nothing(cluster:
     assert cluster.recorder.sets == []
 
 
-def test_strict_minimum_holds_the_high_watermark() -> None:
+def test_strict_minimum_holds_the_high_watermark(make_cluster: MakeCluster) -> None:
     """KAFKA-15583: below the minimum nothing is committed, whoever has it."""
-    cluster = Cluster()
+    cluster = make_cluster()
     cluster.create_topic(min_insync_replicas="2")
     cluster.set_state(isr=(1,))
     cluster.produce(b"m0")
@@ -561,8 +564,8 @@ def test_strict_minimum_holds_the_high_watermark() -> None:
     assert cluster.offsets() == (1, 1)
 
 
-def test_a_lower_minimum_counts_at_once() -> None:
-    cluster = Cluster()
+def test_a_lower_minimum_counts_at_once(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster()
     cluster.create_topic(min_insync_replicas="2")
     cluster.set_state(isr=(1,))
     cluster.produce(b"m0")

@@ -11,20 +11,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
-from strandline.cluster.controller import (
-    FoundPartition,
-    adopt_partitions,
-    become_controller,
-    bootstrap,
-    elect_on_start,
-    register_broker,
-)
+from strandline.cluster.controller import FoundPartition, adopt_partitions, bootstrap
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
-    NO_SESSION,
     Changes,
     MultiRefused,
     Operation,
@@ -35,7 +27,16 @@ from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.load import load_broker_config
 from strandline.errors import StorageError
-from strandline.node.effects import Chunk, Close, Send, SyncLog, WriteMetadata
+from strandline.node.effects import (
+    Ask,
+    Chunk,
+    Close,
+    Dial,
+    HangUp,
+    Send,
+    SyncLog,
+    WriteMetadata,
+)
 from strandline.node.node import Node
 from strandline.node.replica import Replica
 from strandline.node.settings import Settings
@@ -77,6 +78,8 @@ class World:
         self.holds_metadata = False
         self.held: deque[WriteMetadata] = deque()
         self.synced: list[SyncLog] = []
+        self.links: list[Dial | Ask | HangUp] = []
+        """What the node wanted of other brokers, of which nothing comes here."""
         self.sync_error: StorageError | None = None
         self.clients: dict[int, Client] = {}
         self.sessions = 0
@@ -121,31 +124,41 @@ class World:
             )
 
         self.directory.load_logs(load)
-        self._take_office()
+        self._adopt()
+        registration = BrokerNode(
+            BROKER,
+            (Endpoint("PLAINTEXT", "localhost", 9092),),
+            None,
+            self.now.wall_ms,
+            previous_epoch=self._previous_epoch(),
+        )
         self.node = Node(
-            self.config, self.image, [self.directory], files=self.files, random=self.random
+            self.config,
+            self.image,
+            [self.directory],
+            files=self.files,
+            random=self.random,
+            registration=registration,
         )
         self.node.start(self.now)
         self.turn()
 
-    def _take_office(self) -> None:
-        registration = BrokerNode(
-            BROKER, (Endpoint("PLAINTEXT", "localhost", 9092),), None, self.now.wall_ms
-        )
-        self._decide(register_broker(self.image, registration), self.session)
-        self._decide(become_controller(self.image, BROKER, now_ms=self.now.wall_ms), self.session)
+    def _previous_epoch(self) -> int:
+        marker = self.directory.clean_shutdown
+        return -1 if marker is None or marker.broker_epoch is None else marker.broker_epoch
+
+    def _adopt(self) -> None:
         found = [
             FoundPartition(at, log.topic_id, log.leader_epochs.latest)
             for at, log in self.directory.logs.items()
         ]
         adoption = adopt_partitions(self.image, found, BROKER, self.config, random=self.random)
         self._decide(adoption.operations)
-        self._decide(elect_on_start(self.image, BROKER).operations)
 
-    def _decide(self, operations: Sequence[Operation], session: SessionId = NO_SESSION) -> None:
+    def _decide(self, operations: Sequence[Operation]) -> None:
         if not operations:
             return
-        changes = self.tree.multi(operations, session).changes
+        changes = self.tree.multi(operations).changes
         if changes is not None:
             self.image, _ = self.image.apply(changes)
 
@@ -190,7 +203,14 @@ class World:
                         self.write_metadata(effect)
                     case SyncLog():
                         self._sync(effect)
+                    case Dial() | Ask() | HangUp():
+                        self.links.append(effect)
         raise AssertionError("The node never comes to rest.")
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Let happen what can happen at this moment; whoever waits sees whether it was enough."""
+        del condition
+        self.turn()
 
     def _send(self, client: Client, chunks: Iterable[Chunk]) -> None:
         try:
@@ -302,10 +322,22 @@ class BugWatch(logging.Handler):
             self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
+class Driver(Protocol):
+    """What a client needs of the world that it is in."""
+
+    node: Node
+
+    @property
+    def now(self) -> Instant: ...
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Go on until the condition holds or nothing more will happen."""
+
+
 class Client:
     """One connection: sends requests, and takes answers in the order of the requests."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Driver) -> None:
         self.world = world
         self.connection = world.node.open_connection("test-host", "PLAINTEXT")
         self.asked: deque[tuple[ApiKey, int, int]] = deque()
@@ -343,7 +375,7 @@ class Client:
         waiting = len(self.asked)
         before = len(self.answers)
         self.send(message, version)
-        self.world.turn()
+        self.world.wait_for(lambda: self.closed is not None or len(self.answers) > before + waiting)
         assert len(self.answers) == before + waiting + 1, (self.closed, self.asked)
         return self.answers[-1]
 

@@ -73,7 +73,6 @@ class Leading(ABC):
             None if write.timeout_ms is None else self.now_ms + write.timeout_ms,
             result.is_duplicate,
         )
-        self._advance(replica)
         if write.loses_reply:
             self.outcomes[value] = "UNKNOWN: the reply is lost"
             self.events.append(f"{value} is at {result.base_offset}, its reply is lost")
@@ -82,6 +81,7 @@ class Leading(ABC):
             self._waiting.append(waiting)
         elif write.acks == "1":
             self._finish(waiting, "")
+        self._advance(replica)
         self._answer_parked(replica)
 
     def _batch(self, value: str, write: Write, index: int) -> bytearray:

@@ -153,9 +153,7 @@ class Oracle:
                 starts.append((entry.leader_epoch, entry.offset))
             elif entry.leader_epoch < starts[-1][0]:
                 self._violated("I-03", f"{replica.name} has epochs out of order at {entry.offset}")
-        table = [tuple(entry) for entry in replica.log.leader_epochs.entries]
-        if table and table[-1][1] == replica.log.log_end_offset:
-            table.pop()
+        table = replica.written_epochs()
         if table != starts:
             self._violated("I-03", f"{replica.name} has the table {table} for {starts}")
 

@@ -131,6 +131,7 @@ def make_world(script: Script) -> World:
     return World(
         header["replicas"].replace(" ", ""),
         spare=header.get("spare", "").replace(" ", ""),
+        in_sync=header.get("in-sync", "").replace(" ", ""),
         policies=policies,
         rules=rules,
         lag_max_ms=parse_ms(header.get("lag-max", "30s")),
@@ -202,7 +203,8 @@ _VERBS: dict[str, Callable[[World, Step], None]] = {
     "wipe": lambda world, step: world.wipe(step.words[0]),
     "announce-shutdown": lambda world, step: world.announce_shutdown(step.words[0]),
     "cut": lambda world, step: world.cut(step.words[0]),
-    "heal": lambda world, step: world.heal(step.words[0]),
+    "heal": lambda world, step: world.heal(step.words[0], silent=step.has("silent")),
+    "tell": lambda world, step: world.tell(step.words[0]),
     "expire": lambda world, step: world.expire(step.words[0]),
     "controller": lambda world, _: world.run_controller(),
     "elect": _elect,
@@ -222,7 +224,7 @@ def _logs_equal(world: World, names: tuple[str, ...]) -> None:
     first, *others = (world.replicas[name] for name in names)
     for other in others:
         assert first.batch_bytes() == other.batch_bytes(), f"{show(first)} | {show(other)}"
-        assert first.log.leader_epochs.entries == other.log.leader_epochs.entries
+        assert first.written_epochs() == other.written_epochs(), f"{show(first)} | {show(other)}"
 
 
 def _diverged(world: World, names: tuple[str, ...]) -> None:
@@ -288,13 +290,14 @@ _CLAIMS: dict[str, Callable[[World, tuple[str, ...]], None]] = {
 
 def _facts(world: World, replica: Replica) -> dict[str, str]:
     if not replica.is_running:
-        return {"role": "down"}
+        return {"role": "down", "checkpoint": replica.checkpointed()}
     log, leader = replica.log, replica.leader
     facts = {
         "role": "leader" if leader else "follower" if replica.leader_name else "none",
         "leo": str(log.log_end_offset),
         "hw": str(log.high_watermark),
         "start": str(log.log_start_offset),
+        "checkpoint": replica.checkpointed(),
         "lso": str(log.last_stable_offset),
         "epoch": str(replica.leader_epoch),
         "log": ",".join(_gather([entry.value for entry in replica.entries()])),
@@ -317,6 +320,7 @@ def _state_facts(world: World) -> dict[str, str]:
     return {
         "leader": state.leader or "none",
         "epoch": str(state.leader_epoch),
+        "version": str(state.partition_epoch),
         "sync": "".join(state.in_sync),
         "eligible": "".join(state.eligible),
         "replicas": "".join(state.replicas),

@@ -14,8 +14,9 @@ from strandline.records.batch import iterate_headers
 from strandline.records.control import control_type
 from strandline.records.record import read_records
 from strandline.replication.leader import Leader
+from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import HIGH_WATERMARKS, LogDirectory, LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import BrokerId, LeaderEpoch, Offset, TopicPartition
 
@@ -91,6 +92,11 @@ class Replica:
         """Write the high watermark down: scenarios do it after every step."""
         self.directory.write_high_watermarks()
 
+    def checkpointed(self) -> str:
+        """The high watermark that is written down, whether the process runs or not."""
+        table = OffsetCheckpoint(self.files, f"{ROOT}/{HIGH_WATERMARKS}").read()
+        return str(table.get(PARTITION, "none"))
+
     def kill(self) -> None:
         """The process ends; the page cache stays."""
         self._end()
@@ -140,6 +146,14 @@ class Replica:
             for data in self._batches()
             for entry in _entries_of(data)
             if entry.offset >= self.log.log_start_offset
+        ]
+
+    def written_epochs(self) -> list[tuple[int, int]]:
+        """The table of leader epochs, without one in which nothing was written yet."""
+        return [
+            (entry.epoch, entry.start_offset)
+            for entry in self.log.leader_epochs.entries
+            if entry.start_offset < self.log.log_end_offset
         ]
 
     def batch_bytes(self) -> dict[int, bytes]:

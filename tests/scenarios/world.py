@@ -20,7 +20,7 @@ from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.scenarios.controller import Live, Proposal, Rules, State, decide, reconcile
 from tests.scenarios.following import Following
 from tests.scenarios.oracle import Oracle
-from tests.scenarios.replica import Replica, broker_id_of, name_of
+from tests.scenarios.replica import NO_LEADER, Replica, broker_id_of, name_of
 
 DEFINITE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
@@ -33,6 +33,7 @@ class World(Following):
         replicas: str,
         *,
         spare: str = "",
+        in_sync: str = "",
         policies: Policies | None = None,
         rules: Rules | None = None,
         lag_max_ms: int = 30_000,
@@ -54,8 +55,8 @@ class World(Following):
         self.state = State(
             replicas=tuple(replicas),
             leader=replicas[0],
-            in_sync=tuple(replicas),
-            broker_epochs={name: self.replicas[name].broker_epoch for name in replicas},
+            in_sync=tuple(in_sync or replicas),
+            broker_epochs={n: self.replicas[n].broker_epoch for n in in_sync or replicas},
         )
         self.oracle = Oracle(self)
         self._tell()
@@ -67,11 +68,16 @@ class World(Following):
         """A broker process starts on its disk, registers, and learns the partition's state."""
         replica = self.replicas[name]
         self._boot(replica)
-        self.events.append(f"{name} registers with epoch {replica.broker_epoch}")
+        if replica.is_registered:
+            self.events.append(f"{name} registers with epoch {replica.broker_epoch}")
         self._tell_one(replica)
 
     def _boot(self, replica: Replica) -> None:
         replica.start(self.now_ms)
+        if not replica.is_cut:
+            self._register(replica)
+
+    def _register(self, replica: Replica) -> None:
         replica.broker_epoch = self._next_broker_epoch
         replica.is_registered = True
         self._next_broker_epoch += 1
@@ -110,16 +116,22 @@ class World(Following):
         """Its session ends although it runs."""
         self.replicas[name].is_registered = False
 
-    def heal(self, name: str) -> None:
-        """It is reachable again; if its session has ended, it registers anew."""
+    def heal(self, name: str, *, silent: bool = False) -> None:
+        """It is reachable again; if its session has ended, it registers anew.
+
+        `silent`: the metadata is still on its way and comes with `tell`.
+        """
         replica = self.replicas[name]
         replica.is_cut = False
-        if not replica.is_registered:
-            replica.broker_epoch = self._next_broker_epoch
-            self._next_broker_epoch += 1
-            replica.is_registered = True
+        if not replica.is_registered and replica.is_running:
+            self._register(replica)
             self.events.append(f"{name} registers with epoch {replica.broker_epoch}")
-        self._tell_one(replica)
+        if not silent:
+            self._tell_one(replica)
+
+    def tell(self, name: str) -> None:
+        """The metadata reaches a broker."""
+        self._tell_one(self.replicas[name])
 
     def _forget_process(self, name: str) -> None:
         replica = self.replicas[name]
@@ -180,6 +192,9 @@ class World(Following):
         leader = replica.leader
         if leader is None or isinstance(leader.in_sync, Committed):
             self.events.append(f"{name} has nothing to propose")
+            return
+        if replica.is_cut:
+            self.events.append("the proposal does not reach the controller")
             return
         sent = leader.in_sync
         members = {
@@ -249,10 +264,12 @@ class World(Following):
         if replica.name not in state.replicas:
             replica.leader = replica.leader_name = None
         elif state.leader_epoch > replica.leader_epoch:
-            if state.leader == replica.name:
-                self._lead(replica)
-            else:
+            if state.leader != replica.name:
                 self._follow(replica)
+            elif state.broker_epochs.get(replica.name) == replica.broker_epoch:
+                # A state from before a restart elects nobody: the log may have lost records since,
+                # and would get others at the same offsets in the same epoch.
+                self._lead(replica)
         elif replica.leader is not None:
             replica.leader.committed(map(broker_id_of, state.in_sync), state.partition_epoch)
             replica.leader.reassigned([broker_id_of(name) for name in state.replicas])
@@ -333,6 +350,7 @@ class World(Following):
     def end_step(self) -> None:
         """Write the checkpoints down and have every invariant checked."""
         for replica in self.replicas.values():
-            if replica.is_running:
+            # Before a broker knows its role it must not write the table (KAFKA-1647, R-03).
+            if replica.is_running and replica.leader_epoch != NO_LEADER:
                 replica.checkpoint()
         self.oracle.check()

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import warnings
 from pathlib import Path
 
 import aiokafka
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaConsumer, KafkaProducer
 
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError, StorageError
 from strandline.testing import Cluster, ClusterError
 from tests.testing.load import read_all
+
+with warnings.catch_warnings():
+    # The library reads its own files through a deprecated function while it is imported.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+
+# And whenever it needs another message's schema for the first time.
+pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
 def produce(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:

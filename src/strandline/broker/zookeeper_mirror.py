@@ -67,7 +67,12 @@ class Mirror:
         """Whether the cut is whole, or as whole as it is going to be."""
         if self._unanswered or self._undiscovered:
             return False
-        return not self._changed or self._rounds_of_cut >= ROUNDS_MAX
+        return not self._changed or self.is_tired
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether this cut has been read so often that it will do as it is."""
+        return self._rounds_of_cut >= ROUNDS_MAX
 
     def survey(self) -> None:
         """Begin to read everything anew; whatever was under way is forgotten."""
@@ -181,9 +186,7 @@ class Mirror:
 
 def _is_same_node(before: StoredNode | None, now: StoredNode | None) -> bool:
     return (
-        before is not None
-        and now is not None
-        and before.stat.created_zxid == now.stat.created_zxid
+        before is not None and now is not None and before.stat.created_zxid == now.stat.created_zxid
     )
 
 

@@ -24,7 +24,6 @@ import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
-from itertools import batched
 from typing import Any, Final
 
 from kazoo.hosts import collect_hosts
@@ -39,8 +38,11 @@ from strandline.broker.zookeeper_requests import (
     WatchRecursively,
 )
 from strandline.broker.zookeeper_session import ZooKeeperSession, is_definite, sentence
+from strandline.broker.zookeeper_writes import Write, Writes
+from strandline.cluster.controller.offices import SKELETON
 from strandline.cluster.store import (
     NO_SESSION,
+    NO_ZXID,
     Changes,
     Create,
     Delete,
@@ -48,8 +50,344 @@ from strandline.cluster.store import (
     Operation,
     OutcomeUnknown,
     SessionId,
-    StoreError,
     StoreUnavailable,
     StoreView,
     Zxid,
 )
+from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
+from strandline.errors import InvalidSetting, InvariantViolated
+
+log = logging.getLogger(__name__)
+
+SESSION_TIMEOUT_MS: Final = 18_000
+READS_PER_REQUEST: Final = 200
+RETRY_S: Final = 1.0
+METADATA_ROOTS: Final = tuple(
+    sorted(
+        {f"/{path.split('/')[1]}" for path in SKELETON}
+        | {ControllerNode.path, ControllerEpochNode.path}
+    )
+)
+"""The only nodes that are read and watched: the ensemble may serve others too."""
+
+_NODE_EXISTS: Final = -110
+_PATIENCE_IN_TIMEOUTS: Final = 2
+
+
+class _State(Enum):
+    NEW = "not connected yet"
+    CUT_OFF = "cut off"
+    SURVEYING = "catching up"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class ZooKeeperStore:
+    """A `Store`. All methods belong to the event loop that runs when it is loaded."""
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connection_timeout_ms: int | None = None,
+        roots: Sequence[str] = METADATA_ROOTS,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+    ) -> None:
+        """`hosts` is `host:port,host:port/chroot`. Raises `InvalidSetting` if it is not.
+
+        `load` waits `connection_timeout_ms` for a server, by default as long as a session lasts.
+        `request_bytes_max` is the servers' `jute.maxbuffer`.
+        """
+        try:
+            collect_hosts(hosts)
+        except ValueError as error:
+            raise InvalidSetting(
+                "zookeeper.connect", f"zookeeper.connect: {hosts!r} names no servers: {error}."
+            ) from error
+        self._hosts = hosts
+        self._session_timeout_ms = session_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms or session_timeout_ms
+        self._roots = tuple(roots)
+        self._request_bytes_max = request_bytes_max
+        self._state = _State.NEW
+        self._link: ZooKeeperSession | None = None
+        self._listener: Callable[[Changes], None] = _nobody
+        self._loading: asyncio.Future[StoreView] | None = None
+        self._session = NO_SESSION
+        self._former_sessions: set[SessionId] = set()
+        # Counts what the answers to reads belong to: others come too late.
+        self._connection = 0
+        self._mirror = Mirror(self._roots)
+        self._told_round = 0
+        self._server_zxid = NO_ZXID
+        self._writes = Writes()
+        self._retry: asyncio.TimerHandle | None = None
+
+    @property
+    def session(self) -> SessionId:
+        """The present session; `NO_SESSION` before `load`."""
+        return self._session
+
+    async def load(self, listener: Callable[[Changes], None]) -> StoreView:
+        """Connect and return the present nodes; see `Store.load`.
+
+        Raises `StoreUnavailable` if no server can be reached in time or none can serve us.
+        """
+        if self._link is not None:
+            raise InvariantViolated("A ZooKeeper store is loaded twice.")
+        loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._loading = loop.create_future()
+        self._link = ZooKeeperSession(
+            self._hosts, self, session_timeout_ms=self._session_timeout_ms
+        )
+        self._link.start()
+        try:
+            async with asyncio.timeout(self._connection_timeout_ms / 1000):
+                view = await self._loading
+        except TimeoutError:
+            await self.close()
+            raise StoreUnavailable(
+                f"No ZooKeeper server of {self._hosts} served within "
+                f"{self._connection_timeout_ms} ms (the store is {self._state.value})."
+            ) from None
+        except BaseException:
+            await self.close()
+            raise
+        self._loading = None
+        # What came meanwhile is told when the caller has the view.
+        loop.call_soon(self.caught_up)
+        return view
+
+    async def multi(self, operations: Sequence[Operation]) -> MultiResult:
+        """Do all operations or none. Raises a `StoreError`."""
+        link = self._link
+        request = Multi(
+            operations,
+            chroot=link.chroot if link is not None else "",
+            request_bytes_max=self._request_bytes_max,
+        )
+        if link is None or self._state is not _State.READY:
+            raise StoreUnavailable(
+                f"ZooKeeper cannot be written: this broker is {self._state.value}."
+            )
+        if not operations:
+            return ()
+        write = self._writes.begin(request)
+        link.ask(request, partial(self._written, write))
+        try:
+            async with asyncio.timeout(self._session_timeout_ms / 1000 * _PATIENCE_IN_TIMEOUTS):
+                return await write.outcome
+        except TimeoutError:
+            raise OutcomeUnknown("ZooKeeper did not answer a write in time.") from None
+        finally:
+            self._writes.forget(write)
+
+    async def close(self) -> None:
+        """End the session, so that its ephemeral nodes go, and let everything go."""
+        if self._state is _State.CLOSED:
+            return
+        self._state = _State.CLOSED
+        if self._retry is not None:
+            self._retry.cancel()
+        self._writes.give_up("The metadata store was closed during a write.")
+        if self._link is not None:
+            await self._link.close()
+
+    # -- what the session tells --------------------------------------------------------------
+
+    def connected(self, session: SessionId) -> None:
+        """A server serves us: find out what was missed."""
+        if self._state is _State.CLOSED:
+            return
+        if session != self._session:
+            log.info("ZooKeeper gave this broker the session %#x.", session)
+            if self._session != NO_SESSION:
+                self._former_sessions.add(self._session)
+            self._session = session
+        self._survey()
+
+    def disconnected(self) -> None:
+        """Nothing can be asked; writes are refused from now on."""
+        if self._state in (_State.SURVEYING, _State.READY):
+            log.warning("The connection to ZooKeeper is lost.")
+            self._state = _State.CUT_OFF
+            self._connection += 1
+            self._mirror.abort()
+
+    def failed(self, reason: str) -> None:
+        """The session cannot be had: say so to whoever waits, or try again later."""
+        self._give_up(f"{reason[0].upper()}{reason[1:]}.", again=self._restart)
+
+    def changed(self, path: str) -> None:
+        """A node is not what it was."""
+        self._mirror.changed(path)
+
+    def caught_up(self) -> None:
+        """Tell what can be told, then read what must be read."""
+        is_loading = self._loading is not None and self._loading.done()
+        if is_loading or self._state not in (_State.SURVEYING, _State.READY):
+            return
+        if self._mirror.may_tell and self._mirror.round > self._told_round:
+            self._end_cut()
+        self._read_on()
+        self._writes.told(self._told_round)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _survey(self) -> None:
+        """Watch, catch up with the leader, and read everything."""
+        link = self._the_link
+        self._state = _State.SURVEYING
+        self._connection += 1
+        prepared = partial(self._prepared, self._connection)
+        if self._loading is not None:
+            for path in _with_parents(link.chroot):
+                link.ask(Multi([Create(path)]), prepared)
+        for root in self._roots:
+            link.ask(WatchRecursively(root, chroot=link.chroot), prepared)
+        link.ask(Sync(chroot=link.chroot), prepared)
+        self._mirror.survey()
+        self._read_on()
+
+    def _prepared(self, connection: int, value: Any, error: Exception | None, _: Zxid) -> None:
+        """One of the first requests of a survey was answered."""
+        if connection != self._connection:
+            return
+        if error is not None and is_definite(error):
+            self._give_up(f"{sentence(error)} (is it older than 3.6?).", again=self._survey)
+        elif isinstance(value, list) and value[0] != _NODE_EXISTS and isinstance(value[0], int):
+            self._give_up(
+                f"ZooKeeper refused to make the root of {self._hosts} with its error {value[0]}.",
+                again=self._survey,
+            )
+
+    def _read_on(self) -> None:
+        """Ask for what the mirror wants to know next."""
+        reads = self._mirror.next_round()
+        for start in range(0, len(reads), READS_PER_REQUEST):
+            chunk = reads[start : start + READS_PER_REQUEST]
+            request = ReadMany(chunk, chroot=self._the_link.chroot)
+            self._the_link.ask(request, partial(self._read, self._connection, chunk))
+
+    def _read(
+        self,
+        connection: int,
+        reads: Sequence[Read],
+        answers: Any,
+        error: Exception | None,
+        zxid: Zxid,
+    ) -> None:
+        if connection != self._connection:
+            return
+        if error is None:
+            self._mirror.answered(reads, answers)
+            self._server_zxid = zxid
+        elif is_definite(error):
+            self._give_up(f"{sentence(error)} to a read.", again=self._survey)
+        # Otherwise the connection is lost, which we hear next.
+
+    def _end_cut(self) -> None:
+        """The mirror has a state to tell, unless it is one that must not be told."""
+        mirror, zxid = self._mirror, self._server_zxid
+        if mirror.unreadable:
+            path, refusal = next(iter(mirror.unreadable.items()))
+            self._give_up(
+                f"ZooKeeper does not let this broker read {path} (its error {refusal.code}).",
+                again=self._survey,
+            )
+            return
+        if mirror.is_older_than_told(zxid):
+            self._give_up("The ZooKeeper server is behind its ensemble.", again=self._survey)
+            return
+        if self._state is _State.SURVEYING and self._clear_leftovers():
+            return
+        if self._state is _State.SURVEYING:
+            self._state = _State.READY
+            self._writes.up_to_date()
+        self._told_round = mirror.round
+        if self._loading is not None:
+            self._loading.set_result(mirror.view(zxid))
+            return
+        changes = mirror.tell(zxid)
+        if changes is not None:
+            self._tell(changes)
+
+    def _clear_leftovers(self) -> bool:
+        """Delete what a session of ours that is over still owns (KAFKA-7165); whether any was.
+
+        A broker may learn of the end of its session before its nodes are gone, and nodes of its own
+        would keep it from making them again.
+        """
+        leftovers = self._mirror.owned_by(self._former_sessions)
+        if not leftovers or self._mirror.is_tired:
+            return False
+        for path in leftovers:
+            log.info("%s is left of a former session of this broker: deleting it.", path)
+            request = Multi([Delete(path)], chroot=self._the_link.chroot)
+            self._the_link.ask(request, partial(self._prepared, self._connection))
+            # Requests are carried out in order: what is read next is read without the node.
+            self._mirror.changed(path)
+        return True
+
+    def _tell(self, changes: Changes) -> None:
+        try:
+            self._listener(changes)
+        except Exception:
+            # A bug in the listener must not stop the store: others wait for their writes.
+            log.exception("Transaction %d of the metadata could not be taken in", changes.zxid)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _written(self, write: Write, results: Any, error: Exception | None, _: Zxid) -> None:
+        """A multi was answered, or its answer was lost."""
+        if error is None:
+            self._writes.answered(write, results, told_with=self._mirror.settled_with)
+        elif is_definite(error):
+            self._writes.failed(write, StoreUnavailable(f"{sentence(error)} to a write."))
+        else:
+            self._writes.lost(write)
+
+    # -- trouble -----------------------------------------------------------------------------
+
+    def _give_up(self, reason: str, *, again: Callable[[], None]) -> None:
+        """What must work does not: `load` fails, a loaded store is cut off and tries again."""
+        if self._state is _State.CLOSED:
+            return
+        self._connection += 1
+        self._mirror.abort()
+        if self._loading is not None:
+            if not self._loading.done():
+                self._loading.set_exception(StoreUnavailable(reason))
+            return
+        log.error("ZooKeeper cannot be used at the moment: %s", reason)
+        self._state = _State.CUT_OFF
+        connection = self._connection
+
+        def try_again() -> None:
+            if connection == self._connection and self._state is not _State.CLOSED:
+                again()
+
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = asyncio.get_running_loop().call_later(RETRY_S, try_again)
+
+    def _restart(self) -> None:
+        self._the_link.restart()
+
+    @property
+    def _the_link(self) -> ZooKeeperSession:
+        if self._link is None:
+            raise InvariantViolated("A ZooKeeper store is used before it is loaded.")
+        return self._link
+
+
+def _with_parents(path: str) -> list[str]:
+    """Every node on the way to the path, the path included; none for the root."""
+    names = path.split("/")[1:]
+    return ["/" + "/".join(names[: end + 1]) for end in range(len(names))]
+
+
+def _nobody(_: Changes) -> None:
+    """The listener before there is one."""

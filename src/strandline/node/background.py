@@ -18,6 +18,7 @@ from strandline.node.effects import SyncLog
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
+from strandline.node.replica_state import ReplicaState
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
@@ -44,8 +45,8 @@ class Background:
         self._timers = timers
         self._outbox = outbox
         self._tokens = count(1)
-        self._syncing: dict[int, tuple[Replica, FlushPlan]] = {}
-        self._busy: set[Replica] = set()
+        self._syncing: dict[int, tuple[ReplicaState, FlushPlan]] = {}
+        self._busy: set[ReplicaState] = set()
 
     def start(self, now: Instant) -> None:
         """Begin all periodic work."""
@@ -168,7 +169,7 @@ class Background:
 
         self._for_each_usable("Rolling", roll)
 
-    def _sync(self, replica: Replica, plan: FlushPlan) -> None:
+    def _sync(self, replica: ReplicaState, plan: FlushPlan) -> None:
         if replica in self._busy or replica.is_retired:
             return
         token = next(self._tokens)

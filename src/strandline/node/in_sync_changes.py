@@ -26,7 +26,7 @@ from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.office import Office
 from strandline.node.peers import PeerFailed, Peers
-from strandline.node.replica import Replica
+from strandline.node.replica_leading import LeadsPartition
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.messages.alter_partition import AlterPartitionResponse
@@ -63,7 +63,7 @@ _FINAL: Final = _LATER_BY_METADATA | {
 class _Sent(NamedTuple):
     """One proposal as it was sent."""
 
-    replica: Replica
+    replica: LeadsPartition
     state: InSyncState
     leader_epoch: LeaderEpoch
 
@@ -89,7 +89,7 @@ class InSyncChanges:
         self._office = office
         self._peers = peers
         self._timers = timers
-        self._wanted: dict[Replica, None] = {}
+        self._wanted: dict[LeadsPartition, None] = {}
         self._sent: dict[_Key, _Sent] = {}
         """The request in flight; empty if there is none."""
         self._attempt = 0
@@ -98,7 +98,7 @@ class InSyncChanges:
         self._failures = 0
         self._pause: Timer | None = None
 
-    def propose(self, replica: Replica, now: Instant) -> None:
+    def propose(self, replica: LeadsPartition, now: Instant) -> None:
         """Have `replica.leader.in_sync.proposed` decided; goes out at the end of this turn."""
         del now
         self._wanted[replica] = None
@@ -162,7 +162,7 @@ class InSyncChanges:
             )
         return proposals
 
-    def _epoch_of(self, replica: Replica, member: BrokerId) -> int:
+    def _epoch_of(self, replica: LeadsPartition, member: BrokerId) -> int:
         """The registration under which a member is known to be in sync: that of its fetches."""
         if member == self._membership.broker_id:
             return self._membership.broker_epoch

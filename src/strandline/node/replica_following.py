@@ -6,7 +6,6 @@ here it is carried out, in the order that keeps every reader of this replica saf
 
 from __future__ import annotations
 
-from strandline.errors import StorageError
 from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import Buffer
 from strandline.storage.log_append import AppendResult
@@ -21,8 +20,7 @@ class FollowsPartition(ReplicaState):
     def append_as_follower(self, records: Buffer, now: Instant) -> AppendResult:
         """Append what the leader sent. Raises `CorruptRecords` and `StorageError`."""
         result = self.log.append_as_follower(records, now.wall_ms, leader_epoch=self.leader_epoch)
-        if self.log.wants_flush:
-            self.host.flushable[self] = None
+        self.note_flush()
         return result
 
     def followed_to(self, high_watermark: int, log_start_offset: int, now: Instant) -> None:
@@ -53,9 +51,4 @@ class FollowsPartition(ReplicaState):
 
     def _truncated(self) -> None:
         self.host.logs.save_recovery_point(self.log)
-        self.changed()
-
-    def fail(self, error: StorageError) -> None:
-        """The disk under the log failed: it takes no more records, nor does its directory."""
-        self.host.logs.fail(self.log, error)
         self.changed()

@@ -20,16 +20,17 @@ from strandline.replication.progress import NO_BROKER_EPOCH
 from strandline.types import BrokerId, Instant
 
 if TYPE_CHECKING:
-    from strandline.node.replica import Replica
+    from strandline.node.replica_leading import LeadsPartition
+    from strandline.node.replica_state import ReplicaState
 
 
 class Proposals(Protocol):
     """The way of a leader's change of its in-sync set to the controller."""
 
-    def propose(self, replica: Replica, now: Instant) -> None:
+    def propose(self, replica: LeadsPartition, now: Instant) -> None:
         """Ask the controller to commit `replica.leader.in_sync.proposed`.
 
-        The answer comes back by `Replica.in_sync_committed` or `in_sync_refused`.
+        The answer comes back by its `in_sync_committed` or `in_sync_refused`.
         """
 
 
@@ -64,7 +65,7 @@ class ReplicaHost:
         self.timers = timers
         self.policies: Policies = DEFAULT
         self.proposals: Proposals | None = None
-        self.flushable: dict[Replica, None] = {}
+        self.flushable: dict[ReplicaState, None] = {}
         """Replicas whose logs want to be synced."""
 
     @property
@@ -96,7 +97,7 @@ class ReplicaHost:
             and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
         )
 
-    def propose(self, replica: Replica, now: Instant) -> None:
+    def propose(self, replica: LeadsPartition, now: Instant) -> None:
         """Have the replica's change of its in-sync set proposed to the controller."""
         if self.proposals is None:
             raise InvariantViolated("A replica set has more than one member, but no controller.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.commit_queue import CommitQueue, Decided
 from strandline.node.purgatory import Watched
 from strandline.node.replica_host import ReplicaHost
@@ -86,6 +86,16 @@ class ReplicaState(Watched):
         purgatory.changed(self.growth)
         if self.low_watch is not None:
             purgatory.changed(self.low_watch)
+
+    def note_flush(self) -> None:
+        """Have the log synced after this turn, if it wants to be."""
+        if self.log.wants_flush:
+            self.host.flushable[self] = None
+
+    def fail(self, error: StorageError) -> None:
+        """The disk under the log failed: it takes no more records, nor does its directory."""
+        self.host.logs.fail(self.log, error)
+        self.changed()
 
     # -- Waiting for a commit ----------------------------------------------------------------
 

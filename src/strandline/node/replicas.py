@@ -26,6 +26,7 @@ from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory
 from strandline.node.replica import NOBODY, Replica
 from strandline.node.replica_host import Proposals, ReplicaHost
+from strandline.node.replica_state import ReplicaState
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.storage.files import Files
@@ -149,7 +150,7 @@ class Replicas:
             if replica is not None:
                 yield replica
 
-    def take_flushable(self) -> list[Replica]:
+    def take_flushable(self) -> list[ReplicaState]:
         """The replicas whose logs asked to be synced since the last call."""
         if not self.host.flushable:
             return []

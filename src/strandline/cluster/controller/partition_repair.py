@@ -194,7 +194,8 @@ def _recorded(
     broker: BrokerId, recorded: Mapping[BrokerId, int], members: Members, brokers: Brokers
 ) -> int | None:
     """The epoch under which the member is complete, as far as that is known."""
-    if members.standings.get(broker) in (Standing.GONE, Standing.UNCLEAN):
+    standing = members.standings.get(broker)
+    if standing is Standing.GONE or (standing is Standing.UNCLEAN and broker in members.in_sync):
         return recorded.get(broker)
     return brokers.epochs.get(broker)
 

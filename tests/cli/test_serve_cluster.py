@@ -1,0 +1,149 @@
+"""Several brokers in one process, and one broker over ZooKeeper, as people start them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from strandline.cli.main import cli
+from tests.cli.conftest import COMMAND, run_here
+from tests.zookeeper.ensemble import ZooKeeperEnsemble
+from tests.zookeeper.server import missing
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def zookeeper() -> Iterator[str]:
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with ZooKeeperEnsemble(1) as ensemble:
+        yield ensemble.connect_string
+
+
+def addresses(serving: Any) -> list[str]:
+    return re.findall(r"PLAINTEXT://(127\.0\.0\.1:\d+)", "\n".join(serving.said))
+
+
+def test_three_brokers_in_one_process(serve: Serve, tmp_path: Path) -> None:
+    arguments = ("--brokers", "3", "--racks", "a,b,c", "--data-dir", str(tmp_path))
+    serving = serve(*arguments, "--listen", "127.0.0.1:0")
+    said = "\n".join(serving.said)
+    found = addresses(serving)
+    assert len(set(found)) == 3
+    for number, address in enumerate(found, 1):
+        assert f"  listening   PLAINTEXT://{address}  broker {number}\n" in said
+        assert f"  data        {tmp_path}/broker-{number}\n" in said
+    assert said.count("cluster id") == 1
+    cluster = run_here(["cluster", "describe", "--json"], found[2]).json
+    assert [(each["id"], each["rack"]) for each in cluster["brokers"]] == [
+        (1, "a"),
+        (2, "b"),
+        (3, "c"),
+    ]
+    assert run_here(["topics", "create", "orders"], found[0]).out == (
+        "Created topic 'orders' with 1 partition of 3 replicas each.\n"
+    )
+    ended = serving.stop()
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "Stopped cleanly."), ended.err
+    again = serve(*arguments, "--listen", "127.0.0.1:0")
+    assert "topics      1 with 1 partition\n" in "\n".join(again.said)
+    assert "not clean" not in "\n".join(again.said)
+    assert again.stop().code == 0
+
+
+def test_ports_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(
+        cli,
+        ["serve", "--brokers", "3", "--listen", "localhost:65534", "--data-dir", str(tmp_path)],
+    )
+    assert ended.exit_code == 2
+    assert "65536" in ended.output
+
+
+def broker(zookeeper: str, number: int, data: Path, *more: str) -> tuple[str, ...]:
+    return (
+        *("broker", "--zookeeper", zookeeper, "--id", str(number)),
+        *("--data-dir", str(data), "--listen", "127.0.0.1:0"),
+        *("--set", "zookeeper.session.timeout.ms=1000", *more),
+    )
+
+
+def test_brokers_over_zookeeper_are_one_cluster(
+    start: Serve, zookeeper: str, tmp_path: Path
+) -> None:
+    path = f"{zookeeper}/one-cluster"
+    running = [start(*broker(path, number, tmp_path / str(number))) for number in (1, 2, 3)]
+    assert all("ready in" in each.said[-1] for each in running)
+    made = run_here(["topics", "create", "orders", "--replication-factor", "3"], running[1].address)
+    assert made.code == 0, made.err
+    found = run_here(["cluster", "describe", "--json"], running[2].address).json
+    assert [each["id"] for each in found["brokers"]] == [1, 2, 3]
+    for each in running:
+        ended = each.stop()
+        assert (ended.code, ended.out.splitlines()[-1]) == (0, "Stopped cleanly."), ended.err
+    again = start(*broker(path, 2, tmp_path / "2"))
+    assert "topics      1 with 1 partition" in "\n".join(again.said)
+    assert again.stop().code == 0
+
+
+def test_an_id_that_is_in_use_is_refused(start: Serve, zookeeper: str, tmp_path: Path) -> None:
+    path = f"{zookeeper}/in-use"
+    first = start(*broker(path, 7, tmp_path / "first"))
+    second = subprocess.run(
+        [*COMMAND, *broker(path, 7, tmp_path / "second")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert f"A broker with the id 7 is running in this cluster, at {first.address}" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_killed_broker_comes_back_when_its_session_has_ended(
+    start: Serve, zookeeper: str, tmp_path: Path
+) -> None:
+    path = f"{zookeeper}/killed"
+    first = start(*broker(path, 1, tmp_path / "data"))
+    assert run_here(["topics", "create", "orders"], first.address).code == 0
+    first.process.kill()
+    first.process.communicate()
+    again = start(*broker(path, 1, tmp_path / "data"))
+    assert "the last shutdown was not clean" in "\n".join(again.said)
+    (described,) = run_here(["topics", "describe", "orders", "--json"], again.address).json
+    assert described["partitions"][0]["leader"] == 1
+    assert described["partitions"][0]["leader_epoch"] > 0
+    assert again.stop().code == 0
+
+
+def test_zookeeper_must_be_named_and_there(tmp_path: Path) -> None:
+    nowhere = run_here(["broker", "--data-dir", str(tmp_path)])
+    assert nowhere.code == 2
+    silent = subprocess.run(
+        [*COMMAND, *broker("127.0.0.1:1", 1, tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert silent.returncode == 1
+    assert "127.0.0.1:1" in silent.stderr
+    assert "Traceback" not in silent.stderr
+
+
+def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "strandline.broker.zookeeper_store", None)
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    ended = run_here(["broker", "--zookeeper", "localhost", "--data-dir", str(tmp_path)])
+    assert ended.code == 1
+    assert "strandline[zookeeper]" in ended.out + ended.err
