@@ -74,9 +74,12 @@ class Start:
 
 
 class Broker(ABC):
-    """One broker process. `label` names it in the report, `kind` says what it is."""
+    """One broker process, or a cluster of several. `label` names it in the report, `kind` says
+    what it is."""
 
     kind: str
+    nodes = 1
+    """How many brokers it is made of: a workload runs on those that it is meant for."""
 
     def __init__(self, label: str, directory: Path) -> None:
         self.label = label
@@ -103,9 +106,10 @@ class Broker(ABC):
     def start(self) -> Start:
         """Start and wait until it answers. Raises BrokerError."""
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """Create, and wait until every partition can be written."""
-        self._topics().create(name, partitions)
+    def create_topic(self, name: str, partitions: int, *, replicas: int = 1) -> None:
+        """Create, and wait until every partition can be written. The broker at `port` leads all
+        of them."""
+        self._topics().create(name, partitions, leader_port=self.port, replicas=replicas)
 
     def delete_topic(self, name: str) -> None:
         """Delete, so that the next run finds the disk free."""
@@ -160,7 +164,13 @@ class SocketBroker(Broker):
 
     def start(self) -> Start:
         before = time.monotonic()
-        with (self.directory / "broker.log").open("wb") as log:
+        self.launch()
+        self.wait_until_it_answers(before + START_TIMEOUT_S)
+        return Start(time.monotonic() - before, self.cpu_seconds())
+
+    def launch(self) -> None:
+        """Start the process, and wait for nothing. Raises BrokerError."""
+        with (self.directory / "broker.log").open("ab") as log:
             try:
                 self._process = subprocess.Popen(
                     self._command,
@@ -173,14 +183,21 @@ class SocketBroker(Broker):
                 )
             except OSError as error:
                 raise BrokerError(f"{self.label} cannot be started: {error}") from error
-        deadline = before + START_TIMEOUT_S
+
+    def wait_until_it_answers(self, deadline: float) -> None:
+        """Until its first answer. Raises BrokerError, at once if the process ends by itself."""
         # Short waits, so that a broker that ends at once is reported at once.
         while not wait_until_ready(self.port, deadline=min(deadline, time.monotonic() + 1)):
             self._running()
             if time.monotonic() > deadline:
                 end = self._log_end()
                 raise BrokerError(f"{self.label} did not answer in {START_TIMEOUT_S} s:\n{end}")
-        return Start(time.monotonic() - before, self.cpu_seconds())
+
+    def kill(self) -> None:
+        """kill -9; it can be launched again."""
+        process, self._process = self._running(), None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +300,9 @@ class MockBroker(Broker):
         self.port = int(address.rpartition(":")[2])
         return Start(time.monotonic() - before, self.cpu_seconds())
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int, *, replicas: int = 1) -> None:
+        if replicas > 1:
+            raise BrokerError(f"{self.label} replicates nothing")
         process = self._running()
         if name in self._created:
             return

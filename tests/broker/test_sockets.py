@@ -167,7 +167,7 @@ def test_a_bug_in_a_handler_costs_one_connection(
 
     with Wire(broker.port) as healthy, Wire(broker.port) as unlucky:
         assert healthy.ask(versions(), 3).error_code == 0
-        monkeypatch.setattr(type(node.replicas), "leader", bug)
+        monkeypatch.setattr(type(node.replicas), "hosted", bug)
         unlucky.send((list_offsets(-1, topic), 7))
         assert unlucky.is_closed()
         monkeypatch.undo()

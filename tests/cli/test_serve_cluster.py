@@ -106,7 +106,8 @@ def test_an_id_that_is_in_use_is_refused(start: Serve, zookeeper: str, tmp_path:
         check=False,
     )
     assert second.returncode == 1
-    assert f"A broker with the id 7 is running in this cluster, at {first.address}" in second.stderr
+    assert "A broker with the id 7 is running in this cluster" in second.stderr
+    assert first.address in second.stderr
     assert "Traceback" not in second.stderr
 
 
@@ -141,9 +142,16 @@ def test_zookeeper_must_be_named_and_there(tmp_path: Path) -> None:
     assert "Traceback" not in silent.stderr
 
 
-def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "strandline.broker.zookeeper_store", None)
-    monkeypatch.setitem(sys.modules, "kazoo", None)
-    ended = run_here(["broker", "--zookeeper", "localhost", "--data-dir", str(tmp_path)])
-    assert ended.code == 1
-    assert "strandline[zookeeper]" in ended.out + ended.err
+def test_what_to_install_is_said(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['kazoo'] = None; from strandline.cli.main import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *broker("localhost", 1, tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "Error: ZooKeeper needs the package kazoo: pip install 'strandline[zookeeper]'.\n"
+    )

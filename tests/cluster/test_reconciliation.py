@@ -208,7 +208,7 @@ def test_the_last_in_sync_replica_leads_until_it_stops() -> None:
     answer = story.propose(story.proposal(1, 3))
     assert answer.refusal is None
     story.reconcile()
-    assert leads(story) == (3, 1, (3,), (1, 2))
+    assert leads(story) == (3, 1, (3,), (1,))
 
 
 def test_somebody_who_shuts_down_leads_if_there_is_nobody_else() -> None:

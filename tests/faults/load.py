@@ -22,6 +22,7 @@ from tests.history.operations import Acknowledged, Assigned, Event, Polled, Sent
 
 PAUSE_S: Final = 0.004
 """Between two sends of one producer."""
+LAST_READERS: Final = ("librdkafka-last", "kafka-python-last")
 SETTLE_S: Final = 40.0
 """All sends have an outcome, and readers came to the end, within this time after the faults."""
 
@@ -221,10 +222,8 @@ class Load:
             producer.end()
         for reader in self._readers:
             reader.end()
-        for name, kind in (
-            ("librdkafka-last", LibrdkafkaReader),
-            ("kafka-python-last", KafkaPythonReader),
-        ):
+        kinds: Sequence[Callable[..., ReaderClient]] = (LibrdkafkaReader, KafkaPythonReader)
+        for name, kind in zip(LAST_READERS, kinds, strict=True):
             last = self._reader(name, kind)
             last.start()
             last.end()

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.faults.load import SETTLE_S, Load, LoadError
+from tests.faults.load import LAST_READERS, SETTLE_S, Load, LoadError
 from tests.faults.processes import until
 from tests.history.checker import check
 from tests.history.operations import Event
@@ -101,7 +101,7 @@ class LoadProcess:
         self._ask(f"finish {self._history}")
         # Written by our own child a moment ago.
         self.events = pickle.loads(self._history.read_bytes())
-        return check(self.events)
+        return check(self.events, last_readers=LAST_READERS)
 
     def _ask(self, command: str) -> Any:
         assert self._child is not None

@@ -21,38 +21,38 @@ QUIET_S: Final = 20.0
 
 
 @contextmanager
-def under_load(cluster: ClusterProcesses) -> Iterator[LoadProcess]:
+def under_load(cluster: ClusterProcesses, topic: str = TOPIC) -> Iterator[LoadProcess]:
     """A topic of three replicas with idempotent producers (acks=all) and readers on it. When the
     block is left, everything must be as if nothing had happened: the cluster serves, all replicas
     are in sync and equal, every send was acknowledged, and the checker finds nothing."""
-    cluster.create_topic(TOPIC, partitions=PARTITIONS)
-    with LoadProcess(cluster.home, cluster.bootstrap, TOPIC, PARTITIONS) as load:
+    cluster.create_topic(topic, partitions=PARTITIONS)
+    with LoadProcess(cluster.home, cluster.bootstrap, topic, PARTITIONS) as load:
         load.wait_for_more(BEFORE)
         cluster.note(f"acknowledged: {load.acknowledged()}; now the fault")
         yield load
         load.wait_for_more(AFTER)
         cluster.note(f"acknowledged: {load.acknowledged()}; after the fault")
         for partition in range(PARTITIONS):
-            cluster.wait_until_in_sync(TOPIC, partition)
+            cluster.wait_until_in_sync(topic, partition)
         report = load.finish()
     cluster.note("all clients are done")
-    nothing_happened(cluster, report)
+    nothing_happened(cluster, topic, report)
 
 
-def nothing_happened(cluster: ClusterProcesses, report: Report) -> None:
+def nothing_happened(cluster: ClusterProcesses, topic: str, report: Report) -> None:
     """The judgement of a run that must not lose, repeat or reorder anything."""
     assert not report.anomalies, str(report)
     assert report.unknown == 0, str(report)
     assert report.acknowledged >= BEFORE + AFTER, str(report)
     for partition in range(PARTITIONS):
-        replicas_become_equal(cluster, partition)
+        replicas_become_equal(cluster, topic, partition)
 
 
-def replicas_become_equal(cluster: ClusterProcesses, partition: int) -> None:
+def replicas_become_equal(cluster: ClusterProcesses, topic: str, partition: int) -> None:
     """Nobody writes any more: all copies end up the same, batch by batch (I-21, I-49)."""
     until(
-        lambda: not replicas.differences(cluster.replicas_of(TOPIC, partition)),
-        f"equal replicas of {TOPIC}-{partition}",
+        lambda: not replicas.differences(cluster.replicas_of(topic, partition)),
+        f"equal replicas of {topic}-{partition}",
         seconds=QUIET_S,
-        complaint=lambda: str(replicas.differences(cluster.replicas_of(TOPIC, partition))),
+        complaint=lambda: str(replicas.differences(cluster.replicas_of(topic, partition))),
     )

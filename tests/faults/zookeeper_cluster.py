@@ -147,10 +147,14 @@ class ZooKeeperCluster(ClusterProcesses):
 
         return until(found, f"broker {broker} to be registered", seconds=START_S)
 
+    def is_registered(self, broker: int) -> bool:
+        """Whether its session lives and it said so."""
+        return self._read(f"/brokers/ids/{broker}") is not None
+
     def wait_until_not_registered(self, broker: int) -> None:
         """Wait until its registration is gone."""
         until(
-            lambda: self._read(f"/brokers/ids/{broker}") is None,
+            lambda: not self.is_registered(broker),
             f"the session of broker {broker} to end",
             seconds=START_S,
         )

@@ -17,7 +17,7 @@ kinds it allows.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from tests.history.operations import (
@@ -38,14 +38,18 @@ class MalformedHistory(ValueError):
     """The history contradicts itself, so that nothing can be said about the cluster."""
 
 
-def check(events: Iterable[Event]) -> Report:
-    """Judge a history. Raises MalformedHistory for one that no recorder may produce: a value sent
-    twice, an outcome without its send, two outcomes of one send."""
+def check(events: Iterable[Event], *, last_readers: Collection[str] = ()) -> Report:
+    """Judge a history. `last_readers` read everything when all was over: only what they were given
+    is still there. Without them, what any reader was given counts as there.
+
+    Raises MalformedHistory for a history that no recorder may produce: a value sent twice, an
+    outcome without its send, two outcomes of one send.
+    """
     partitions: dict[Partition, _Partition] = {}
     for event in events:
         partition = partitions.get(event.partition)
         if partition is None:
-            partition = partitions[event.partition] = _Partition(event.partition)
+            partition = partitions[event.partition] = _Partition(event.partition, last_readers)
         match event:
             case Polled():
                 partition.polled(event.consumer, event.records)
@@ -84,12 +88,14 @@ class _Partition:
     """What is known of one partition, and what was found wrong with it."""
 
     name: Partition
+    last_readers: Collection[str]
     anomalies: list[Anomaly] = field(default_factory=list)
     sends: dict[Value, _Send] = field(default_factory=dict)
     """In the order in which they began."""
     promised: dict[Value, int | None] = field(default_factory=dict)
     definitely_not: set[Value] = field(default_factory=set)
     read: set[Value] = field(default_factory=set)
+    read_at_last: set[Value] = field(default_factory=set)
     value_at: dict[int, Value] = field(default_factory=dict)
     """First value known at each offset, from acknowledgements and readers."""
     offset_of: dict[Value, int] = field(default_factory=dict)
@@ -122,6 +128,7 @@ class _Partition:
 
     def polled(self, consumer: str, records: Iterable[tuple[int, Value]]) -> None:
         position = self.positions.get(consumer)
+        seen = self.read_at_last if consumer in self.last_readers else self.read
         for offset, value in records:
             if position is not None and offset != position:
                 if offset < position:
@@ -132,12 +139,13 @@ class _Partition:
                 else:
                     self.jumps.append((consumer, position, offset))
             position = offset + 1
-            self.read.add(value)
+            seen.add(value)
             if self.value_at.get(offset) != value or self.offset_of.get(value) != offset:
                 self._place(offset, value, f"read by {consumer}")
         if position is not None:
             self.positions[consumer] = position
-            self.highest_read = max(self.highest_read, position - 1)
+            if not self.last_readers or consumer in self.last_readers:
+                self.highest_read = max(self.highest_read, position - 1)
 
     def end_seen(self, client: str, offset: int) -> None:
         before = self.ends.get(client, 0)
@@ -149,6 +157,7 @@ class _Partition:
 
     def judge(self) -> None:
         """The questions to the whole history."""
+        self.read |= self.read_at_last
         for value in self.read:
             if value in self.definitely_not:
                 self._found(
@@ -165,16 +174,19 @@ class _Partition:
         self._judge_jumps()
 
     def _judge_acknowledged(self) -> None:
+        there = self.read_at_last if self.last_readers else self.read
         for value, offset in self.promised.items():
-            if value in self.read:
+            if value in there:
                 continue
             where = "an unknown offset" if offset is None else f"offset {offset}"
             kind, until = AnomalyKind.UNSEEN, f"readers came to offset {self.highest_read}"
+            if value in self.read:
+                until += "; it had been read before"
             if offset is not None and offset <= self.highest_read:
                 kind = AnomalyKind.LOST
                 if offset in self.value_at and self.value_at[offset] != value:
                     until += f"; there lies {self.value_at[offset]!r}"
-            self._found(kind, f"{value!r} acknowledged at {where} was never read ({until})")
+            self._found(kind, f"{value!r} acknowledged at {where} is not there ({until})")
 
     def _judge_order(self) -> None:
         last: dict[str, int] = {}

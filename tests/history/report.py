@@ -17,9 +17,9 @@ class AnomalyKind(StrEnum):
     """What can be wrong. In brackets: the class of Jepsen's checker."""
 
     LOST = "lost"
-    """Acknowledged, not read, although something at or after its offset was. [lost-write]"""
+    """Acknowledged, not there, although something at or after its offset is. [lost-write]"""
     UNSEEN = "unseen"
-    """Acknowledged, and nobody read as far as that. [unseen]"""
+    """Acknowledged, not there, and nobody read as far as that. [unseen]"""
     DUPLICATE = "duplicate"
     """One value at two offsets. [duplicate]"""
     INCONSISTENT_OFFSETS = "inconsistent offsets"

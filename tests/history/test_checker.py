@@ -81,7 +81,24 @@ def test_lost_record_whose_offset_holds_nothing() -> None:
 def test_lost_record_in_the_place_of_which_another_lies() -> None:
     report = judged(start(), sent("a", "b"), acked(a=0), polled((0, "b")))
     assert report.counts == {AnomalyKind.LOST: 1, AnomalyKind.INCONSISTENT_OFFSETS: 1}
-    assert "'a' acknowledged at offset 0 was never read" in str(report)
+    assert "'a' acknowledged at offset 0 is not there" in str(report)
+
+
+def test_a_record_that_was_read_once_and_is_gone_at_the_end_is_lost() -> None:
+    events = [
+        *sent("a", "b"),
+        *acked(a=0, b=1),
+        *polled((0, "a"), (1, "b")),
+        *start("last"),
+        *polled((0, "a"), consumer="last"),
+    ]
+    assert check(events).anomalies == ()
+    assert check(events, last_readers={"last"}).counts == {AnomalyKind.UNSEEN: 1}
+    events += [*sent("c"), *acked(c=2), *polled((2, "c"), consumer="last")]
+    found = check(events, last_readers={"last"})
+    assert found.counts == {AnomalyKind.LOST: 1, AnomalyKind.POLL_SKIP: 1}
+    assert "it had been read before" in str(found)
+    assert found.read == 3
 
 
 def test_unseen_record_at_the_end() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
+from strandline.cluster.image import ClusterImage
 from strandline.cluster.net_effect import NetEffect
 from strandline.cluster.store import (
     NO_SESSION,
@@ -155,6 +156,7 @@ class MetadataService:
         self.delay_ms = delay_ms
         self.session_timeout_ms = timeout_ms
         self.tree = NodeTree()
+        self.image = ClusterImage()
         self.clients: list[MetadataClient] = []
         self.sessions: set[SessionId] = set()
         self._last_session = 0
@@ -187,5 +189,6 @@ class MetadataService:
             self._broadcast(changes)
 
     def _broadcast(self, changes: Changes) -> None:
+        self.image, _ = self.image.apply(changes)
         for client in self.clients:
             client.hear(changes)

@@ -235,5 +235,13 @@ class Cluster:
         )
 
 
+def from_leader(offset: int, *records: bytes, leader_epoch: int = 1, **producer: int) -> bytes:
+    """A batch as a leader in that epoch has it in its log."""
+    data = bytearray(batch(*records, **producer))
+    data[:8] = offset.to_bytes(8, "big")
+    data[12:16] = leader_epoch.to_bytes(4, "big")
+    return bytes(data)
+
+
 def _session(broker_id: int) -> SessionId:
     return SessionId(900_000 + broker_id)

@@ -25,6 +25,7 @@ class State:
     """The registration under which each member of the in-sync or eligible set got there."""
     eligible: tuple[str, ...] = ()
     """Replicas outside the in-sync set that have everything committed (KIP-966)."""
+    last_leader: str = ""
     leader_epoch: int = 0
     partition_epoch: int = 0
 
@@ -40,7 +41,9 @@ class Live(NamedTuple):
     """One registered broker."""
 
     broker_epoch: int
-    started_cleanly: bool
+    previous_epoch: int
+    """The registration since which it has certainly forgotten nothing: the one that it shut down
+    cleanly under, or that the same process had before; -1 if there is none."""
     is_shutting_down: bool
 
 
@@ -83,7 +86,9 @@ def reconcile(state: State, live: Mapping[str, Live], rules: Rules) -> Election 
         leader, in_sync, is_unclean = _elect(state, live, rules, staying, eligible)
     changed = _with_members(state, live, rules, in_sync, eligible)
     if leader != state.leader or (leader is not None and state.leader not in staying):
-        changed = replace(changed, leader=leader, leader_epoch=state.leader_epoch + 1)
+        last = leader or state.last_leader
+        epoch = state.leader_epoch + 1
+        changed = replace(changed, leader=leader, last_leader=last, leader_epoch=epoch)
     if changed == state:
         return None
     return Election(replace(changed, partition_epoch=state.partition_epoch + 1), is_unclean)
@@ -109,6 +114,10 @@ def _elect(
         if last in live:
             return last, [last], False
         staying = [last]
+    last_leader = state.last_leader
+    if rules.has_eligible and not staying and not eligible and last_leader in live:
+        # Nobody is known to have everything, and its last leader is the best guess.
+        return last_leader, [last_leader], True
     if rules.allows_unclean:
         for name in state.replicas:
             if name in live:
@@ -162,8 +171,4 @@ def _is_present(state: State, live: Mapping[str, Live], name: str) -> bool:
 
 def _has_forgotten(state: State, live: Mapping[str, Live], name: str) -> bool:
     """Whether a crash may have cost it records since it got into the set."""
-    return (
-        name in live
-        and live[name].broker_epoch != state.broker_epochs[name]
-        and not live[name].started_cleanly
-    )
+    return name in live and state.broker_epochs[name] not in live[name][:2]

@@ -74,6 +74,10 @@ class Following(Leading):
         """A reply that was held back arrives."""
         self._deliver(self.replicas[name], self._held.pop(name))
 
+    def has_held(self, name: str) -> bool:
+        """Whether `deliver` has something to deliver."""
+        return name in self._held
+
     def expire_parked(self, name: str) -> None:
         """A parked fetch has waited long enough, and is answered with what there is."""
         fetch = self._parked.pop(name)

@@ -260,4 +260,3 @@ def _reign(replica: Replica) -> Reign:
         replica.log.log_end_offset,
         not leader.has_min_in_sync and isinstance(leader.in_sync, Committed),
     )
-

@@ -27,9 +27,9 @@ from strandline.replication.policies import (
 )
 from strandline.replication.progress import Progress
 from tests.scenarios.controller import Rules
+from tests.scenarios.messages import Write
 from tests.scenarios.replica import Replica, name_of, names_of
 from tests.scenarios.script import BadScript, Script, Step, parse_ms
-from tests.scenarios.messages import Write
 from tests.scenarios.world import World
 
 
@@ -74,7 +74,7 @@ class Player:
             raise BadScript(f"{self._script.name}, line {step.line}: {step.verb}?") from None
         action(self.world, step)
         self.world.end_step()
-        self._lines.extend(f"    > {event}" for event in self.world.events)
+        self._lines.extend(f"    > {event}" for event in _merge(self.world.events))
         self.world.events.clear()
         self._show_state()
 
@@ -361,6 +361,29 @@ def show(replica: Replica) -> str:
 def _sorted(replica: Replica) -> list[Progress]:
     assert replica.leader is not None
     return sorted(replica.leader.progress.values(), key=lambda p: p.broker_id)
+
+
+_ACKNOWLEDGED = re.compile(r"^(\w+) is acknowledged at (\d+)$")
+
+
+def _merge(events: list[str]) -> list[str]:
+    """Several acknowledgements in a row as one line."""
+    merged: list[str] = []
+    values: list[str] = []
+    first = last = ""
+    for event in [*events, ""]:
+        match = _ACKNOWLEDGED.match(event)
+        if match is not None:
+            first, last = first or match[2], match[2]
+            values.append(match[1])
+            continue
+        if len(values) > 1:
+            merged.append(f"{' '.join(_gather(values))} are acknowledged at {first} to {last}")
+        elif values:
+            merged.append(f"{values[0]} is acknowledged at {first}")
+        values, first = [], ""
+        merged.append(event)
+    return merged[:-1]
 
 
 _NUMBERED = re.compile(r"^([a-z]+)(\d+)$")

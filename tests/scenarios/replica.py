@@ -51,8 +51,8 @@ class Replica:
         self.is_cut = False
         self.is_registered = False
         self.is_shutting_down = False
-        self.stopped_cleanly = True
         self.broker_epoch = -1
+        self.previous_epoch = -1
         self.leader: Leader | None = None
         self.leader_epoch = NO_LEADER
         self.leader_name: str | None = None
@@ -71,6 +71,8 @@ class Replica:
         self.directory: LogDirectory[Log] = LogDirectory(self.files, ROOT)
         assert self.directory.open(self.broker_id, "cluster")
         assert self.directory.load_logs(lambda found: self._load(found, now_ms))
+        shutdown = self.directory.clean_shutdown
+        self.previous_epoch = -1 if shutdown is None else shutdown.broker_epoch or -1
         if PARTITION in self.directory.logs:
             self.log = self.directory.logs[PARTITION]
         else:
@@ -120,7 +122,6 @@ class Replica:
         """A clean shutdown: everything is synced and the marker written."""
         assert self.directory.close_clean(self.broker_epoch)
         self._end()
-        self.stopped_cleanly = True
 
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
@@ -130,7 +131,6 @@ class Replica:
 
     def _end(self) -> None:
         self.is_running = False
-        self.stopped_cleanly = False
         self.is_shutting_down = False
         self.leader = None
         self.leader_name = None

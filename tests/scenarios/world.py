@@ -57,6 +57,7 @@ class World(Following):
             leader=replicas[0],
             in_sync=tuple(in_sync or replicas),
             broker_epochs={n: self.replicas[n].broker_epoch for n in in_sync or replicas},
+            last_leader=replicas[0],
         )
         self.oracle = Oracle(self)
         self._tell()
@@ -124,6 +125,8 @@ class World(Following):
         replica = self.replicas[name]
         replica.is_cut = False
         if not replica.is_registered and replica.is_running:
+            if replica.broker_epoch >= 0:
+                replica.previous_epoch = replica.broker_epoch
             self._register(replica)
             self.events.append(f"{name} registers with epoch {replica.broker_epoch}")
         if not silent:
@@ -161,10 +164,26 @@ class World(Following):
             leader_epoch=epoch,
             in_sync=members,
             eligible=(),
+            last_leader=name,
             broker_epochs={member: self.replicas[member].broker_epoch for member in members},
             partition_epoch=self.state.partition_epoch + 1,
         )
         self._change_state(changed, is_unclean=unclean)
+
+    def prefer(self, name: str) -> None:
+        """Move leadership to a live member of the in-sync set (a preferred election)."""
+        if name in self.state.in_sync and name in self._live():
+            recorded = self.state.broker_epochs[name]
+            if recorded == self.replicas[name].broker_epoch and self.state.leader != name:
+                self._change_state(
+                    replace(
+                        self.state,
+                        leader=name,
+                        last_leader=name,
+                        leader_epoch=self.state.leader_epoch + 1,
+                        partition_epoch=self.state.partition_epoch + 1,
+                    )
+                )
 
     def reassign(self, names: str) -> None:
         """The partition is now assigned to these brokers; the leader stays."""
@@ -217,6 +236,10 @@ class World(Following):
         sent, answer = self._held_alters.pop(name)
         self._altered(self.replicas[name], sent, answer)
 
+    def has_held_alter(self, name: str) -> bool:
+        """Whether `reply_alter` has something to deliver."""
+        return name in self._held_alters
+
     @staticmethod
     def _seen_epoch(replica: Replica, leader: Leader, member: BrokerId) -> int:
         if member == leader.broker_id:
@@ -235,7 +258,7 @@ class World(Following):
 
     def _live(self) -> dict[str, Live]:
         return {
-            name: Live(r.broker_epoch, r.stopped_cleanly, r.is_shutting_down)
+            name: Live(r.broker_epoch, r.previous_epoch, r.is_shutting_down)
             for name, r in self.replicas.items()
             if r.is_registered
         }

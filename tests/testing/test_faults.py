@@ -91,19 +91,28 @@ def test_the_leader_is_cut_off_with_the_minority(cluster: Cluster) -> None:
 
 
 def test_a_leader_that_keeps_the_metadata_but_no_follower_commits_nothing(
-    cluster: Cluster,
+    strandline_cluster: Cluster,
 ) -> None:
-    leader = cluster.leader_of("orders")
+    cluster = strandline_cluster
+    leader = cluster.controller
     assert leader is not None
+    others = sorted({1, 2, 3} - {leader})
+    cluster.create_topic("orders", assignment={0: [leader, *others]}, min_insync_replicas=2)
     with Load(cluster, "orders") as load:
         load.wait_for_more()
-        others = {1, 2, 3} - {leader}
         cluster.partition({leader}, others, metadata_with={1, 2, 3})
         alone = cluster.wait_until(
             lambda status: status.partition("orders").in_sync == (leader,), "the leader is alone"
         )
-        committed = alone.partition("orders").replica(leader)
-        assert committed is not None
+        cluster.wait_until(
+            lambda status: (
+                status.partition("orders").replicas[0].log_end
+                > alone.partition("orders").replicas[0].high_watermark
+            ),
+            "something waits to be committed",
+        )
+        frozen = cluster.status().partition("orders").replicas[0].high_watermark
+        assert frozen == alone.partition("orders").replicas[0].high_watermark
         cluster.heal()
         cluster.wait_until_in_sync("orders")
         load.wait_for_more()

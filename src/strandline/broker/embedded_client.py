@@ -62,6 +62,11 @@ class EmbeddedClient:
         """The present session; `NO_SESSION` before `load`."""
         return self._session
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the listener is up to date and writes are taken."""
+        return self._listener is not None and not self._reasons
+
     async def load(self, listener: Callable[[Changes], None]) -> StoreView:
         """Open the session and return the present nodes; see `Store.load`."""
         if self._listener is not None:

@@ -129,6 +129,11 @@ class ZooKeeperStore:
         """The present session; `NO_SESSION` before `load`."""
         return self._session
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the listener is up to date and writes are taken."""
+        return self._state is _State.READY
+
     async def load(self, listener: Callable[[Changes], None]) -> StoreView:
         """Connect and return the present nodes; see `Store.load`.
 

@@ -11,7 +11,6 @@ from strandline.broker.startup import start_broker
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
 from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import Store
-from strandline.config.broker import BrokerConfig
 
 
 @click.command()
@@ -48,7 +47,7 @@ def broker(
     config = load_config(config_path, (*overrides, *wanted), data_dir, listen)
     if not config.zookeeper_connect:
         raise click.UsageError("Where is ZooKeeper? Say --zookeeper HOST:PORT.")
-    store = _zookeeper(config)
+    store = _zookeeper(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
 
     async def start() -> _OneBroker:
         return _OneBroker(await start_broker(config, store, is_alone=False))
@@ -70,16 +69,14 @@ class _OneBroker:
         return await self._running.stop()
 
 
-def _zookeeper(config: BrokerConfig) -> Store:
+def _zookeeper(hosts: str, session_timeout_ms: int) -> Store:
     """The store, whose driver is an extra: who runs `serve` need not install it."""
     try:
         from strandline.broker.zookeeper_store import ZooKeeperStore
     except ModuleNotFoundError as missing:
-        if missing.name != "kazoo":
+        if (missing.name or "").partition(".")[0] != "kazoo":
             raise
         raise click.ClickException(
             "ZooKeeper needs the package kazoo: pip install 'strandline[zookeeper]'."
         ) from missing
-    return ZooKeeperStore(
-        config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms
-    )
+    return ZooKeeperStore(hosts, session_timeout_ms=session_timeout_ms)

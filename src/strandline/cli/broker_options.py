@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+_KAZOO: Final = "strandline.broker.zookeeper_session"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -69,6 +71,9 @@ def log_to_standard_error(level: str) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(message)s",
     )
+    if level != "debug":
+        # kazoo tells every attempt to connect; what matters of it the store says itself.
+        logging.getLogger(_KAZOO).setLevel(logging.WARNING)
 
 
 def load_config(

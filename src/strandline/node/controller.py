@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from strandline.cluster.controller import Decision
 from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import MultiRefused, OutcomeUnknown, StoreError
+from strandline.cluster.store import MultiRefused, MultiTooLarge, OutcomeUnknown, StoreError
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.metadata import Metadata
 from strandline.types import Instant
@@ -75,6 +75,11 @@ def _for_clients(error: StoreError) -> ProtocolError:
     if isinstance(error, MultiRefused):
         return ProtocolError(
             ErrorCode.NOT_CONTROLLER, "The metadata kept changing under the request: try again."
+        )
+    if isinstance(error, MultiTooLarge):
+        return ProtocolError(
+            ErrorCode.INVALID_REQUEST,
+            "The request changes more at once than the metadata store takes.",
         )
     return ProtocolError(
         ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store cannot be written at the moment."

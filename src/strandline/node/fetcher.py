@@ -1,9 +1,11 @@
 """Fetches the partitions that this broker follows from one other broker, over one link.
 
-There is always at most one fetch on its way. It waits at the leader until there is something to
-read (`replica.fetch.wait.max.ms`), and its answer is handled and followed by the next fetch within
-one turn: that next fetch is what tells the leader how far this replica has come, so whoever waits
-for acks=all waits for it. What changes rarely is not repeated (fetch sessions, KIP-227).
+There is always one fetch on its way. It waits at the leader until there is something to read
+(`replica.fetch.wait.max.ms`), and its answer is handled and followed by the next fetch within one
+turn: that next fetch is what tells the leader how far this replica has come, so whoever waits for
+acks=all waits for it. What changes rarely is not repeated (fetch sessions, KIP-227). Partitions
+that are new while a fetch waits are asked for by a second one, upon which the leader answers the
+first at once: else the first acks=all produce of a new topic would have to wait for its end.
 
 A partition that cannot go on is left out for a while, or until the metadata says something new,
 and does not hold up the others. This file knows requests and pauses; what an answer means is
@@ -15,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, assert_never
 
 from strandline.errors import ErrorCode
@@ -40,6 +43,8 @@ from strandline.types import BrokerId, Instant, TopicId
 log = logging.getLogger(__name__)
 
 FETCH_VERSION: Final = 17
+IN_FLIGHT_MAX: Final = 2
+BACKOFF_MS_MIN: Final = 10
 
 
 @dataclass(slots=True)
@@ -65,9 +70,12 @@ class Fetcher:
         self._changed: list[FetchedPartition] = []
         """Partitions whose `asked` changes with the next request."""
         self._out_of_range: list[FetchedPartition] = []
-        self._in_flight = False
-        self._was_full = False
-        """Whether the last request named every partition."""
+        self._sent = 0
+        self._lost = 0
+        """The number of the last request whose answer is not waited for any more."""
+        self._in_flight = 0
+        self._is_urgent = False
+        """Whether there is something new to say before the fetch on its way is answered."""
         self._is_failing = False
         self._alarm: Timer | None = None
 
@@ -84,7 +92,7 @@ class Fetcher:
             self._leave_out(former)
         self._partitions[partition.key] = partition
         self._go_on(partition, partition.begin(now), now)
-        self.wake(now)
+        self._hurry(now)
 
     def forget(self, replica: Replica) -> None:
         """Fetch no longer for the replica."""
@@ -94,16 +102,18 @@ class Fetcher:
             del self._partitions[partition.key]
 
     def wake(self, now: Instant, delay_ms: int = 0) -> None:
-        """Send a fetch by then if none is on its way.
-
-        Not at once: in a turn that changes many partitions the fetch comes after all of them.
-        """
+        """Send a fetch by then if none is on its way."""
         at_ms = now.monotonic_ms + delay_ms
         if self._alarm is not None:
             if self._alarm.at_ms <= at_ms:
                 return
             self._alarm.cancel()
         self._alarm = self._means.timers.schedule(at_ms, self._ring)
+
+    def _hurry(self, now: Instant) -> None:
+        """Send a fetch in this turn, after everything else that changes what to fetch."""
+        self._is_urgent = True
+        self.wake(now)
 
     def close(self) -> None:
         """Fetch nothing more, and end the link."""
@@ -124,13 +134,22 @@ class Fetcher:
                 self._leave_out(partition)
                 self._out_of_range.append(partition)
             case Next.BACK_OFF:
-                self._hold(partition, self._means.settings.broker.replica_fetch_backoff_ms, now)
+                self._hold(partition, self._backoff_ms(partition), now)
             case Next.GIVE_UP:
                 self._leave_out(partition)
             case Next.NOTHING:
                 pass
             case _:
                 assert_never(step)
+
+    def _backoff_ms(self, partition: FetchedPartition) -> int:
+        """`replica.fetch.backoff.ms` after several failures; the first pauses are shorter.
+
+        Mostly the leader has only not heard yet that it leads, and acks=all waits for this replica.
+        """
+        partition.failures += 1
+        limit_ms = self._means.settings.broker.replica_fetch_backoff_ms
+        return min(limit_ms, BACKOFF_MS_MIN << min(partition.failures - 1, 10))
 
     def _resume(self, partition: FetchedPartition, now: Instant) -> None:
         """Fetch the partition with the next request, unless it is to be slowed down."""
@@ -149,7 +168,7 @@ class Fetcher:
         def resume(at: Instant) -> None:
             partition.pause = None
             self._resume(partition, at)
-            self.wake(at)
+            self._hurry(at)
 
         self._leave_out(partition)
         partition.pause = self._means.timers.schedule(now.monotonic_ms + delay_ms, resume)
@@ -167,44 +186,52 @@ class Fetcher:
         self._fetch(now)
 
     def _fetch(self, now: Instant) -> None:
-        peers = self._means.peers
-        if self._in_flight or not self._session.wanted or not peers.is_known(self.source):
+        if not self._session.wanted or not self._means.peers.is_known(self.source):
             return
-        config = self._means.settings.broker
+        if self._in_flight and not self._may_overtake:
+            return
         session = self._session.next_request()
+        self._sent += 1
+        self._in_flight += 1
+        self._is_urgent = False
         for partition in self._changed:
-            partition.note_asked()
+            partition.note_asked(self._sent)
         self._changed.clear()
-        self._was_full = session.is_full
-        self._in_flight = True
-        request = FetchRequest(
-            replica_state=self._means.identity,
-            max_wait_ms=config.replica_fetch_wait_max_ms,
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=session.session_id,
-            session_epoch=session.session_epoch,
-            topics=_topics(session, config.replica_fetch_max_bytes),
-            forgotten_topics_data=_forgotten(session.to_forget),
-        )
-        peers.ask(
+        config = self._means.settings.broker
+        self._means.peers.ask(
             self.source,
-            request,
+            FetchRequest(
+                replica_state=self._means.identity,
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                session_id=session.session_id,
+                session_epoch=session.session_epoch,
+                topics=_topics(session, config.replica_fetch_max_bytes),
+                forgotten_topics_data=_forgotten(session.to_forget),
+            ),
             FETCH_VERSION,
-            self._answered,
+            partial(self._answered, self._sent, session.is_full),
             now,
             timeout_ms=config.replica_socket_timeout_ms,
             channel=self._channel,
         )
 
+    @property
+    def _may_overtake(self) -> bool:
+        return self._is_urgent and self._in_flight < IN_FLIGHT_MAX and self._session.can_overtake
+
     # -- Answers -----------------------------------------------------------------------------
 
-    def _answered(self, answer: object, now: Instant) -> None:
-        self._in_flight = False
+    def _answered(self, number: int, was_full: bool, answer: object, now: Instant) -> None:
+        if number <= self._lost:
+            return
         if not isinstance(answer, FetchResponse):
             self._session.lost()
+            self._forget_requests()
             self._pause(answer.reason if isinstance(answer, PeerFailed) else "no answer", now)
             return
+        self._in_flight -= 1
         found = [
             ((topic.topic_id, data.partition_index), data)
             for topic in answer.responses
@@ -214,18 +241,25 @@ class Fetcher:
         if self._session.answered(code, answer.session_id, [key for key, _ in found]):
             self._is_failing = False
             for key, data in found:
-                self._take(key, data, now)
+                self._take(key, data, number, now)
             if self._out_of_range:
                 self._ask_for_ends(now)
-        elif self._was_full:
-            # What was just asked from the beginning will not be answered better at once.
-            self._pause(f"it answers {code.name}", now)
-            return
+        else:
+            self._forget_requests()
+            if was_full:
+                # What was just asked from the beginning will not be answered better at once.
+                self._pause(f"it answers {code.name}", now)
+                return
         self._fetch(now)
 
-    def _take(self, key: Key, data: PartitionData, now: Instant) -> None:
+    def _forget_requests(self) -> None:
+        """Take no answer to what was sent so far."""
+        self._lost = self._sent
+        self._in_flight = 0
+
+    def _take(self, key: Key, data: PartitionData, number: int, now: Instant) -> None:
         partition = self._partitions.get(key)
-        if partition is None or partition.pause is not None:
+        if partition is None or partition.pause is not None or not partition.is_asked_by(number):
             return
         if isinstance(data.records, memoryview):
             self._means.throttle.record(partition.replica, len(data.records), now)
@@ -266,7 +300,7 @@ class Fetcher:
         else:
             step = Next.BACK_OFF
         self._go_on(partition, step, now)
-        self.wake(now)
+        self._hurry(now)
 
 
 def _topics(session: SessionRequest[Key, Wanted], partition_bytes_max: int) -> list[FetchTopic]:

@@ -96,20 +96,32 @@ class LogHistory:
 class FetchedPartition:
     """A replica that follows in one leader epoch. Another epoch is another object (KAFKA-7164).
 
-    `asked` is what the last request that named the partition said, or None before the first one:
-    an answer to anything else is too late. `pause` is the timer that ends a pause.
+    `pause` is the timer that ends a pause, `failures` counts those since the last good answer.
     """
 
-    __slots__ = ("_history", "_wanted", "asked", "is_in_sync", "key", "pause", "replica")
+    __slots__ = (
+        "_asked",
+        "_asked_in",
+        "_history",
+        "_wanted",
+        "failures",
+        "is_in_sync",
+        "key",
+        "pause",
+        "replica",
+    )
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.key = key_of(replica)
-        self.asked: Asked | None = None
         self.pause: Timer | None = None
+        self.failures = 0
         self.is_in_sync = False
         self._history = LogHistory(replica.log)
         self._wanted: Wanted | None = None
+        self._asked: Asked | None = None
+        self._asked_in = 0
+        """The number of the request that said what is in `_asked`."""
 
     # -- Asking ------------------------------------------------------------------------------
 
@@ -125,10 +137,15 @@ class FetchedPartition:
         )
         return wanted
 
-    def note_asked(self) -> None:
-        """A request has gone out since the last `want`."""
+    def note_asked(self, number: int) -> None:
+        """The request of that number says what the last `want` has returned."""
         if self._wanted is not None:
-            self.asked = Asked(self._wanted.offset, self._wanted.leader_epoch)
+            self._asked = Asked(self._wanted.offset, self._wanted.leader_epoch)
+            self._asked_in = number
+
+    def is_asked_by(self, number: int) -> bool:
+        """Whether the answer to that request is about what was asked last (it may be late)."""
+        return self._asked is not None and self._asked_in <= number
 
     # -- Events ------------------------------------------------------------------------------
 
@@ -187,6 +204,7 @@ class FetchedPartition:
                     replica.append_as_follower(records, now)
                 replica.followed_to(action.high_watermark, action.log_start_offset, now)
                 self.is_in_sync = replica.log.log_end_offset >= action.high_watermark
+                self.failures = 0
                 return Next.FETCH
             case Truncate():
                 return self._truncate(action.target, now)
@@ -208,7 +226,7 @@ class FetchedPartition:
                 assert_never(action)
 
     def _judge(self, data: PartitionData) -> Action | None:
-        if self.asked is None:
+        if self._asked is None:
             return None
         replica = self.replica
         log = replica.log
@@ -225,7 +243,7 @@ class FetchedPartition:
         followed = Followed(
             replica.leader_epoch, log.log_end_offset, log.high_watermark, self._history
         )
-        return judge(answer, self.asked, followed)
+        return judge(answer, self._asked, followed)
 
     def _truncate(self, target: Target, now: Instant) -> Next:
         replica = self.replica

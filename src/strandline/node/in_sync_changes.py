@@ -42,22 +42,9 @@ _UNKNOWN_EPOCH: Final = -1
 _PARTITIONS_MAX: Final = 1000
 """In one request: the controller writes its decision about all of them at once."""
 
-_LATER_BY_METADATA: Final = frozenset(
-    {
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.NEW_LEADER_ELECTED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_REQUEST,
-    }
-)
-"""The proposal was made from old metadata; the newer ones will tell which set is in force."""
-
-_FINAL: Final = _LATER_BY_METADATA | {
-    ErrorCode.INELIGIBLE_REPLICA,
-    ErrorCode.OPERATION_NOT_ATTEMPTED,
-}
+_DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+_ASK_AGAIN_MS: Final = 200
+"""For a proposal that was refused by itself: newer metadata mostly end it before that."""
 
 
 class _Sent(NamedTuple):
@@ -218,36 +205,43 @@ class InSyncChanges:
     def _answered(self, results: Sequence[PartitionAltered], now: Instant) -> None:
         sent, self._sent = self._sent, {}
         self._failures = 0
-        is_late = False
         for result in results:
             proposal = sent.pop((result.topic_id, result.partition), None)
             if proposal is None:
                 continue
-            code = ErrorCode.NONE if result.refusal is None else result.refusal.code
-            if code is ErrorCode.NONE:
+            if result.refusal is None:
                 self._commit(proposal, result, now)
-            elif code in _FINAL:
-                log.info(
-                    "The controller refused in-sync replicas %s for %s: %s",
-                    sorted(proposal.state.proposed),
-                    proposal.replica.topic_partition,
-                    code.name,
-                )
-                _refuse(proposal, code, now)
             else:
-                self._wanted[proposal.replica] = None
-                is_late = True
-        for forgotten in sent.values():
-            self._wanted[forgotten.replica] = None
-            is_late = True
-        if is_late:
-            self._begin_pause(now)
+                self._refuse(proposal, result.refusal.code, now)
+        for unanswered in sent.values():
+            self._ask_again(unanswered.replica, now)
 
     def _commit(self, proposal: _Sent, result: PartitionAltered, now: Instant) -> None:
         replica = proposal.replica
         if result.leader_epoch == replica.leader_epoch == proposal.leader_epoch:
             replica.in_sync_committed(result.in_sync_replicas, result.partition_epoch, now)
         # Else leadership has changed, and the metadata tells or has told about it.
+
+    def _refuse(self, proposal: _Sent, code: ErrorCode, now: Instant) -> None:
+        replica = proposal.replica
+        log.info(
+            "The controller refused in-sync replicas %s for %s: %s",
+            sorted(proposal.state.proposed),
+            replica.topic_partition,
+            code.name,
+        )
+        if replica.leader_epoch != proposal.leader_epoch:
+            return
+        replica.in_sync_refused(code, now, proposal.state)
+        if code not in _DEFINITE:
+            # One of us has old metadata. Mostly it is this broker, and what it is about to hear
+            # ends the proposal; but it must not be stuck if not (KAFKA-2729).
+            self._ask_again(replica, now)
+
+    def _ask_again(self, replica: LeadsPartition, now: Instant) -> None:
+        self._timers.schedule(
+            now.monotonic_ms + _ASK_AGAIN_MS, lambda at: self.propose(replica, at)
+        )
 
     def _failed(self, reason: str, now: Instant) -> None:
         """The whole request is to be repeated: its outcome is unknown, or there is none."""
@@ -275,8 +269,3 @@ class InSyncChanges:
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
-
-
-def _refuse(proposal: _Sent, code: ErrorCode, now: Instant) -> None:
-    if proposal.replica.leader_epoch == proposal.leader_epoch:
-        proposal.replica.in_sync_refused(code, now, proposal.state)

@@ -9,10 +9,11 @@ does not fit, what the leader remembers is unknown, and a full request starts ag
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, InvariantViolated
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -40,19 +41,32 @@ class SessionRequest(NamedTuple, Generic[Key, Wanted]):
         return self.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
-class FetchSession(Generic[Key, Wanted]):
-    """One follower's fetches from one leader, over one connection."""
+class _Sent(NamedTuple, Generic[Key]):
+    """A request that is not answered yet."""
 
-    __slots__ = ("_changed", "_epoch", "_id", "_known", "_requested", "_wanted")
+    all_partitions: frozenset[Key] | None
+    """Those of a full request."""
+    forgotten: Collection[Key]
+
+
+class FetchSession(Generic[Key, Wanted]):
+    """One follower's fetches from one leader, over one connection.
+
+    Requests are answered in their order. Usually each waits for the answer to the one before; while
+    `can_overtake`, another may be sent at once, so that a request that the leader has parked does
+    not delay a partition that is to be fetched from now on.
+    """
+
+    __slots__ = ("_changed", "_epoch", "_id", "_in_flight", "_known", "_wanted")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._wanted: dict[Key, Wanted] = {}
         self._known: dict[Key, Wanted] = {}
-        """What the leader's session will hold once the requests so far have arrived."""
+        """What the leader's session holds once all requests so far have arrived."""
         self._changed: dict[Key, None] = {}
-        self._requested: Collection[Key] | None = None
+        self._in_flight: deque[_Sent[Key]] = deque()
 
     def want(self, key: Key, wanted: Wanted) -> None:
         """Fetch this partition from the next request on, with these parameters."""
@@ -69,12 +83,21 @@ class FetchSession(Generic[Key, Wanted]):
         """The partitions that the next request asks for, said or implied."""
         return self._wanted.keys()
 
+    @property
+    def can_overtake(self) -> bool:
+        """Whether a request may be sent while one is unanswered: the leader has a session."""
+        return self._epoch != INITIAL_EPOCH
+
     def next_request(self) -> SessionRequest[Key, Wanted]:
-        """The request to send now; an answer, or its loss, must be reported before the next."""
+        """The request to send now; its answer, or its loss, must be reported."""
         if self._epoch == INITIAL_EPOCH:
+            if self._in_flight:
+                raise InvariantViolated(
+                    "A fetch session is being made: its answer must come first."
+                )
             self._known = dict(self._wanted)
-            self._requested = frozenset(self._wanted)
             self._changed.clear()
+            self._in_flight.append(_Sent(frozenset(self._wanted), ()))
             return SessionRequest(self._id, self._epoch, list(self._wanted.items()), [])
         to_send: list[tuple[Key, Wanted]] = []
         to_forget: list[Key] = []
@@ -88,46 +111,63 @@ class FetchSession(Generic[Key, Wanted]):
                 self._known[key] = wanted
                 to_send.append((key, wanted))
         self._changed.clear()
-        self._requested = None
-        return SessionRequest(self._id, self._epoch, to_send, to_forget)
+        epoch = epoch_after(self._epoch, len(self._in_flight))
+        self._in_flight.append(_Sent(None, to_forget))
+        return SessionRequest(self._id, epoch, to_send, to_forget)
 
     def answered(self, error_code: ErrorCode, session_id: int, partitions: Collection[Key]) -> bool:
-        """Take the head of an answer; returns whether its partitions may be used.
+        """Take the head of the answer to the oldest request; whether its partitions may be used.
 
         `partitions` are those in the answer. A full answer must have exactly the requested ones,
-        an incremental one none that the session does not have.
+        an incremental one none that the session did not have.
         """
+        if not self._in_flight:
+            return False
         if error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+            self.lost()
+            self._id = NO_SESSION
             return False
         if error_code != ErrorCode.NONE:
             self.lost()
             return False
-        if self._epoch == INITIAL_EPOCH:
-            if self._requested is None or frozenset(partitions) != self._requested:
+        sent = self._in_flight.popleft()
+        if sent.all_partitions is not None:
+            if frozenset(partitions) != sent.all_partitions:
                 self._id = NO_SESSION
                 return False
             self._id = session_id
             self._epoch = INITIAL_EPOCH if session_id == NO_SESSION else INITIAL_EPOCH + 1
             return True
-        if any(key not in self._known for key in partitions):
+        if any(not self._may_contain(key) for key in partitions):
             self.lost()
             return False
         if session_id == NO_SESSION:
-            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+            self.lost()
+            self._id = NO_SESSION
             return True
-        self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+        self._epoch = epoch_after(self._epoch, 1)
         return True
+
+    def _may_contain(self, key: Key) -> bool:
+        """Whether an answer may: the session has it, or a later request is yet to take it out."""
+        return key in self._known or any(key in later.forgotten for later in self._in_flight)
 
     def lost(self) -> None:
         """No answer came, or none that can be understood: close the session, and begin a new one.
 
         The same id with epoch 0 asks the leader for both at once, over whichever connection.
+        Answers to requests that are still on their way are not to be reported after this.
         """
         self._epoch = INITIAL_EPOCH
+        self._in_flight.clear()
 
     def closing_request(self) -> SessionRequest[Key, Wanted] | None:
         """The request that ends the session once nothing more is fetched; None without one."""
         if self._id == NO_SESSION:
             return None
         return SessionRequest(self._id, FINAL_EPOCH, [], [])
+
+
+def epoch_after(epoch: int, steps: int) -> int:
+    """The session epoch that follows `epoch` by so many requests; after the largest comes 1."""
+    return (epoch + steps - 1) % _EPOCH_MAX + 1

@@ -66,7 +66,7 @@ class Leader:
         former: Leader | None = None,
         policies: Policies = DEFAULT,
     ) -> None:
-        """`in_sync` is the committed set; `former` is this broker's last reign, if it still holds one.
+        """`in_sync` is the committed set; `former` is this broker's last reign, if it has had one.
 
         What `former` knew of its followers is used only if it was the epoch just before this one.
         A broker that was cut off may have missed another leader's epochs, in which its followers

@@ -13,10 +13,19 @@ for pytest. docs/testing-with-strandline.md tells more.
 
 from __future__ import annotations
 
-from strandline.testing.async_cluster import AsyncCluster
-from strandline.testing.cluster import Cluster
-from strandline.testing.control import ClusterError
-from strandline.testing.status import BrokerStatus, ClusterStatus, PartitionStatus, ReplicaStatus
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from strandline.testing.async_cluster import AsyncCluster
+    from strandline.testing.cluster import Cluster
+    from strandline.testing.control import ClusterError
+    from strandline.testing.status import (
+        BrokerStatus,
+        ClusterStatus,
+        PartitionStatus,
+        ReplicaStatus,
+    )
 
 __all__ = [
     "AsyncCluster",
@@ -27,3 +36,13 @@ __all__ = [
     "PartitionStatus",
     "ReplicaStatus",
 ]
+
+_MODULES = {"AsyncCluster": "async_cluster", "Cluster": "cluster", "ClusterError": "control"}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: pytest loads the plugin in this package for every session, and
+    most sessions need no broker."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'status')}"), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -55,11 +55,15 @@ class AsyncCluster:
         name: str,
         partitions: int = 1,
         replication_factor: int | None = None,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
         **configs: object,
     ) -> None:
         """See `Cluster.create_topic`."""
         await self._do(
-            lambda cluster: cluster.create_topic(name, partitions, replication_factor, **configs)
+            lambda cluster: cluster.create_topic(
+                name, partitions, replication_factor, assignment=assignment, **configs
+            )
         )
 
     async def kill(self, *broker_ids: int | None) -> None:

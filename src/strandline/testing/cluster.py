@@ -16,6 +16,7 @@ from strandline.client.settings import ClientSettings
 from strandline.testing.control import ClusterError, Control, Options
 from strandline.testing.loop_thread import LoopThread
 from strandline.testing.status import BrokerStatus, ClusterStatus
+from strandline.types import BrokerId
 
 if TYPE_CHECKING:
     from strandline.testing.async_cluster import AsyncCluster
@@ -148,12 +149,15 @@ class Cluster:
         name: str,
         partitions: int = 1,
         replication_factor: int | None = None,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
         **configs: object,
     ) -> None:
         """Make a topic and wait until all brokers know it and its leaders.
 
-        Settings of the topic are keywords with `_` for `.`: `min_insync_replicas=2`. Raises
-        `ProtocolError` if it is refused.
+        `assignment` places the replicas of each partition by hand, the preferred leader first, and
+        says their numbers itself. Settings of the topic are keywords with `_` for `.`:
+        `min_insync_replicas=2`. Raises `ProtocolError` if it is refused.
         """
         settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
         client = ClusterClient(self.bootstrap_servers, ClientSettings(client_id="strandline-test"))
@@ -163,6 +167,10 @@ class Cluster:
                 partitions=partitions,
                 replication_factor=replication_factor or BROKER_DEFAULT,
                 configs=settings,
+                assignment={
+                    number: [BrokerId(each) for each in brokers]
+                    for number, brokers in (assignment or {}).items()
+                },
             )
         self.run(self.control.wait_for_topic(name))
 

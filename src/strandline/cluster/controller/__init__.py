@@ -25,7 +25,6 @@ from strandline.cluster.controller.create_partitions import (
 from strandline.cluster.controller.create_topics import TopicCreated, TopicSpec, create_topics
 from strandline.cluster.controller.decision import Decision, Refusal
 from strandline.cluster.controller.delete_topics import TopicDeleted, TopicReference, delete_topics
-from strandline.cluster.controller.elections import elect_on_start
 from strandline.cluster.controller.events import Event
 from strandline.cluster.controller.in_sync_proposals import (
     InSyncProposal,
@@ -93,7 +92,6 @@ __all__ = [
     "create_topics",
     "delete_topics",
     "elect_leaders",
-    "elect_on_start",
     "incremental_alter_configs",
     "internal_topic_spec",
     "list_reassignments",

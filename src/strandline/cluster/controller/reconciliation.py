@@ -88,7 +88,7 @@ def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> It
         yield LeaderElected(
             key, after.leader, before.leader, after.leader_epoch, after.in_sync_replicas
         )
-    else:
+    elif after.replicas == before.replicas:
         yield MembersChanged(key, after.in_sync_replicas, after.elr)
 
 

@@ -1,0 +1,187 @@
+"""Registration, its loss and return, and leaving in good order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from strandline.cluster.store import Delete, SetData
+from strandline.errors import ErrorCode
+from strandline.types import BrokerId
+from tests.node.cluster_world import ClusterWorld
+from tests.node.messages import batch, produce, produced
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., ClusterWorld]]:
+    worlds: list[ClusterWorld] = []
+
+    def make(brokers: int = 3, *settings: str, seed: int = 1) -> ClusterWorld:
+        worlds.append(ClusterWorld(brokers, *settings, seed=seed))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.check()
+
+
+@pytest.fixture
+def world(make: Callable[..., ClusterWorld]) -> ClusterWorld:
+    return make()
+
+
+def test_a_node_registers_itself_and_knows_its_epoch(world: ClusterWorld) -> None:
+    for broker_id, machine in world.machines.items():
+        assert machine.node.membership.is_registered
+        assert machine.node.broker_epoch == world.image.brokers[broker_id].epoch > 0
+
+
+def test_an_expired_session_is_followed_by_a_registration_that_lost_nothing(
+    world: ClusterWorld,
+) -> None:
+    world.create_topic("t", (1, 2, 3))
+    before = world[1].node.broker_epoch
+    world[1].metadata.expire()
+    world.run_until(lambda: world[1].node.broker_epoch > before)
+    assert world.image.brokers[BrokerId(1)].previous_epoch == before
+    after = world[1].node.broker_epoch
+    world.run_until(lambda: world.partition("t").in_sync_epochs.get(BrokerId(1)) == after)
+    world.run_until(world.is_settled)
+    answer = world.leader_of("t").connect().ask(produce(batch(b"x"), "t"), 9)
+    assert produced(answer).error_code == ErrorCode.NONE
+
+
+def test_r08_a_bounce_between_two_looks_is_noticed(world: ClusterWorld) -> None:
+    """KAFKA-7235, KIP-380: a registration that was replaced at once is still another one."""
+    world.create_topic("t", (1, 2, 3))
+    world.pause(world.controller.broker_id)
+    bounced = next(b for b in (1, 2, 3) if not world[b].is_paused)
+    old = world.image.brokers[BrokerId(bounced)].epoch
+    world[bounced].metadata.expire()
+    world.run_until(lambda: world[bounced].node.broker_epoch > old)
+    paused = next(b for b in (1, 2, 3) if world[b].is_paused)
+    world.resume(paused)
+    new = world[bounced].node.broker_epoch
+    world.run_until(lambda: world.partition("t").in_sync_epochs.get(BrokerId(bounced)) == new)
+    world.run_until(world.is_settled)
+
+
+def test_a_stale_leadership_is_not_taken_up_after_a_restart(world: ClusterWorld) -> None:
+    world.create_topic("t", (1, 2, 3))
+    epoch = world.partition("t").leader_epoch
+    world.kill(1, expire=True)
+    world.start(1)
+
+    def is_elected_anew() -> bool:
+        for replica in world[1].node.replicas:
+            assert not replica.is_leading or replica.leader_epoch > epoch
+        return world.partition("t").leader_epoch > epoch
+
+    world.run_until(is_elected_anew)
+    world.run_until(world.is_settled)
+    assert world.replica(1, "t").leader_epoch > epoch
+
+
+def test_a_stopping_broker_gives_its_leadership_away_first(world: ClusterWorld) -> None:
+    world.create_topic("t", (1, 2, 3))
+    node = world[1].node
+    began_ms = world.schedule.now_ms
+    world[1].event(lambda _, now: node.begin_shutdown(now))
+    assert not node.is_shutdown_complete
+    world.run_until(lambda: node.is_shutdown_complete)
+    assert world.schedule.now_ms - began_ms < 100
+    state = world.partition("t")
+    assert state.leader == 2
+    assert 1 not in state.in_sync_replicas
+    assert world.image.brokers[BrokerId(1)].is_shutting_down
+
+
+def test_r33_a_stopping_broker_does_not_come_back_into_the_in_sync_set(
+    world: ClusterWorld,
+) -> None:
+    """KAFKA-14140, KIP-841: it still fetches, and is caught up, but is about to go."""
+    world.create_topic("t", (2, 1, 3))
+    node = world[1].node
+    world[1].event(lambda _, now: node.begin_shutdown(now))
+    world.run_until(lambda: 1 not in world.partition("t").in_sync_replicas)
+    for _ in range(10):
+        world[2].connect().ask(produce(batch(b"x"), "t"), 9)
+        world.run(500)
+        assert world.replica(1, "t").log.log_end_offset == world.offsets(2, "t")[0]
+        assert 1 not in world.partition("t").in_sync_replicas
+
+
+def test_a_lone_broker_stops_at_once(make: Callable[..., ClusterWorld]) -> None:
+    world = make(1)
+    world.create_topic("t", (1,))
+    node = world[1].node
+    world[1].event(lambda _, now: node.begin_shutdown(now))
+    assert node.is_shutdown_complete
+    assert not world.image.brokers[BrokerId(1)].is_shutting_down
+
+
+def test_all_brokers_can_stop_together(world: ClusterWorld) -> None:
+    world.create_topic("t", (1, 2, 3))
+    nodes = [machine.node for machine in world.machines.values()]
+    for machine in world.machines.values():
+        machine.event(lambda node, now: node.begin_shutdown(now))
+    began_ms = world.schedule.now_ms
+    world.run_until(lambda: all(node.is_shutdown_complete for node in nodes))
+    assert world.schedule.now_ms - began_ms < 200
+
+
+def test_the_last_in_sync_replica_does_not_wait_for_nobody(world: ClusterWorld) -> None:
+    world.create_topic("t", (1, 2))
+    world.kill(2, expire=True)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (1,))
+    node = world[1].node
+    world[1].event(lambda _, now: node.begin_shutdown(now))
+    world.run_until(lambda: node.is_shutdown_complete, ms_max=200)
+    assert world.partition("t").leader == 1
+
+
+def test_stopping_has_a_limit(
+    make: Callable[..., ClusterWorld], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make(
+        3, "controlled.shutdown.max.retries=2", "controlled.shutdown.retry.backoff.ms=1500"
+    )
+    world.create_topic("t", (1, 2, 3))
+    controller = world.controller.broker_id
+    leaving = next(b for b in (1, 2, 3) if b != controller)
+    world.pause(controller)
+    node = world[leaving].node
+    began_ms = world.schedule.now_ms
+    with caplog.at_level(logging.WARNING):
+        world[leaving].event(lambda _, now: node.begin_shutdown(now))
+        world.run_until(lambda: node.is_shutdown_complete)
+    assert 3000 <= world.schedule.now_ms - began_ms < 3100
+    assert f"Broker {leaving} stops although leadership could not be moved away" in caplog.text
+    world.resume(controller)
+
+
+def test_controlled_shutdown_can_be_off(make: Callable[..., ClusterWorld]) -> None:
+    world = make(3, "controlled.shutdown.enable=false")
+    world.create_topic("t", (1, 2, 3))
+    node = world[1].node
+    world[1].event(lambda _, now: node.begin_shutdown(now))
+    assert node.is_shutdown_complete
+    world.run(100)
+    assert world.partition("t").leader == 1
+
+
+def test_a_second_process_with_the_same_id_is_noticed(
+    world: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = world.image.brokers[BrokerId(2)]
+    other = mine.node.encode().replace(b"broker-2", b"elsewhere")
+    world.store.apply([SetData(mine.node.path, other, mine.version)])
+    membership = world[2].node.membership
+    world.run_until(lambda: membership.is_ousted)
+    world.run(10)
+    assert not membership.is_registered
+    assert "Another process is registered as broker 2 (PLAINTEXT://elsewhere:9092)" in caplog.text
+    world.store.apply([Delete(mine.node.path)])
+    world.run_until(lambda: membership.is_registered)
