@@ -207,6 +207,7 @@ class Launch:
     strandline_command: Sequence[str]
     kafka_jars: Path | None
     rdperf: Path
+    zookeeper_jars: Path | None = None
     settings: Mapping[str, str] = field(default_factory=lambda: COMMON_SETTINGS)
 
 
@@ -223,14 +224,25 @@ class StrandlineBroker(SocketBroker):
         """A free port and an empty data directory."""
         self.directory.mkdir(parents=True)
         self.port = free_port()
+        self._command = [*self._launch.strandline_command, *self._settings()]
+
+    def _settings(self) -> list[str]:
+        """The words that say where it listens, where it writes, and what all brokers are told."""
+        (self.directory / "data").mkdir()
         settings = {
-            "listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.directory / "data"),
             **self._launch.settings,
         }
-        (self.directory / "data").mkdir()
-        pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        self._command = [*self._launch.strandline_command, *pairs]
+        return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """What all nodes of one Kafka cluster must agree on. `voters`: node id to controller port."""
+
+    voters: Mapping[int, int]
+    cluster_id: str = field(default_factory=lambda: _kafka_uuid())
 
 
 class KafkaBroker(SocketBroker):
@@ -238,27 +250,38 @@ class KafkaBroker(SocketBroker):
 
     kind = "kafka"
 
-    def __init__(self, label: str, directory: Path, launch: Launch) -> None:
+    def __init__(
+        self,
+        label: str,
+        directory: Path,
+        launch: Launch,
+        *,
+        node_id: int = 1,
+        quorum: Quorum | None = None,
+    ) -> None:
         super().__init__(label, directory)
         self._launch = launch
+        self._node_id = node_id
+        self._quorum = quorum
 
     def prepare(self) -> None:
-        """Two free ports, a configuration, and a formatted data directory."""
+        """Free ports, a configuration, and a formatted data directory."""
         if self._launch.kafka_jars is None:
             raise BrokerError("Kafka's jars are needed to start Kafka")
         self.directory.mkdir(parents=True)
         self.port = free_port()
+        quorum = self._quorum or Quorum({self._node_id: free_port()})
         properties = self.directory / "server.properties"
-        text = kafka_properties(
-            self.port, free_port(), self.directory / "data", self._launch.settings
+        data = self.directory / "data"
+        properties.write_text(
+            kafka_properties(self._node_id, self.port, quorum, data, self._launch.settings)
         )
-        properties.write_text(text)
         logging = self.directory / "log4j2.properties"
         logging.write_text(LOG4J_WARN)
         flags = [*KAFKA_JVM_FLAGS, f"-Dlog4j2.configurationFile={logging}"]
         java = [java_command(), *flags, "-cp", f"{self._launch.kafka_jars}/*"]
         self._command = [*java, "kafka.Kafka", str(properties)]
-        tool = [*java, "kafka.tools.StorageTool", "format", "-t", _kafka_uuid(), "-c"]
+        tool = [*java, "kafka.tools.StorageTool", "format", "-t", quorum.cluster_id, "-c"]
         try:
             done = subprocess.run(
                 [*tool, str(properties)], capture_output=True, text=True, check=False
@@ -323,19 +346,17 @@ class MockBroker(Broker):
         return stdout.readline().strip() if stdout else ""
 
 
-BROKERS: Mapping[str, type[StrandlineBroker] | type[KafkaBroker] | type[MockBroker]] = {
-    kind.kind: kind for kind in (StrandlineBroker, KafkaBroker, MockBroker)
-}
-
-
 def kafka_properties(
-    port: int, controller_port: int, data: Path, settings: Mapping[str, str]
+    node_id: int, port: int, quorum: Quorum, data: Path, settings: Mapping[str, str]
 ) -> str:
-    """Kafka's configuration: one node, KRaft, defaults but for the harness's own settings."""
+    """Kafka's configuration: KRaft, defaults but for the harness's own settings."""
+    controller_port = quorum.voters[node_id]
     node = {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(
+            f"{voter}@127.0.0.1:{voter_port}" for voter, voter_port in quorum.voters.items()
+        ),
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.listener.names": "CONTROLLER",

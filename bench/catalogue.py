@@ -7,8 +7,9 @@ the brokers' default `message.max.bytes`; KB are 1024 bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from bench import replication
+from bench.goals import Goal
 from bench.workloads import ClientConsume, ClientProduce, RawFetch, RawProduce, Startup, Workload
 
 KIB = 1024
@@ -16,31 +17,6 @@ MIB = 1 << 20
 BATCH_1MB = 1_000_000
 BATCH_SIZES = {"1mb": BATCH_1MB, "16kb": 16 * KIB}
 RECORD_SIZES = {"100b": 100, "1kb": KIB}
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A ratio of the subject to another kind of broker: `at_least` or `at_most`, one of the two."""
-
-    title: str
-    workload: str
-    metric: str
-    against: str
-    at_least: float | None = None
-    at_most: float | None = None
-
-    def is_met_by(self, ratio: float) -> bool:
-        """Whether a measured ratio is on the right side."""
-        if self.at_least is not None:
-            return ratio >= self.at_least
-        return self.at_most is not None and ratio <= self.at_most
-
-    @property
-    def bound(self) -> str:
-        """The bound as the report writes it."""
-        if self.at_least is not None:
-            return f">= {self.at_least:g}x"
-        return f"<= {self.at_most:g}x"
 
 
 GOALS: Sequence[Goal] = (
@@ -67,17 +43,18 @@ GOALS: Sequence[Goal] = (
     Goal("start-up", "startup", "startup_seconds", "kafka", at_most=0.1),
     Goal("resident memory, idle", "startup", "idle_rss_mib", "kafka", at_most=0.1),
     Goal("resident memory, loaded", "memory", "loaded_rss_mib", "kafka", at_most=0.1),
+    *replication.GOALS,
 )
 
 
 def workloads() -> tuple[Workload, ...]:
     """All of them, in the order in which they are run."""
-    return (*_raw(), *_client())
+    return (*_raw(), *_client(), *replication.workloads())
 
 
 def quick_workloads() -> tuple[Workload, ...]:
     """Those that a goal is read off."""
-    wanted = {goal.workload for goal in GOALS}
+    wanted = {name for goal in GOALS for name in (goal.workload, goal.baseline)}
     return tuple(workload for workload in workloads() if workload.name in wanted)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from bench.catalogue import GOALS, Goal
+from bench import replication
+from bench.catalogue import GOALS
 from bench.environment import Environment
+from bench.goals import Goal
 from bench.results import METRICS, Comparison, Metric, Results, Spread
 
 
@@ -47,23 +49,33 @@ class Verdict:
 
 
 def verdicts(session: Session, results: Results) -> list[Verdict]:
-    """Every goal, against the first other broker of the goal's kind."""
+    """Every goal that is about brokers of the subject's kind."""
     subject = next(iter(session.brokers))
-    found = []
-    for goal in GOALS:
-        others = (
-            label
-            for label, kind in session.brokers.items()
-            if label != subject and kind == goal.against
-        )
-        other = next(others, None)
-        comparison = (
-            results.compare(goal.workload, goal.metric, subject=subject, other=other)
-            if other
-            else None
-        )
-        found.append(Verdict(goal, comparison, other))
-    return found
+    kind = session.brokers[subject]
+    is_one_broker = kind not in replication.SUBJECTS
+    return [
+        _verdict(goal, subject, session, results)
+        for goal in GOALS
+        if kind in goal.kinds or (is_one_broker and goal.kinds == ("strandline",))
+    ]
+
+
+def _verdict(goal: Goal, subject: str, session: Session, results: Results) -> Verdict:
+    if goal.against is None:
+        below = (goal.baseline, goal.metric, subject) if goal.baseline else None
+        above = (goal.workload, goal.metric, subject)
+        return Verdict(goal, results.divide(above, below) if below else results.itself(above), None)
+    others = (
+        label
+        for label, kind in session.brokers.items()
+        if label != subject and kind == goal.against
+    )
+    other = next(others, None)
+    if other is None:
+        return Verdict(goal, None, None)
+    return Verdict(
+        goal, results.compare(goal.workload, goal.metric, subject=subject, other=other), other
+    )
 
 
 def markdown(session: Session, results: Results) -> str:
@@ -122,18 +134,26 @@ def _failures(session: Session) -> Iterator[str]:
 def _goal_table(found: Sequence[Verdict]) -> str:
     rows = []
     for verdict in found:
-        goal, other = verdict.goal, verdict.other or verdict.goal.against
-        ratio = _ratio(verdict.comparison)
+        goal = verdict.goal
+        other = (
+            verdict.other or goal.against or (f"itself, `{goal.baseline}`" if goal.baseline else "")
+        )
+        ratio = _ratio(verdict.comparison, "x" if goal.is_ratio else "")
         rows.append([goal.title, f"`{goal.workload}`", other, goal.bound, ratio, verdict.word])
     return _table(["goal", "workload", "against", "bound", "measured", "verdict"], rows)
 
 
 def _workload(session: Session, results: Results, name: str) -> str:
-    subject, *others = session.brokers
-    head = ["", *session.brokers, *(f"{subject} / {other}" for other in others)]
+    # A workload that the subject cannot run is read off the first broker that can.
+    subject, *others = [
+        label
+        for label in session.brokers
+        if any(results.by_round(name, metric, label) for metric in METRICS)
+    ]
+    head = ["", subject, *others, *(f"{subject} / {other}" for other in others)]
     rows = []
     for metric, about in METRICS.items():
-        cells = [results.spread(name, metric, label) for label in session.brokers]
+        cells = [results.spread(name, metric, label) for label in (subject, *others)]
         if not any(cells):
             continue
         row = [f"{about.title} [{about.unit}]", *(_cell(cell, about) for cell in cells)]
@@ -153,12 +173,12 @@ def _cell(cell: Spread | None, about: Metric) -> str:
     return middle if cell.rounds == 1 else f"**{middle}** ({low} to {high})"
 
 
-def _ratio(comparison: Comparison | None) -> str:
+def _ratio(comparison: Comparison | None, unit: str = "x") -> str:
     if comparison is None:
         return "-"
     if comparison.low == comparison.high:
-        return f"{comparison.ratio:.3g}x"
-    return f"{comparison.ratio:.3g}x ({comparison.low:.3g} to {comparison.high:.3g})"
+        return f"{comparison.ratio:.3g}{unit}"
+    return f"{comparison.ratio:.3g}{unit} ({comparison.low:.3g} to {comparison.high:.3g})"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

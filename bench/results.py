@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ METRICS: Mapping[str, Metric] = {
     "startup_cpu_seconds": Metric("CPU to first answer", "s", higher_is_better=False, digits=2),
     "idle_rss_mib": Metric("resident, idle", "MiB", higher_is_better=False, digits=1),
     "loaded_rss_mib": Metric("resident, loaded", "MiB", higher_is_better=False, digits=1),
+    "failover_seconds": Metric("longest gap of acks", "s", higher_is_better=False, digits=2),
     "client_cores": Metric("client CPU", "cores", higher_is_better=False, digits=2),
     "foreign_cores": Metric("CPU of others", "cores", higher_is_better=False, digits=2),
 }
@@ -78,6 +80,10 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(median(values), min(values), max(values), len(values))
 
 
+Cell: TypeAlias = tuple[str, str, str]
+"""Workload, metric, broker."""
+
+
 class Results:
     """All runs so far, looked up by workload, metric and broker."""
 
@@ -113,8 +119,16 @@ class Results:
 
     def compare(self, workload: str, metric: str, *, subject: str, other: str) -> Comparison | None:
         """`subject` divided by `other`, or None when either was not measured or `other` is 0."""
-        ours = self.by_round(workload, metric, subject)
-        theirs = self.by_round(workload, metric, other)
+        return self.divide((workload, metric, subject), (workload, metric, other))
+
+    def itself(self, cell: Cell) -> Comparison | None:
+        """A figure that is bounded as it is."""
+        values = self.by_round(*cell).values()
+        return Comparison(median(values), min(values), max(values)) if values else None
+
+    def divide(self, above: Cell, below: Cell) -> Comparison | None:
+        """The same for any two cells: one broker under two workloads, too."""
+        ours, theirs = self.by_round(*above), self.by_round(*below)
         if not ours or not theirs or not all(theirs.values()):
             return None
         of_medians = median(ours.values()) / median(theirs.values())

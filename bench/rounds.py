@@ -92,7 +92,7 @@ class Runner:
             (workload, broker)
             for workload in self._plan.workloads
             for broker in brokers[turn:] + brokers[:turn]
-            if workload.mock or broker.kind != "mock"
+            if workload.suits(broker)
         ]
 
     def _run_one(

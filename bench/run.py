@@ -19,10 +19,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from bench import catalogue, environment, native, report
-from bench.brokers import BROKERS, COMMON_SETTINGS, Broker, BrokerError, Launch, java_command
-from bench.kafka_jars import KAFKA_VERSION, JarsError, kafka_jars
+from bench.brokers import COMMON_SETTINGS, Broker, BrokerError, Launch, java_command
+from bench.clusters import BROKERS
+from bench.kafka_jars import KAFKA_VERSION, JarsError, kafka_jars, zookeeper_jars
 from bench.rounds import Plan, Runner
 from bench.workloads import FULL, QUICK, Setup
+
+SINGLE_KINDS = ("strandline", "kafka", "mock")
+CLUSTER_KINDS = ("strandline-cluster", "strandline-processes", "kafka-cluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,14 @@ def parse(arguments: Sequence[str] | None) -> Options:
     parser = _parser()
     given = parser.parse_args(arguments)
     brokers: dict[str, str] = {}
-    for text in given.broker or ["strandline", "kafka", "mock"]:
+    for text in given.broker or (CLUSTER_KINDS if given.cluster else SINGLE_KINDS):
         label, _, kind = text.rpartition("=")
         if kind not in BROKERS:
             parser.error(f"{kind} is no kind of broker; there are {', '.join(BROKERS)}")
         if (label or kind) in brokers:
             parser.error(f"two brokers are called {label or kind}: write LABEL=KIND")
         brokers[label or kind] = kind
+    sizes = {BROKERS[kind].nodes for kind in brokers.values()}
     chosen = catalogue.quick_workloads() if given.quick else catalogue.workloads()
     if given.only:
         chosen = tuple(
@@ -69,6 +74,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
             for workload in catalogue.workloads()
             if any(fnmatch(workload.name, pattern) for pattern in given.only)
         )
+    chosen = tuple(workload for workload in chosen if workload.nodes in sizes)
     if not chosen:
         parser.error("no workload has such a name; --list shows them")
     if given.list:
@@ -96,6 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "--broker", action="append", metavar="[LABEL=]KIND", help="repeat; the first is the subject"
+    )
+    add(
+        "--cluster",
+        action="store_true",
+        help=f"clusters of three brokers: {', '.join(CLUSTER_KINDS)}",
     )
     add("--only", action="append", metavar="PATTERN", help="workloads by name; repeat")
     add("--list", action="store_true", help="list the workloads and stop")
@@ -128,10 +139,12 @@ def _pair(text: str) -> str:
 
 def _session(options: Options) -> int:
     tools = native.build(options.cache)
-    with_kafka = "kafka" in options.brokers.values()
+    kinds = set(options.brokers.values())
+    with_kafka = not kinds.isdisjoint({"kafka", "kafka-cluster"})
     jars = kafka_jars(options.cache, options.kafka_version) if with_kafka else None
+    zookeeper = zookeeper_jars(options.cache) if "strandline-processes" in kinds else None
     settings = {**COMMON_SETTINGS, **options.settings}
-    launch = Launch(options.strandline_command, jars, tools.rdperf, settings)
+    launch = Launch(options.strandline_command, jars, tools.rdperf, zookeeper, settings)
     machine = environment.describe(
         options.plan.data_directory, kafka_jars=jars, java=java_command()
     )

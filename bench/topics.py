@@ -26,20 +26,30 @@ class Topics:
             }
         )
 
-    def create(self, name: str, partitions: int) -> None:
-        """Returns when every partition has a leader that answers. Raises KafkaException."""
-        for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
+    def create(self, name: str, partitions: int, *, leader_port: int, replicas: int) -> None:
+        """The broker at this port leads every partition. Returns when it answers for all of them
+        and all replicas are in sync. Raises KafkaException."""
+        assignment = [self._brokers_from(leader_port)[:replicas]] * partitions
+        topic = NewTopic(name, partitions, replica_assignment=assignment)
+        for created in self._admin.create_topics([topic]).values():
             created.result(TIMEOUT_S)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no annotations
         wanted = {TopicPartition(name, index): latest for index in range(partitions)}
 
         def ask_leaders() -> None:
             # Afresh: the client remembers from the first question that there was no leader yet.
-            self._admin.list_topics(name, timeout=TIMEOUT_S)
+            found = self._admin.list_topics(name, timeout=TIMEOUT_S).topics[name].partitions
+            if any(len(partition.isrs) < replicas for partition in found.values()):
+                raise KafkaException(f"{name} has replicas that are not in sync")
             for answer in self._admin.list_offsets(wanted).values():
                 answer.result(TIMEOUT_S)
 
         _until_it_works(ask_leaders)
+
+    def _brokers_from(self, port: int) -> list[int]:
+        """Ids of all brokers, the one at this port first."""
+        brokers = self._admin.list_topics(timeout=TIMEOUT_S).brokers
+        return sorted(brokers, key=lambda broker: (brokers[broker].port != port, broker))
 
     def delete(self, name: str) -> None:
         """Ask for the deletion; the files go after the broker's delay. Raises KafkaException."""

@@ -64,11 +64,17 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload(ABC):
-    """One line of the report's list. `mock` tells whether the mock cluster can serve it."""
+    """One line of the report's list. `mock` tells whether the mock cluster can serve it, `nodes`
+    how many brokers it is meant for."""
 
     name: str
     title: str
     mock: bool = False
+    nodes: int = 1
+
+    def suits(self, broker: Broker) -> bool:
+        """Whether it means brokers of this kind and size."""
+        return broker.nodes == self.nodes and (self.mock or broker.kind != "mock")
 
     @abstractmethod
     def run(self, broker: Broker, topic: str, setup: Setup) -> Metrics:
@@ -77,7 +83,8 @@ class Workload(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawProduce(Workload):
-    """The C load generator, Produce v9, acks=1. `rate` (requests/s) makes it an open loop."""
+    """The C load generator, Produce v9. `rate` (requests/s) makes it an open loop; `acks` -1 is
+    acks=all."""
 
     connections: int
     inflight: int
@@ -85,11 +92,13 @@ class RawProduce(Workload):
     batch_bytes: int = 0
     records_per_batch: int = 0
     rate: int = 0
+    acks: int = 1
+    replicas: int = 1
     mock: bool = True
 
     def run(self, broker: Broker, topic: str, setup: Setup) -> Metrics:
         """Throughput and cost; latency only at a fixed rate (in a closed loop it is the depth)."""
-        broker.create_topic(topic, self.connections)
+        broker.create_topic(topic, self.connections, replicas=self.replicas)
         measured = _measure(broker, self.command(broker, topic, setup))
         if self.rate:
             names = ("requests_per_second", "p50_us", "p99_us", "p999_us", "service_p50_us")
@@ -115,6 +124,7 @@ class RawProduce(Workload):
             "batch-bytes": self.batch_bytes,
             "records-per-batch": self.records_per_batch,
             "rate": self.rate,
+            "acks": self.acks,
             "milliseconds": setup.effort.milliseconds,
             "warmup-ms": setup.effort.warmup_ms,
             "max-bytes": setup.effort.max_bytes,
@@ -167,16 +177,18 @@ class RawFetch(Workload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientProduce(Workload):
-    """librdkafka's producer: acks=1, linger 5 ms, 4 partitions."""
+    """librdkafka's producer: linger 5 ms, 4 partitions; acks=1 if nothing else is said."""
 
     record_bytes: int
     batch_bytes: int
     codec: str
+    acks: int = 1
+    replicas: int = 1
     mock: bool = True
 
     def run(self, broker: Broker, topic: str, setup: Setup) -> Metrics:
         """Rate over all deliveries, from the first message to the last confirmation."""
-        broker.create_topic(topic, CLIENT_PARTITIONS)
+        broker.create_topic(topic, CLIENT_PARTITIONS, replicas=self.replicas)
         measured = _measure(broker, self.command(broker, topic, setup))
         broker.delete_topic(topic)
         return _client_metrics(measured)
@@ -184,7 +196,7 @@ class ClientProduce(Workload):
     def command(self, broker: Broker, topic: str, setup: Setup) -> list[str]:
         """The client's words."""
         settings = {
-            "acks": "1",
+            "acks": str(self.acks),
             "linger.ms": "5",
             "batch.size": str(self.batch_bytes),
             "batch.num.messages": "1000000",  # so that the size alone closes a batch

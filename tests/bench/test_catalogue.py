@@ -4,6 +4,7 @@ import pytest
 
 from bench import run
 from bench.catalogue import GOALS, quick_workloads, workloads
+from bench.clusters import BROKERS
 from bench.results import METRICS
 
 
@@ -18,6 +19,8 @@ def test_every_goal_names_a_metric_and_a_workload_that_exist() -> None:
 
     assert {goal.metric for goal in GOALS} <= METRICS.keys()
     assert {goal.workload for goal in GOALS} <= names
+    assert {goal.baseline for goal in GOALS if goal.baseline} <= names
+    assert {kind for goal in GOALS for kind in (goal.against, *goal.kinds) if kind} <= {*BROKERS}
 
 
 def test_every_goal_has_exactly_one_bound() -> None:
@@ -57,8 +60,19 @@ def test_the_command_line_chooses_brokers_and_workloads() -> None:
 def test_a_quick_session_runs_what_the_goals_need() -> None:
     options = run.parse(["--quick"])
 
-    assert options.plan.workloads == quick_workloads()
+    assert {workload.name for workload in options.plan.workloads} == {
+        workload.name for workload in quick_workloads() if workload.nodes == 1
+    }
     assert (options.plan.rounds, options.plan.warmup_rounds) == (2, 1)
+
+
+def test_a_session_of_clusters_runs_the_workloads_for_clusters() -> None:
+    options = run.parse(["--cluster"])
+
+    assert {BROKERS[kind].nodes for kind in options.brokers.values()} == {3}
+    assert {workload.nodes for workload in options.plan.workloads} == {3}
+    names = [workload.name for workload in options.plan.workloads]
+    assert {"all-r2-16x5", "one-r2-16x5", "latency-all-r2", "cluster-startup"} <= {*names}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bench.brokers import COMMON_SETTINGS, kafka_properties
+from bench.brokers import COMMON_SETTINGS, Quorum, kafka_properties
 from bench.environment import file_system_of, kafka_version, processor_name
 from bench.kafka_jars import project_file
 from bench.processes import (
@@ -43,7 +43,9 @@ def test_the_readiness_probe_is_api_versions_version_0() -> None:
 
 
 def test_kafka_gets_the_settings_that_all_brokers_get() -> None:
-    text = kafka_properties(9092, 9093, Path("/data"), {**COMMON_SETTINGS, "num.io.threads": "2"})
+    text = kafka_properties(
+        1, 9092, Quorum({1: 9093}), Path("/data"), {**COMMON_SETTINGS, "num.io.threads": "2"}
+    )
 
     settings = dict(line.split("=", 1) for line in text.splitlines())
     assert settings.items() >= COMMON_SETTINGS.items()

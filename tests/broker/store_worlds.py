@@ -114,7 +114,9 @@ class World(Protocol):
     def expire(self, follower: Follower) -> None:
         """End the session of the store behind its back."""
 
-    async def lose_reply(self, follower: Follower, operations: Sequence[Operation]) -> Outcome:
+    async def lose_reply(
+        self, follower: Follower, operations: Sequence[Operation], witness: Follower
+    ) -> Outcome:
         """Have a multi done whose answer never comes, and the store cut off."""
 
     async def close(self) -> None:
@@ -141,10 +143,14 @@ class EmbeddedWorld:
     def expire(self, follower: Follower) -> None:
         client_of(follower).expire()
 
-    async def lose_reply(self, follower: Follower, operations: Sequence[Operation]) -> Outcome:
+    async def lose_reply(
+        self, follower: Follower, operations: Sequence[Operation], witness: Follower
+    ) -> Outcome:
         writing = asyncio.create_task(outcome_of(follower.store.multi(operations)))
         await asyncio.sleep(0)
         client_of(follower).cut()
+        heard = len(witness.heard)
+        await until(lambda: len(witness.heard) > heard)
         return writing
 
     async def close(self) -> None:
@@ -185,11 +191,14 @@ class ZooKeeperWorld:
     def expire(self, follower: Follower) -> None:
         self._ensemble.expire_session(follower.store.session)
 
-    async def lose_reply(self, follower: Follower, operations: Sequence[Operation]) -> Outcome:
+    async def lose_reply(
+        self, follower: Follower, operations: Sequence[Operation], witness: Follower
+    ) -> Outcome:
         proxy = self._proxies[follower]
+        heard = len(witness.heard)
         proxy.swallow_replies()
         writing = asyncio.create_task(outcome_of(follower.store.multi(operations)))
-        await until(lambda: proxy.lost_bytes > 0)
+        await until(lambda: len(witness.heard) > heard and proxy.lost_bytes > 0)
         await self.cut(follower)
         return writing
 

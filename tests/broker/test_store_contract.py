@@ -418,8 +418,10 @@ def test_f24_who_is_cut_off_for_too_long_loses_its_session(run: Run) -> None:
 def test_f36_a_write_whose_answer_is_lost_is_told_before_its_outcome(run: Run) -> None:
     async def scenario(world: World) -> None:
         follower, other = await world.join(), await world.join()
-        writing = await world.lose_reply(follower, [Create("/done", b"", ephemeral=True)])
-        await until(lambda: "/done" in other.nodes)
+        writing = await world.lose_reply(
+            follower, [Create("/done", b"", ephemeral=True)], witness=other
+        )
+        assert "/done" in other.nodes
         assert "/done" not in follower.nodes
         assert not writing.done()
         world.heal(follower)
@@ -435,8 +437,8 @@ def test_f36_a_write_whose_answer_is_lost_is_told_before_its_outcome(run: Run) -
 
 def test_the_outcome_of_a_write_is_told_even_if_the_store_stays_away(run: Run) -> None:
     async def scenario(world: World) -> None:
-        follower = await world.join(SHORT_MS)
-        writing = await world.lose_reply(follower, [Create("/done")])
+        follower, other = await world.join(SHORT_MS), await world.join()
+        writing = await world.lose_reply(follower, [Create("/done")], witness=other)
         assert isinstance(await writing, OutcomeUnknown)
         assert "/done" not in follower.nodes
         world.heal(follower)
@@ -447,8 +449,8 @@ def test_the_outcome_of_a_write_is_told_even_if_the_store_stays_away(run: Run) -
 
 def test_closing_lets_nobody_wait(run: Run) -> None:
     async def scenario(world: World) -> None:
-        follower = await world.join()
-        writing = await world.lose_reply(follower, [Create("/done")])
+        follower, other = await world.join(), await world.join()
+        writing = await world.lose_reply(follower, [Create("/done")], witness=other)
         await follower.store.close()
         outcome = await asyncio.wait_for(writing, PATIENCE_S / 2)
         assert isinstance(outcome, OutcomeUnknown)

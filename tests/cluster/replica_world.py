@@ -47,6 +47,7 @@ class Joining:
     """A follower that was proposed; the high watermark heeds it until more is known."""
 
     follower: BrokerId
+    broker_epoch: int
     partition_epoch: int
 
 
@@ -57,7 +58,7 @@ class Broker:
     broker_id: BrokerId
     log: list[Record] = field(default_factory=list)
     marker: int = NO_PREVIOUS_EPOCH
-    """Of the last clean shutdown; or the process's own epoch after it lost its session."""
+    """What the next registration names as the one since which nothing was lost."""
     honoured: set[int] = field(default_factory=set)
     """Registrations of which nothing was lost: the truth that the controller has to guess."""
     is_running: bool = False
@@ -85,8 +86,12 @@ class Broker:
 class World:
     """Five brokers; the partition is on three of them."""
 
-    def __init__(self, min_isr: int) -> None:
-        self.policy = Policy(min_isr)
+    def __init__(
+        self, min_isr: int, *, is_unclean: bool = False, is_beyond_promise: bool = False
+    ) -> None:
+        self.policy = Policy(min_isr, is_unclean)
+        self._may_lose = is_unclean or is_beyond_promise
+        self._is_beyond_promise = is_beyond_promise
         self.tree = NodeTree()
         self.image = ClusterImage()
         self.committed: list[Record] = []
@@ -108,9 +113,9 @@ class World:
 
     def start(self, broker: Broker) -> None:
         """The process starts (if it does not run) and registers (if it is not registered)."""
+        if broker.session != NO_SESSION:
+            return  # it is registered, or waits until its old session has ended
         broker.is_running = True
-        if broker.session != NO_SESSION or self.image.is_alive(broker.broker_id):
-            return  # the old session is still there
         node = BrokerNode(
             broker.broker_id,
             (Endpoint("PLAINTEXT", "h", 9000),),
@@ -120,15 +125,17 @@ class World:
         self._write(register_broker(self.image, node), broker.session)
         broker.epoch = self.image.brokers[broker.broker_id].epoch
         broker.honoured.add(broker.epoch)
-        broker.marker = NO_PREVIOUS_EPOCH
+        if broker.marker == NO_PREVIOUS_EPOCH:
+            broker.marker = broker.epoch
 
     def kill(self, broker: Broker, lost: int) -> None:
         """The process dies, and the end of the log is lost. Its session lives on for a while."""
         if not broker.is_running:
             return
-        others = {b.broker_id for b in self.brokers.values() if b.is_wounded}
-        if len(others | {broker.broker_id}) >= self.policy.min_isr:
-            return  # more than `min.insync.replicas` promises to survive
+        wounded = {b.broker_id for b in self.brokers.values() if b.is_wounded}
+        is_survivable = len(wounded | {broker.broker_id}) < self.policy.min_isr
+        if not is_survivable and not self._is_beyond_promise:
+            return
         broker.is_running = False
         broker.is_wounded = True
         broker.honoured.clear()
@@ -141,8 +148,6 @@ class World:
         if not broker.is_running:
             return
         broker.is_running = False
-        if broker.session != NO_SESSION:
-            broker.marker = broker.epoch
         self.expire(broker)
         self._forget(broker)
 
@@ -152,8 +157,6 @@ class World:
         if session == NO_SESSION:
             return
         broker.session = NO_SESSION
-        if broker.is_running:
-            broker.marker = broker.epoch
         applied = self.tree.expire_session(session)
         if applied.changes is not None:
             self.image = self.image.apply(applied.changes)[0]
@@ -209,22 +212,23 @@ class World:
         self._advance(leader, led)
 
     def propose_join(self, leader: Broker, follower: Broker) -> None:
+        """A follower that has caught up shall join; what was proposed already is asked again."""
         led = leader.led
         known = leader.progress.get(follower.broker_id)
-        if led is None or known is None or leader.joining is not None:
+        if led is None or known is None or follower.broker_id in led.in_sync_replicas:
             return
-        end, epoch = known
-        if follower.broker_id in led.in_sync_replicas:
-            return
-        if end < max(leader.high_watermark, leader.start):
-            return
-        leader.joining = Joining(follower.broker_id, led.partition_epoch)
+        if leader.joining is None:
+            if known[0] < max(leader.high_watermark, leader.start):
+                return
+            leader.joining = Joining(follower.broker_id, known[1], led.partition_epoch)
+        joining = leader.joining
         members = [(b, led.in_sync_epochs[b]) for b in led.in_sync_replicas]
-        self._propose(leader, led, [*members, (follower.broker_id, epoch)])
+        self._propose(leader, led, [*members, (joining.follower, joining.broker_epoch)])
 
     def propose_leave(self, leader: Broker, follower: Broker) -> None:
+        """A member that does not keep up shall leave."""
         led = leader.led
-        if led is None or follower.broker_id in (leader.broker_id,) or leader.joining is not None:
+        if led is None or follower is leader or leader.joining is not None:
             return
         if follower.broker_id in led.in_sync_replicas:
             staying = [b for b in led.in_sync_replicas if b != follower.broker_id]
@@ -262,7 +266,8 @@ class World:
         ends = [leader.progress.get(b, (-1, -1))[0] for b in members]
         end = leader.high_watermark = max(leader.high_watermark, min([len(leader.log), *ends]))
         known = len(self.committed)
-        assert leader.log[: min(known, end)] == self.committed[:end], "two histories"
+        if not self._may_lose:
+            assert leader.log[: min(known, end)] == self.committed[:end], "two histories"
         self.committed += leader.log[known:end]
 
     # ── the controller ─────────────────────────────────────────────────────────────────────────
@@ -359,13 +364,14 @@ class World:
         if was is not None and was != now:
             self._check_change(was, now, events)
         for broker in self.brokers.values():
-            if broker.epoch == now.in_sync_epochs.get(broker.broker_id):
-                broker.is_wounded = broker.is_wounded and (
-                    broker.broker_id not in now.in_sync_replicas
-                )
+            is_in_sync = broker.broker_id in now.in_sync_replicas
+            if is_in_sync and now.in_sync_epochs[broker.broker_id] in broker.honoured:
+                broker.is_wounded = False
 
     def _check_complete(self, now: PartitionImage) -> None:
         """I-32, I-14: whom the record calls complete is complete, crashed ones apart."""
+        if self._may_lose:
+            return
         for broker_id in (*now.in_sync_replicas, *now.elr):
             broker = self.brokers[broker_id]
             if now.in_sync_epochs[broker_id] in broker.honoured:
@@ -380,9 +386,14 @@ class World:
             assert was.leader_epoch < now.leader_epoch, "I-11"
         if (was.leader, was.leader_epoch) == (now.leader, now.leader_epoch) or not now.has_leader:
             return
-        assert not any(isinstance(event, UncleanElection) for event in events)
-        if not any(isinstance(event, RestartedLeaderElected) for event in events):
+        is_unclean = any(isinstance(event, UncleanElection) for event in events)
+        assert not is_unclean or self.policy.is_unclean
+        is_lossy = any(isinstance(event, RestartedLeaderElected) for event in events)
+        assert not is_lossy or self._may_lose
+        if not is_unclean and not is_lossy:
             assert now.leader in (*was.in_sync_replicas, *was.elr), "I-19"
+        if self._may_lose:
+            return
         leader = self.brokers[now.leader]
         if not leader.is_running or not now.leads_under(leader.epoch):
             return  # it died and nobody knows yet: it will not lead
@@ -393,9 +404,9 @@ class World:
     def heal(self) -> None:
         """No more faults: everything must come right by itself."""
         for broker in self.brokers.values():
-            if not broker.is_running or self.image.brokers.get(broker.broker_id) is None:
+            if not broker.is_running:
                 self.expire(broker)
-                self.start(broker)
+            self.start(broker)
             if self.image.brokers[broker.broker_id].is_shutting_down:
                 self.stop(broker)
                 self.start(broker)
@@ -433,6 +444,6 @@ class World:
         assert set(partition.in_sync_replicas) == set(partition.replicas), "I-49"
         logs = [self.brokers[broker].log for broker in partition.replicas]
         assert all(log == logs[0] for log in logs), "I-49"
-        assert logs[0][: len(self.committed)] == self.committed, "I-28"
+        assert self._may_lose or logs[0][: len(self.committed)] == self.committed, "I-28"
         for broker in partition.in_sync_replicas:
             assert partition.in_sync_epochs[broker] == self.brokers[broker].epoch, "I-33"

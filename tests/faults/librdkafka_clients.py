@@ -56,12 +56,16 @@ class LibrdkafkaProducer:
 
     def send(self, partition: int, value: str) -> None:
         """Hand one record to the client."""
-        self._producer.produce(
-            self._topic,
-            value.encode(),
-            partition=partition,
-            on_delivery=lambda error, message: self._delivered(error, message, value),
-        )
+        try:
+            self._producer.produce(
+                self._topic,
+                value.encode(),
+                partition=partition,
+                on_delivery=lambda error, message: self._delivered(error, message, value),
+            )
+        except KafkaException:
+            self.turn()  # it says only that there was a fatal error; the callback says which
+            raise
 
     def turn(self) -> None:
         """Run callbacks."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.faults.load import LoadError
 from tests.faults.network import CLIENTS, ZOOKEEPER, Node
 from tests.faults.run import under_load
 from tests.faults.zookeeper_cluster import ZooKeeperCluster
@@ -132,20 +133,28 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--zookeepers", type=int, default=1)
+    parser.add_argument("--keep-going", action="store_true", help="after a bad round, too")
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.minutes
-    number = 0
+    number, failures = 0, 0
     while time.monotonic() < deadline:
         chance = random.Random(f"{options.seed}-{number}")
         home = Path(tempfile.mkdtemp(prefix=f"strandline-soak-{number}-"))
         began = time.monotonic()
         print(f"seed {options.seed}, round {number}: {home}", flush=True)
-        with ZooKeeperCluster(home, zookeepers=options.zookeepers) as cluster:
-            round_of(cluster, number, chance)
-        print(f"  good after {time.monotonic() - began:.1f} s", flush=True)
+        try:
+            with ZooKeeperCluster(home, zookeepers=options.zookeepers) as cluster:
+                round_of(cluster, number, chance)
+            verdict = "good"
+        except (AssertionError, LoadError) as error:
+            if not options.keep_going:
+                raise
+            verdict = f"BAD: {error}\n "
+            failures += 1
+        print(f"  {verdict} after {time.monotonic() - began:.1f} s", flush=True)
         number += 1
-    print(f"{number} rounds, nothing found")
-    return 0
+    print(f"{number} rounds, {failures} bad")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class Wire:
         self.target = target
         self.link = link
         self.connection: Connection | None = None
+        self._network = network
         self._partial = bytearray()
         pipe = network.pipe
         self.requests: Pipe[bytes | None] = pipe(source, target, self._request)
@@ -68,6 +69,7 @@ class Wire:
         """The source sends a request."""
         frame = b"".join(effect.chunks)
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        self._network.frames += 1
         self.requests.send(frame[4:])
 
     def reply(self, chunks: Iterable[Chunk]) -> None:
@@ -83,6 +85,7 @@ class Wire:
             end = 4 + int.from_bytes(self._partial[:4], "big")
             if len(self._partial) < end:
                 break
+            self._network.frames += 1
             self.answers.send(bytes(self._partial[4:end]))
             del self._partial[:end]
 
@@ -165,6 +168,8 @@ class Network:
         self._delay_ms = delay_ms
         self._wires: list[Wire] = []
         self._held: set[tuple[BrokerId, BrokerId]] = set()
+        self.frames = 0
+        """Requests and answers that were sent so far."""
 
     def dial(self, source: End, target: End, effect: Dial) -> None:
         """A broker connects with another one."""
@@ -189,6 +194,26 @@ class Network:
                     pipe.hold()
                 elif pipe.is_held:
                     pipe.release()
+
+    def is_held(self, sender: int, receiver: int) -> bool:
+        """Whether something waits between two brokers."""
+        return any(
+            pipe.waiting
+            for wire in self._wires
+            for at, to, pipe in wire.pipes
+            if (at, to) == (sender, receiver)
+        )
+
+    def tamper(
+        self, sender: BrokerId, receiver: BrokerId, change: Callable[[bytes], bytes]
+    ) -> bool:
+        """Change the frames that wait between two brokers; whether that made a difference."""
+        made = False
+        for wire in self._wires:
+            for at, to, pipe in wire.pipes:
+                if (at, to) == (sender, receiver):
+                    made |= pipe.change(change)
+        return made
 
     def let_through(self, sender: BrokerId, receiver: BrokerId) -> bool:
         """Deliver the oldest held thing between two brokers; whether there was any."""

@@ -99,6 +99,14 @@ class Pipe(Generic[Item]):
         self._arrived -= 1
         self._deliver(self._items.popleft())
 
+    def change(self, change: Callable[[Item], Item]) -> bool:
+        """Replace what has not been delivered; whether that made a difference."""
+        before = list(self._items)
+        for index, item in enumerate(before):
+            if item is not None:
+                self._items[index] = change(item)
+        return list(self._items) != before
+
     def take(self) -> list[Item]:
         """Take everything out that has not been delivered."""
         items, self._items = self._items, deque()

@@ -71,6 +71,8 @@ class Machine:
         self.config = load_broker_config(None, [f"node.id={broker_id}", *QUICK, *settings]).config
         self.random = Random(f"{world.seed} broker {broker_id}")
         self.files = MemoryFiles()
+        self.files.make_directory(DATA)
+        self.files.sync_directory("/")
         self.is_running = False
         self.is_paused = False
         self.clients: dict[ConnectionId, Client] = {}
@@ -111,7 +113,6 @@ class Machine:
         store = self.world.store
         self.metadata, _ = store.connect(self)
         directories = LogDirectories(self.files, self.config.log_dirs, self.random)
-        self.files.make_directory(DATA)
         present = {node.path for node in store.tree.view().nodes}
         operations = bootstrap(
             present, random=self.random, cluster_id=uuid_text(random_uuid(self.random))
@@ -334,8 +335,10 @@ class ClusterWorld:
         self.bugs = BugWatch()
         logging.getLogger("strandline").addHandler(self.bugs)
         if start:
-            for broker_id in self.machines:
+            # The last one is the first, and so becomes the controller.
+            for broker_id in reversed(self.machines):
                 self.start(broker_id)
+                self.run_until(lambda: self.image.controller is not None)
             self.run_until(self.is_settled)
 
     def _delay_ms(self) -> int:
@@ -435,6 +438,14 @@ class ClusterWorld:
     def _hold(self) -> None:
         self.network.hold(self._cuts | self._held)
 
+    def sync(self, broker_id: int, topic: str, number: int = 0) -> None:
+        """Bring one replica's log to the disk."""
+        log = self.replica(broker_id, topic, number).log
+        plan = log.flush_plan()
+        assert plan is not None
+        assert plan.carry_out(self[broker_id].files)
+        assert log.mark_flushed(plan, self.schedule.now.wall_ms)
+
     # -- looking -----------------------------------------------------------------------------
 
     @property
@@ -473,7 +484,9 @@ class ClusterWorld:
         running = {b for b, m in self.machines.items() if m.is_running}
         if image.brokers.keys() != running or image.controller not in running:
             return False
-        if not all(self[b].is_up and self[b].node.metadata.image.zxid == image.zxid for b in running):
+        if not all(
+            self[b].is_up and self[b].node.metadata.image.zxid == image.zxid for b in running
+        ):
             return False
         present = {(b, broker.epoch) for b, broker in image.brokers.items()}
         return all(

@@ -327,6 +327,62 @@ def test_its_own_decision_waits_for_the_store_too(make_cluster: Callable[..., Cl
     assert in_sync(remote) == Committed(frozenset(ALL))
 
 
+def silence(remote: Remote, milliseconds: int) -> list[Asked]:
+    """The controller does not answer for so long; what it was asked."""
+    seen = remote.asked()
+    for _ in range(0, milliseconds, 100):
+        remote.world.advance(100)
+        seen += remote.asked()
+    return seen
+
+
+def test_a_leader_decides_itself_when_the_controller_cannot_be_reached(
+    make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It reaches the store, and so do all others: nobody would ever end its wait."""
+    cluster = make_cluster("replica.lag.time.max.ms=4000")
+    cluster.create_topic()
+    remote = Remote(cluster)
+    remote.take_office(B)
+    cluster.set_state(isr=(1, 2))
+    cluster.fetch(B, 0)
+    cluster.fetch(C, 0)
+    epoch = cluster.state().partition_epoch
+    assert len(silence(remote, 1900)) == 1
+    assert cluster.state().partition_epoch == epoch
+    silence(remote, 300)
+    assert set(cluster.state().in_sync_replicas) == set(ALL)
+    assert in_sync(remote) == Committed(frozenset(ALL))
+    assert "The controller (broker 2) cannot be reached: broker 1 decides" in caplog.text
+    # The next one is for the controller again.
+    cluster.produce()
+    seen = silence(remote, 8000)
+    assert seen[0].sets == [{1}]
+
+
+def test_a_broker_that_stands_in_is_fenced_like_the_controller(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster("replica.lag.time.max.ms=4000")
+    cluster.create_topic()
+    remote = Remote(cluster)
+    remote.take_office(B)
+    cluster.set_state(isr=(1, 2))
+    cluster.fetch(B, 0)
+    cluster.fetch(C, 0)
+    remote.asked()
+    # Another reign has begun, of which this broker does not know yet.
+    changes = cluster.world.tree.multi(
+        [SetData(ControllerEpochNode.path, ControllerEpochNode(99).encode())]
+    ).changes
+    assert changes is not None
+    silence(remote, 2500)
+    assert set(cluster.state().in_sync_replicas) == {1, 2}
+    cluster.world.metadata_changed(changes)
+    assert isinstance(in_sync(remote), Expanding)
+    assert remote.only().sets == [set(ALL)]
+
+
 # -- Several partitions ------------------------------------------------------------------------
 
 
@@ -445,3 +501,23 @@ def test_a_proposal_survives_the_controller(make_world: Callable[..., ClusterWor
     world.heal()
     world.start(controller)
     world.run_until(world.is_settled)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_leader_that_reaches_the_store_only_goes_on_alone(
+    make_world: Callable[..., ClusterWorld], seed: int
+) -> None:
+    world = make_world(seed)
+    controller = int(world.controller.broker_id)
+    leader = controller % 3 + 1
+    others = {1, 2, 3} - {leader}
+    world.create_topic("t", (leader, *others))
+    world.cut({leader}, others)
+    client = world[leader].connect()
+    client.send(produce(batch(b"x"), "t", acks=-1, timeout_ms=60_000), 9)
+    world[leader].schedule_turn()
+    world.run_until(lambda: bool(client.answers))
+    assert client.answers[0].responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert world.partition("t").in_sync_replicas == (leader,)
+    world.heal()
+    world.run_until(lambda: len(world.partition("t").in_sync_replicas) == 3)

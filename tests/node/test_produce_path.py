@@ -185,7 +185,7 @@ def test_the_short_way_is_taken_at_all() -> None:
     side.send(plain, frame)
     path = side.clients[0].connection.short_way
     assert path is not None
-    assert path.maybe_produce(memoryview(bytearray(frame)), side.world.now)
+    assert path.maybe_handle(memoryview(bytearray(frame)), side.world.now)
     side.world.turn()
     assert side.world.replica("orders").log.log_end_offset == 2
 

@@ -7,6 +7,7 @@ This file knows in which order a follower asks the rules of `strandline.replicat
 from __future__ import annotations
 
 from strandline.errors import ErrorCode
+from strandline.records.batch import iterate_headers
 from strandline.replication.follower import (
     Append,
     Asked,
@@ -20,6 +21,7 @@ from strandline.replication.follower import (
     follower_high_watermark,
     judge,
     out_of_range_step,
+    restart_offset,
 )
 from strandline.replication.policies import TruncateBy
 from strandline.types import NO_EPOCH, Offset
@@ -112,6 +114,7 @@ class Following(Leading):
     def _append(self, replica: Replica, reply: Reply, action: Append) -> None:
         log = replica.log
         if reply.records:
+            self._make_room(replica, reply)
             log.append_as_follower(
                 reply.records, WALL_MS + self.now_ms, leader_epoch=replica.leader_epoch
             )
@@ -119,6 +122,21 @@ class Following(Leading):
             follower_high_watermark(action.high_watermark, log.log_start_offset, log.log_end_offset)
         )
         log.delete_records_to(min(action.log_start_offset, log.high_watermark))
+
+    def _make_room(self, replica: Replica, reply: Reply) -> None:
+        """Let a log start over where the first batch does, if the leader's start is inside it."""
+        log, end = replica.log, replica.log.log_end_offset
+        _, header = next(iter(iterate_headers(reply.records)))
+        offset = restart_offset(
+            header.base_offset,
+            header.last_offset,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=end,
+            leader_start_offset=reply.answer.log_start_offset,
+        )
+        if offset is not None:
+            self.events.append(f"{replica.name} starts over at {offset}")
+            log.truncate_fully_and_start_at(offset, WALL_MS + self.now_ms, log_start_offset=end)
 
     def _truncate(self, replica: Replica, offset: Offset) -> None:
         self.oracle.truncates(replica, offset)

@@ -75,6 +75,7 @@ class World(Following):
 
     def _boot(self, replica: Replica) -> None:
         replica.start(self.now_ms)
+        replica.broker_epoch = -1
         if not replica.is_cut:
             self._register(replica)
 

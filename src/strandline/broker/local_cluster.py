@@ -51,7 +51,7 @@ class LocalCluster:
             cluster.image = ClusterImage.from_view(await cluster._observer.load(cluster._changed))
             await cluster.start_brokers(cluster.broker_ids)
         except BaseException:
-            await cluster._let_go()
+            await cluster.abandon()
             raise
         return cluster
 
@@ -67,18 +67,24 @@ class LocalCluster:
 
     async def stop(self) -> bool:
         """Stop all brokers cleanly, and the metadata store; whether all of them could."""
-        running = list(self.brokers)
         try:
-            outcomes = await asyncio.gather(*map(self.stop_broker, running))
+            return await self.stop_brokers(tuple(self.brokers))
         finally:
-            await self._let_go()
-        return all(outcomes)
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """End everything as if the process died, but give back what the process holds."""
+        while self.brokers:
+            _, broker = self.brokers.popitem()
+            broker.abandon()
+        await self._observer.close()
+        await self._store.close()
 
     # -- single brokers ----------------------------------------------------------------------
 
     async def start_brokers(self, broker_ids: Collection[BrokerId]) -> None:
         """Start brokers that do not run, all at once. Raises what the first that fails raises."""
-        gate = asyncio.Barrier(len(broker_ids))
+        gate = asyncio.Barrier(max(1, len(broker_ids)))
 
         async def start(broker_id: BrokerId) -> None:
             try:
@@ -120,9 +126,19 @@ class LocalCluster:
         self._cut(broker)
         return broker
 
-    async def stop_broker(self, broker_id: BrokerId) -> bool:
-        """Stop a broker as SIGTERM does: it gives its leaderships away first."""
-        return await self.brokers.pop(broker_id).stop()
+    async def stop_brokers(self, broker_ids: Collection[BrokerId]) -> bool:
+        """Stop brokers, all at once, as SIGTERM does: they give their leaderships away first."""
+        gate = asyncio.Barrier(max(1, len(broker_ids)))
+
+        async def stop(broker: Broker) -> bool:
+            try:
+                return await broker.stop(gate)
+            except BaseException:
+                await gate.abort()
+                raise
+
+        stopping = [self.brokers.pop(each) for each in broker_ids]
+        return all(await asyncio.gather(*map(stop, stopping)))
 
     def kill(self, broker_id: BrokerId) -> None:
         """End a broker without warning, as SIGKILL does."""
@@ -171,11 +187,3 @@ class LocalCluster:
     def _changed(self, changes: Changes) -> None:
         self.image, _ = self.image.apply(changes)
         self._watch.changed()
-
-    async def _let_go(self) -> None:
-        """End whatever still runs, and close the store."""
-        while self.brokers:
-            _, broker = self.brokers.popitem()
-            broker.abandon()
-        await self._observer.close()
-        await self._store.close()

@@ -11,8 +11,10 @@ process (`EmbeddedClient`): the sessions of a real ZooKeeper end when real proce
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,11 +82,12 @@ class Broker:
     def broker_id(self) -> BrokerId:
         return self.node.broker_id
 
-    async def stop(self) -> bool:
+    async def stop(self, gate: asyncio.Barrier | None = None) -> bool:
         """Shut down cleanly; returns whether the next start needs no recovery.
 
         Leadership moves to other brokers first, so that clients lose no time; what cannot move
-        within the bound of the settings ends with this broker.
+        within the bound of the settings ends with this broker. Brokers that stop together leave
+        together behind a `gate`: nobody is there any more to elect leaders for a last moment.
         """
         self._end()
         if self.is_paused:
@@ -95,6 +98,9 @@ class Broker:
         )
         epoch = self.node.broker_epoch
         await self._server.stop()
+        if gate is not None:
+            with suppress(asyncio.BrokenBarrierError):  # another one failed: go on alone
+                await gate.wait()
         clean = self.node.stop(epoch)
         await self._store.close()
         if self._own_store is not None:

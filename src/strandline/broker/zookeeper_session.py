@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 1.0
+HEARTBEAT_S: Final = 0.25
 
 Answered = Callable[[Any, Exception | None, Zxid], None]
 """Called with the answer, or with what went wrong, and the server's last transaction then."""
@@ -105,6 +106,7 @@ class ZooKeeperSession:
             logger=log,
         )
         client.handler.connect_timeout_s = session_timeout_ms / 1000 / len(client.hosts)
+        client.handler.heartbeat_s = min(HEARTBEAT_S, session_timeout_ms / 1000 / 6)
         plain = client._connection
         client._connection = _WatchingConnection(
             client, plain.retry_sleeper, logger=plain.logger, sasl_options=plain.sasl_options
@@ -220,6 +222,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
     """kazoo's threads without the two that would call back: nothing is left to them."""
 
     connect_timeout_s: float
+    heartbeat_s: float
 
     def start(self) -> None:
         self._running = True
@@ -232,6 +235,17 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         return super().create_connection(
             *args, timeout=min(timeout, self.connect_timeout_s), **kwargs
         )
+
+    def select(self, readable: list[Any], *args: Any) -> Any:
+        """kazoo waits for an event or its time to send a heartbeat, less a random part of 0.4 s.
+
+        In a session of a second or two nothing would be left of that time, and a heartbeat that is
+        not answered within a few milliseconds would count as lost.
+        """
+        *others, timeout_s = args
+        if len(readable) > 1:
+            timeout_s = max(timeout_s, self.heartbeat_s)
+        return super().select(readable, *others, timeout_s)
 
 
 class _WatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no annotations

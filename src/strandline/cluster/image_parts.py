@@ -57,7 +57,7 @@ class BrokerImage:
 
     @property
     def previous_epoch(self) -> int:
-        """The former registration from which it lost nothing, or `NO_PREVIOUS_EPOCH`."""
+        """The former registration since which it lost nothing, or `NO_PREVIOUS_EPOCH`."""
         return self.node.previous_epoch
 
     @property

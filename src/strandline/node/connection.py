@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 class ShortWay(Protocol):
     """A faster way for requests that look like earlier ones on this connection."""
 
-    def maybe_produce(self, frame: memoryview, now: Instant) -> bool:
+    def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Handle the request, or decline it before anything has happened."""
+
+    def maybe_produce(self, frame: memoryview, now: Instant) -> bool:
+        """As `maybe_handle`."""
 
 
 class Forgettable(Protocol):

@@ -14,12 +14,13 @@ from typing import Final, Protocol
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.fetch_answer import PartitionAnswer
 from strandline.node.fetch_sessions import Fetched
+from strandline.node.follower_sessions import Followed, FollowerIdentity
 from strandline.node.leader_throttle import LeaderThrottle
 from strandline.node.purgatory import Watched
 from strandline.node.replica import READ_COMMITTED, Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.replication.leader import Leader
-from strandline.replication.policies import AnswerWatermark
+from strandline.replication.policies import AnswerWatermark, TimeLag
 from strandline.replication.replica_selection import preferred_replica, readable_followers
 from strandline.storage.log import Log
 from strandline.types import NO_EPOCH, BrokerId, Instant, LeaderEpoch, Offset
@@ -131,16 +132,16 @@ class FollowerReader:
     It is noted once per request: a fetch that is read again, after it was parked, says nothing new.
     """
 
-    __slots__ = ("_broker_epoch", "_host", "_is_noted", "_replica_id", "_throttle")
+    __slots__ = ("_broker_epoch", "_host", "_noted", "_replica_id", "_throttle")
 
     def __init__(
-        self, host: ReplicaHost, throttle: LeaderThrottle, replica_id: int, broker_epoch: int
+        self, host: ReplicaHost, throttle: LeaderThrottle, follower: FollowerIdentity
     ) -> None:
         self._host = host
         self._throttle = throttle
-        self._replica_id = BrokerId(replica_id)
-        self._broker_epoch = broker_epoch
-        self._is_noted: set[Replica] = set()
+        self._replica_id = follower.broker_id
+        self._broker_epoch = follower.broker_epoch
+        self._noted: set[Replica] = set()
 
     def watched(self, replica: Replica) -> Watched:
         """See `Reader`."""
@@ -158,7 +159,9 @@ class FollowerReader:
     ) -> None:
         """See `Reader`."""
         replica.check_epoch(fetched.current_leader_epoch)
-        self._check_replica(replica.leader, fetched)
+        leader = self._check_replica(replica, fetched)
+        if isinstance(fetched, Followed):
+            fetched.listen_to(replica)
         log = replica.log
         before = log.high_watermark
         if not _has_diverged(fetched, answer, log):
@@ -168,8 +171,8 @@ class FollowerReader:
                 _read(fetched, answer, log, limit, end=end, is_first=is_first)
                 if answer.records and self._throttle.holds_back(replica, self._replica_id, now):
                     answer.records = None
-            if replica not in self._is_noted:
-                self._is_noted.add(replica)
+            if replica not in self._noted:
+                self._noted.add(replica)
                 replica.follower_fetched(
                     self._replica_id,
                     offset=Offset(fetched.fetch_offset),
@@ -177,17 +180,35 @@ class FollowerReader:
                     broker_epoch=self._broker_epoch,
                     now=now,
                 )
+            if isinstance(fetched, Followed):
+                self._maybe_settle(fetched, leader, log)
         _fill_offsets(answer, log)
         if self._host.policies.answer_watermark is AnswerWatermark.PRE:
             answer.high_watermark = before
+
+    def _maybe_settle(self, fetched: Followed, leader: Leader, log: Log) -> None:
+        """Look at the partition no more until something happens, if there is nothing to tell.
+
+        A follower that is not in sync may qualify with any fetch, so each of them is to be noted.
+        """
+        fetched.noted_by = leader
+        if (
+            fetched.fetch_offset == log.log_end_offset
+            and fetched.told_high_watermark == log.high_watermark
+            and fetched.told_log_start_offset == log.log_start_offset
+            and not fetched.told_error
+            and self._replica_id in leader.in_sync.members
+            and fetched.session is not None
+            and isinstance(self._host.policies.lag, TimeLag)
+        ):
+            fetched.session.settle(fetched)
 
     def answered(self, replica: Replica, size_bytes: int, now: Instant) -> None:
         """See `Reader`."""
         self._throttle.record(replica, size_bytes, now)
 
-    def _check_replica(self, leader: Leader | None, fetched: Fetched) -> None:
-        if leader is None:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    def _check_replica(self, replica: Replica, fetched: Fetched) -> Leader:
+        leader = replica.check_leading()
         if self._replica_id not in leader.progress:
             # Either side may be the one that has not heard of the assignment yet.
             has_epoch = fetched.current_leader_epoch != NO_EPOCH
@@ -196,6 +217,7 @@ class FollowerReader:
             )
         if self._host.is_stale(self._replica_id, self._broker_epoch):
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return leader
 
 
 def _fill_offsets(answer: PartitionAnswer, log: Log) -> None:

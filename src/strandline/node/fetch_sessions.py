@@ -13,13 +13,14 @@ Source: `org.apache.kafka.server.FetchSession` (behaviour), KIP-227, KAFKA-9338.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.purgatory import Watched
 from strandline.types import NO_OFFSET, NO_TOPIC_ID, Instant
 
 INITIAL_EPOCH: Final = 0
@@ -37,7 +38,7 @@ class FetchKey(NamedTuple):
     partition: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fetched:
     """What a client wants of one partition, and what it was last told about it."""
 
@@ -51,30 +52,41 @@ class Fetched:
     told_log_start_offset: int = NO_OFFSET
     told_error: bool = False
 
+    def take_over(self, wanted: Fetched) -> None:
+        """Want what the newest request does (KAFKA-9338: the leader epoch, too)."""
+        self.fetch_offset = wanted.fetch_offset
+        self.max_bytes = wanted.max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset
+
 
 class Session:
     """One client's remembered fetch."""
 
-    __slots__ = (
-        "created_ms",
-        "epoch",
-        "id",
-        "is_follower",
-        "last_used_ms",
-        "partitions",
-        "uses_topic_ids",
-    )
+    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
 
-    def __init__(
-        self, session_id: int, now: Instant, *, uses_topic_ids: bool, is_follower: bool
-    ) -> None:
+    def __init__(self, session_id: int, now: Instant, *, uses_topic_ids: bool) -> None:
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.is_follower = is_follower
         self.partitions: dict[FetchKey, Fetched] = {}
         self.created_ms = now.monotonic_ms
         self.last_used_ms = now.monotonic_ms
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker fetches here."""
+        return False
+
+    def is_superseded_by(self, newcomer: Session) -> bool:
+        """Whether its client will not use it any more, now that it has the other one."""
+        del newcomer
+        return False
+
+    def begin(self, wanted: Iterable[Fetched]) -> None:
+        """Remember the partitions of the request that creates the session."""
+        self.partitions = {fetched.key: fetched for fetched in wanted}
 
     def merge(self, changed: Iterable[Fetched], forgotten: Iterable[FetchKey]) -> None:
         """Take over what an incremental request adds, changes and drops."""
@@ -83,13 +95,21 @@ class Session:
             if known is None:
                 self.partitions[wanted.key] = wanted
             else:
-                known.fetch_offset = wanted.fetch_offset
-                known.max_bytes = wanted.max_bytes
-                known.current_leader_epoch = wanted.current_leader_epoch
-                known.last_fetched_epoch = wanted.last_fetched_epoch
-                known.log_start_offset = wanted.log_start_offset
+                known.take_over(wanted)
         for key in forgotten:
             self.partitions.pop(key, None)
+
+    def move_back(self, fetched: Fetched) -> None:
+        """Read the partition after all others from now on."""
+        if self.partitions.pop(fetched.key, None) is not None:
+            self.partitions[fetched.key] = fetched
+
+    def context(self, *, incremental: bool) -> FetchContext:
+        """How the request that was just taken in is to be answered."""
+        return FetchContext(list(self.partitions.values()), session=self, incremental=incremental)
+
+    def close(self) -> None:
+        """The session has ended."""
 
     def advance(self) -> None:
         """Expect the next epoch; 1 follows the largest."""
@@ -99,19 +119,29 @@ class Session:
 class FetchContext:
     """How one fetch request is to be answered.
 
-    `partitions` are what to read, in order. `incremental` says that unchanged partitions stay out
-    of the answer. `session_id` goes into the answer.
+    `incremental` says that unchanged partitions stay out of the answer. `session_id` goes into the
+    answer.
     """
 
-    __slots__ = ("_session", "incremental", "partitions", "session_id")
+    __slots__ = ("_partitions", "_session", "incremental", "session_id")
 
     def __init__(
         self, partitions: list[Fetched], *, session: Session | None, incremental: bool
     ) -> None:
-        self.partitions = partitions
+        self._partitions = partitions
         self.incremental = incremental
         self._session = session
         self.session_id = session.id if session else NO_SESSION
+
+    @property
+    def partitions(self) -> list[Fetched]:
+        """What to read now, in order."""
+        return self._partitions
+
+    @property
+    def watch(self) -> Watched | None:
+        """What changes when a parked fetch may be completed; None: the partitions by themselves."""
+        return None
 
     def must_tell(
         self,
@@ -140,10 +170,12 @@ class FetchContext:
         if self.incremental and has_records:
             # Partitions that returned data go to the end of the order, so that a small budget
             # reaches every partition in time.
-            partitions = self._session.partitions
-            if partitions.pop(fetched.key, None) is not None:
-                partitions[fetched.key] = fetched
+            self._session.move_back(fetched)
         return True
+
+
+Newcomer: TypeAlias = Callable[[int], Session]
+"""Makes a session of a client's kind, with this id; nothing is remembered in it yet."""
 
 
 class FetchSessions:
@@ -165,52 +197,62 @@ class FetchSessions:
         wanted: list[Fetched],
         forgotten: Iterable[FetchKey],
         uses_topic_ids: bool,
-        is_follower: bool = False,
+        newcomer: Newcomer,
         now: Instant,
     ) -> FetchContext:
         """Turn a request's session fields into what to read and how to answer.
 
-        Raises `ProtocolError` with FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
-        FETCH_SESSION_TOPIC_ID_ERROR, which are answered for the request as a whole.
+        `newcomer` makes a session with an id, of the client's kind. Raises `ProtocolError` with
+        FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR,
+        which are answered for the request as a whole.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
-            session = None
-            if epoch == INITIAL_EPOCH:
-                session = self._maybe_create(
-                    wanted, now, uses_topic_ids=uses_topic_ids, is_follower=is_follower
-                )
-            return FetchContext(wanted, session=session, incremental=False)
-        session = self._sessions.get(session_id)
-        if session is None:
+            self._drop(session_id)
+            if epoch == INITIAL_EPOCH and wanted:
+                session = newcomer(self._new_id())
+                if self._make_room(session, len(wanted), now):
+                    self._enter(session, wanted)
+                    return session.context(incremental=False)
+            return FetchContext(wanted, session=None, incremental=False)
+        found = self._sessions.get(session_id)
+        if found is None:
             raise ProtocolError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if epoch != session.epoch:
+        if epoch != found.epoch:
             raise ProtocolError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_topic_ids != uses_topic_ids:
+        if found.uses_topic_ids != uses_topic_ids:
             raise ProtocolError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.merge(wanted, forgotten)
-        session.last_used_ms = now.monotonic_ms
-        if not session.partitions:
-            del self._sessions[session.id]
+        found.merge(wanted, forgotten)
+        if not found.partitions:
+            self._drop(found.id)
             return FetchContext([], session=None, incremental=True)
+        return self.go_on(found, now)
+
+    def find(self, session_id: int, epoch: int) -> Session | None:
+        """The session with that id, if that is its next epoch."""
+        session = self._sessions.get(session_id)
+        return None if session is None or session.epoch != epoch else session
+
+    def go_on(self, session: Session, now: Instant) -> FetchContext:
+        """An incremental request has told the session what it has to tell."""
+        session.last_used_ms = now.monotonic_ms
         session.advance()
         # The most recently used stands last, so that eviction looks at the front only.
         self._sessions[session.id] = self._sessions.pop(session.id)
-        return FetchContext(list(session.partitions.values()), session=session, incremental=True)
+        return session.context(incremental=True)
 
-    def _maybe_create(
-        self, wanted: list[Fetched], now: Instant, *, uses_topic_ids: bool, is_follower: bool
-    ) -> Session | None:
-        if not wanted or not self._make_room(len(wanted), now, is_follower=is_follower):
-            return None
-        session = Session(
-            self._new_id(), now, uses_topic_ids=uses_topic_ids, is_follower=is_follower
-        )
-        session.partitions = {fetched.key: fetched for fetched in wanted}
+    def _enter(self, session: Session, wanted: list[Fetched]) -> None:
+        session.begin(wanted)
+        for former in list(self._sessions.values()):
+            if former.is_superseded_by(session):
+                self._drop(former.id)
         self._sessions[session.id] = session
-        return session
 
-    def _make_room(self, size: int, now: Instant, *, is_follower: bool) -> bool:
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _make_room(self, newcomer: Session, size: int, now: Instant) -> bool:
         if len(self._sessions) < self._capacity:
             return True
         if not self._sessions:
@@ -221,14 +263,14 @@ class FetchSessions:
                 session
                 for session in self._sessions.values()
                 if now.monotonic_ms - session.created_ms > EVICTION_AFTER_MS
-                or (is_follower and not session.is_follower)
+                or (newcomer.is_follower and not session.is_follower)
             ]
             if not evictable:
                 return False
             evicted = min(evictable, key=_weight)
-            if (is_follower, size) <= _weight(evicted):
+            if (newcomer.is_follower, size) <= _weight(evicted):
                 return False
-        del self._sessions[evicted.id]
+        self._drop(evicted.id)
         return True
 
     def _new_id(self) -> int:

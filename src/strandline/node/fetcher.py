@@ -76,7 +76,8 @@ class Fetcher:
         self._in_flight = 0
         self._is_urgent = False
         """Whether there is something new to say before the fetch on its way is answered."""
-        self._is_failing = False
+        self._failures = 0
+        """Requests in a row that were not answered, or not well."""
         self._alarm: Timer | None = None
 
     def __len__(self) -> int:
@@ -148,8 +149,11 @@ class Fetcher:
         Mostly the leader has only not heard yet that it leads, and acks=all waits for this replica.
         """
         partition.failures += 1
+        return self._growing_ms(partition.failures)
+
+    def _growing_ms(self, failures: int) -> int:
         limit_ms = self._means.settings.broker.replica_fetch_backoff_ms
-        return min(limit_ms, BACKOFF_MS_MIN << min(partition.failures - 1, 10))
+        return min(limit_ms, BACKOFF_MS_MIN << min(failures - 1, 10))
 
     def _resume(self, partition: FetchedPartition, now: Instant) -> None:
         """Fetch the partition with the next request, unless it is to be slowed down."""
@@ -239,7 +243,7 @@ class Fetcher:
         ]
         code = ErrorCode(answer.error_code)
         if self._session.answered(code, answer.session_id, [key for key, _ in found]):
-            self._is_failing = False
+            self._failures = 0
             for key, data in found:
                 self._take(key, data, number, now)
             if self._out_of_range:
@@ -267,10 +271,10 @@ class Fetcher:
 
     def _pause(self, reason: str, now: Instant) -> None:
         """Let all partitions wait, because none can be fetched."""
-        level = logging.DEBUG if self._is_failing else logging.WARNING
-        self._is_failing = True
+        self._failures += 1
+        level = logging.WARNING if self._failures == 1 else logging.DEBUG
         log.log(level, "Fetching from broker %d failed: %s", self.source, reason)
-        self.wake(now, self._means.settings.broker.replica_fetch_backoff_ms)
+        self.wake(now, self._growing_ms(self._failures))
 
     def _ask_for_ends(self, now: Instant) -> None:
         means = self._means

@@ -17,6 +17,7 @@ from strandline.errors import CorruptRecords, ErrorCode, StorageError
 from strandline.node.replica import Replica
 from strandline.node.timers import Timer
 from strandline.protocol.messages.fetch import PartitionData
+from strandline.records.batch import parse_header
 from strandline.replication.follower import (
     Action,
     Append,
@@ -32,10 +33,12 @@ from strandline.replication.follower import (
     Wait,
     judge,
     out_of_range_step,
+    restart_offset,
 )
 from strandline.replication.truncation import EpochEnd, Target, first_truncation
 from strandline.storage.files import DiskFull
 from strandline.storage.log import Log
+from strandline.storage.log_append import UnexpectedOffset
 from strandline.types import Instant, LeaderEpoch, Offset, TopicId
 
 log = logging.getLogger(__name__)
@@ -201,7 +204,7 @@ class FetchedPartition:
                 replica = self.replica
                 records = data.records
                 if isinstance(records, memoryview) and records:
-                    replica.append_as_follower(records, now)
+                    self._append(records, now)
                 replica.followed_to(action.high_watermark, action.log_start_offset, now)
                 self.is_in_sync = replica.log.log_end_offset >= action.high_watermark
                 self.failures = 0
@@ -224,6 +227,24 @@ class FetchedPartition:
                 return Next.NOTHING
             case _:
                 assert_never(action)
+
+    def _append(self, records: memoryview, now: Instant) -> None:
+        replica = self.replica
+        try:
+            replica.append_as_follower(records, now)
+        except UnexpectedOffset:
+            # Perhaps the leader's log starts inside this batch, and so does this one (KAFKA-6975).
+            header = parse_header(records)
+            offset = restart_offset(
+                header.base_offset,
+                header.last_offset,
+                log_start_offset=replica.log.log_start_offset,
+                log_end_offset=replica.log.log_end_offset,
+            )
+            if offset is None:
+                raise
+            replica.start_inside_batch(offset, now)
+            replica.append_as_follower(records, now)
 
     def _judge(self, data: PartitionData) -> Action | None:
         if self._asked is None:

@@ -5,7 +5,9 @@ proposals of this broker share one request in flight; what is proposed meanwhile
 one, the newest proposal of each partition only. A request whose outcome is unknown is repeated for
 ever, because the leader must not go on from either set before it knows: the controller answers a
 repeated request for what is already so with success. It is repeated to whoever is the controller
-then, which may be this broker itself: it then decides without a request.
+then, which may be this broker itself: it then decides without a request. A leader that reaches
+the metadata store, but not the controller, would wait for as long as both live: after a while it
+decides in the controller's place (`Office.stand_in`; D-05's direct way, for this case only).
 
 Which refusals are definite is known to `Replica.in_sync_refused` (replication specification, 2.1);
 here is decided only what to repeat. This file must not know why a set changes.
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 _VERSION: Final = 3
 _PAUSE_MIN_MS: Final = 50
 _PAUSE_MAX_MS: Final = 1000
+_PATIENCE_MIN_MS: Final = 1000
 _UNKNOWN_EPOCH: Final = -1
 _PARTITIONS_MAX: Final = 1000
 """In one request: the controller writes its decision about all of them at once."""
@@ -83,6 +86,8 @@ class InSyncChanges:
         """Counts the requests, so that the answer to one that was given up is recognised."""
         self._asked: BrokerId | None = None
         self._failures = 0
+        self._silent_since_ms: int | None = None
+        """When the first request went out to the controller that could not be reached."""
         self._pause: Timer | None = None
 
     def propose(self, replica: LeadsPartition, now: Instant) -> None:
@@ -95,6 +100,7 @@ class InSyncChanges:
         if not delta.controller_changed and self._asked not in delta.brokers_changed:
             return
         self._end_pause()
+        self._silent_since_ms = None
         if self._sent and self._asked != self._membership.broker_id:
             # The one that was asked is out of office, or a new process: its answer, should it
             # come, is nobody's word any more.
@@ -115,10 +121,21 @@ class InSyncChanges:
             return
         self._attempt += 1
         self._asked = controller
-        if is_local:
+        if is_local or self._is_unreachable(now):
             self._decide_here(proposals, now)
         else:
             self._ask(controller, proposals, now)
+
+    def _is_unreachable(self, now: Instant) -> bool:
+        since_ms = self._silent_since_ms
+        return since_ms is not None and now.monotonic_ms - since_ms >= self._patience_ms
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long the controller may be silent: as in-sync changes come, not too long."""
+        broker = self._settings.broker
+        lag_ms = broker.replica_lag_time_max_ms
+        return min(broker.controller_socket_timeout_ms, max(_PATIENCE_MIN_MS, lag_ms // 2))
 
     # -- Asking ------------------------------------------------------------------------------
 
@@ -158,6 +175,7 @@ class InSyncChanges:
 
     def _decide_here(self, proposals: Sequence[InSyncProposal], now: Instant) -> None:
         attempt = self._attempt
+        self._silent_since_ms = None  # the next ones are for the controller again
         decide = partial(
             alter_partitions,
             broker_id=self._membership.broker_id,
@@ -174,7 +192,17 @@ class InSyncChanges:
             if attempt == self._attempt:
                 self._failed(str(error), at)
 
-        self._office.carry_out(decide, done=done, failed=failed, now=now)
+        if self._office.is_in_office:
+            self._office.carry_out(decide, done=done, failed=failed, now=now)
+        else:
+            log.warning(
+                "The controller (broker %s) cannot be reached: broker %s decides about the "
+                "in-sync replicas of %d partitions that it leads",
+                self._asked,
+                self._membership.broker_id,
+                len(proposals),
+            )
+            self._office.stand_in(decide, done=done, failed=failed, now=now)
 
     def _ask(self, controller: BrokerId, proposals: Sequence[InSyncProposal], now: Instant) -> None:
         attempt = self._attempt
@@ -183,10 +211,14 @@ class InSyncChanges:
             if attempt != self._attempt:
                 return
             if isinstance(answer, PeerFailed):
+                if self._silent_since_ms is None:
+                    self._silent_since_ms = now.monotonic_ms
                 self._failed(answer.reason, at)
-            elif not isinstance(answer, AlterPartitionResponse):
+                return
+            self._silent_since_ms = None
+            if not isinstance(answer, AlterPartitionResponse):
                 raise InvariantViolated(f"AlterPartition was answered with {answer!r}.")
-            elif answer.error_code:
+            if answer.error_code:
                 self._failed(ErrorCode(answer.error_code).name, at)
             else:
                 self._answered(results_of(answer), at)
@@ -197,7 +229,7 @@ class InSyncChanges:
             _VERSION,
             answered,
             now,
-            timeout_ms=self._settings.broker.controller_socket_timeout_ms,
+            timeout_ms=self._patience_ms,
         )
 
     # -- Answers -----------------------------------------------------------------------------

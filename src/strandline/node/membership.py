@@ -19,6 +19,7 @@ from typing import Final
 from strandline.cluster.controller import Decision, announce_shutdown, register_broker
 from strandline.cluster.image import BrokerImage, ClusterImage, PartitionImage
 from strandline.cluster.znodes import BrokerNode
+from strandline.cluster.znodes.brokers import NO_PREVIOUS_EPOCH
 from strandline.node.metadata import Metadata
 from strandline.node.settings import Settings
 from strandline.node.standing_order import StandingOrder
@@ -48,6 +49,7 @@ class Membership:
         self._order: StandingOrder[str] = StandingOrder(
             metadata, timers, "register with the cluster", self._decide, self._told
         )
+        self._first_epoch: int = NOT_REGISTERED
         self._is_leaving = False
         self._is_overdue = False
         self._was_ousted = False
@@ -62,11 +64,23 @@ class Membership:
         if mine is not None and self._is_own(mine):
             self.broker_epoch = mine.epoch
             self._was_ousted = False
+            if self._first_epoch == NOT_REGISTERED:
+                self._first_epoch = mine.epoch
         self._order.wake()
 
     def act(self, now: Instant) -> None:
         """Write what is missing. Once per turn."""
         self._order.act(now)
+
+    @property
+    def unbroken_since(self) -> int:
+        """The oldest registration since which nothing that this broker held was lost.
+
+        Not the newest one: sessions may have expired since the controller last looked, and it must
+        recognise whichever it saw.
+        """
+        before = self._registration.previous_epoch
+        return self._first_epoch if before == NO_PREVIOUS_EPOCH else before
 
     @property
     def is_registered(self) -> bool:
@@ -154,9 +168,9 @@ class Membership:
 
     def _register(self, image: ClusterImage, now: Instant) -> Decision[str]:
         node = replace(self._registration, timestamp_ms=now.wall_ms)
-        if self.broker_epoch != NOT_REGISTERED:
-            # The session expired, but this process and its logs went on: nothing was lost since.
-            node = replace(node, previous_epoch=self.broker_epoch)
+        if self._first_epoch != NOT_REGISTERED:
+            # The session expired, but this process and its logs went on.
+            node = replace(node, previous_epoch=self.unbroken_since)
         self._registration = node
         sentence = f"Broker {self.broker_id} is registered."
         return Decision((sentence,), register_broker(image, node))

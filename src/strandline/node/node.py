@@ -133,8 +133,16 @@ class Node:
         """The epoch of this broker's newest registration, -1 if it never was registered."""
         return self.membership.broker_epoch
 
+    @property
+    def unbroken_since(self) -> int:
+        """The broker epoch for the marker of a clean shutdown; -1 if it never was registered."""
+        return self.membership.unbroken_since
+
     def stop(self, broker_epoch: int) -> bool:
-        """Close every log; returns whether the next start needs no recovery."""
+        """Close every log; returns whether the next start needs no recovery.
+
+        `broker_epoch` goes into the marker of a clean shutdown: that is `unbroken_since`.
+        """
         closed = [directory.close_clean(broker_epoch) for directory in self.replicas.directories]
         return all(closed)
 

@@ -128,6 +128,23 @@ class Office:
 
         self._controller.carry_out(decide_in_office, done=done, failed=failed, now=now)
 
+    def stand_in(
+        self,
+        decide: Callable[[ClusterImage], Decision[Result]],
+        *,
+        done: Done[Result],
+        failed: Failed,
+        now: Instant,
+    ) -> None:
+        """Decide, on any broker, what the controller would decide if it could be reached.
+
+        The same pure decision is made from this broker's image, and its write has the same
+        conditions: the reign in the image is the current one, and nobody has changed the partition
+        since. What this broker does not know yet about others, it records with the broker epochs
+        that it knows, by which the controller recognises and repairs it.
+        """
+        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
     # -- What is to be written ---------------------------------------------------------------
 
     def _decide(self, image: ClusterImage, now: Instant) -> Decision[Event]:

@@ -131,7 +131,7 @@ class ProducePath:
         prefix = frame[_CONSTANT_FROM:prefix_end].tobytes()
         self._shapes[prefix] = _Shape(word, replica, request)
 
-    def maybe_produce(self, frame: memoryview, now: Instant) -> bool:
+    def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Append and answer, if the request is of a known shape and the plain case."""
         prefix_end = self._prefix_end
         shape = self._shapes.get(frame[_CONSTANT_FROM:prefix_end].tobytes())
@@ -213,6 +213,8 @@ class ProducePath:
             connection.outgoing.append(answered)
         self._outbox.speaks(connection)
         return True
+
+    maybe_produce = maybe_handle
 
     def open_slot(self) -> Slot:
         """Take the next place in the order of answers."""

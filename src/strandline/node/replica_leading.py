@@ -68,6 +68,8 @@ class LeadsPartition(ReplicaState):
 
     def _appended(self, now: Instant) -> None:
         log, host = self.log, self.host
+        for listener in self.listeners:
+            listener.happened(self, wakes=True)
         if self.is_alone:
             log.advance_high_watermark_to(log.log_end_offset)
             if self.waiting or self._commits:
@@ -133,6 +135,7 @@ class LeadsPartition(ReplicaState):
     ) -> None:
         """The controller has committed an in-sync set, the proposed one or another."""
         if self.leader is not None and self.leader.committed(members, partition_epoch):
+            self._tell_listeners()
             self.advance(now)
 
     def in_sync_refused(
@@ -148,6 +151,7 @@ class LeadsPartition(ReplicaState):
         if self.leader is not None and self.leader.replicas != replicas:
             self.leader.reassigned(replicas)
             self.is_alone = len(replicas) == 1
+            self._tell_listeners()
             self.advance(now)
 
     def reconfigured(self, now: Instant) -> None:
@@ -178,8 +182,14 @@ class LeadsPartition(ReplicaState):
         )
         if committed > log.high_watermark:
             log.advance_high_watermark_to(committed)
+            self._tell_listeners()
             if self.waiting or self._commits:
                 self.host.purgatory.changed(self)
+
+    def _tell_listeners(self) -> None:
+        """Followers are to be told something, or looked at again, but not because of this alone."""
+        for listener in self.listeners:
+            listener.happened(self, wakes=False)
 
     def _may_join(self, follower: BrokerId) -> bool:
         leader = self.leader

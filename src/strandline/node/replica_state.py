@@ -7,7 +7,7 @@ Followers wait for its `growth`, and DeleteRecords for its `low_watch`: neither 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Protocol
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.commit_queue import CommitQueue, Decided
@@ -32,6 +32,13 @@ NOBODY: Final = BrokerId(-1)
 """The leader of a partition that has none, as far as this node knows."""
 
 
+class Listener(Protocol):
+    """Somebody who wants to know all that happens to a replica, as long as it listens."""
+
+    def happened(self, replica: Any, *, wakes: bool) -> None:
+        """Something changed; `wakes` if it may be what a parked fetch of all the log waits for."""
+
+
 class ReplicaState(Watched):
     """A hosted partition.
 
@@ -50,6 +57,7 @@ class ReplicaState(Watched):
         "leader",
         "leader_epoch",
         "leader_id",
+        "listeners",
         "log",
         "low_watch",
         "topic_id",
@@ -69,6 +77,8 @@ class ReplicaState(Watched):
         self.is_retired = False
         self.growth = Watched()
         """For those who read up to the log's end, however little of it is committed."""
+        self.listeners: list[Listener] = []
+        """Followers' sessions; each hears of whatever happens here."""
         self.low_watch: Watched | None = None
         """For those who wait until records are deleted everywhere; made when there is one."""
         self.host = host
@@ -84,6 +94,8 @@ class ReplicaState(Watched):
         purgatory = self.host.purgatory
         purgatory.changed(self)
         purgatory.changed(self.growth)
+        for listener in self.listeners:
+            listener.happened(self, wakes=True)
         if self.low_watch is not None:
             purgatory.changed(self.low_watch)
 

@@ -155,3 +155,25 @@ def out_of_range_step(
     if leader_start > log_end_offset:
         return TruncateFully(leader_start)
     return _CONTINUE
+
+
+def restart_offset(
+    base_offset: Offset,
+    last_offset: Offset,
+    *,
+    log_start_offset: Offset,
+    log_end_offset: Offset,
+    leader_start_offset: Offset,
+) -> Offset | None:
+    """Where the log must start over for the first batch that the leader sends; None if it is not
+    for this reason that the batch does not fit.
+
+    After DeleteRecords a leader's log may start inside a batch. A follower that goes on there gets
+    the whole batch, which starts below its end (KAFKA-6975). If it has no records, or only such as
+    the leader has deleted, it is to drop everything, go on at the returned offset with a log start
+    of `log_end_offset`, and append then.
+    """
+    has_none = log_start_offset == log_end_offset or log_end_offset <= leader_start_offset
+    if has_none and base_offset < log_end_offset <= last_offset:
+        return base_offset
+    return None

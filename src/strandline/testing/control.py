@@ -6,7 +6,6 @@ of those is a `ClusterError` with a sentence, and where it helps with the state 
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -98,9 +97,13 @@ class Control:
         self._cluster = await LocalCluster.start(self._configs, self._metadata_directory)
 
     async def end(self) -> None:
-        """Stop everything that runs, cleanly as far as it can be."""
-        if self._cluster is not None:
-            cluster, self._cluster = self._cluster, None
+        """Stop everything that runs: cleanly, unless the data goes away anyhow."""
+        if self._cluster is None:
+            return
+        cluster, self._cluster = self._cluster, None
+        if self.options.data_dir is None:
+            await cluster.abandon()
+        else:
             cluster.heal()
             await cluster.stop()
 
@@ -121,14 +124,12 @@ class Control:
         await self._local.start_brokers(wanted)
 
     async def stop(self, broker_ids: Collection[int]) -> None:
-        await asyncio.gather(
-            *(self._local.stop_broker(each) for each in self._running(broker_ids, "stopped"))
-        )
+        await self._local.stop_brokers(self._running(broker_ids, "stopped"))
 
     async def restart(self, broker_ids: Collection[int]) -> None:
         wanted = self._choose(broker_ids, self._local.broker_ids)
         running = [each for each in wanted if each in self._local.brokers]
-        await asyncio.gather(*map(self._local.stop_broker, running))
+        await self._local.stop_brokers(running)
         await self._local.start_brokers(wanted)
 
     async def kill(self, broker_ids: Collection[int]) -> None:

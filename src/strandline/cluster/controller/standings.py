@@ -3,8 +3,9 @@
 A partition's state records the broker epoch under which each member of the in-sync set, or of the
 eligible leaders, was last known to be complete. Compared with the registrations of now, that tells
 a member that stayed from one that is gone and from one that restarted, however much later somebody
-looks (KIP-380). A registration that names the recorded epoch as its previous one has lost nothing
-(KIP-966). Here it is only judged; what follows from it is `partition_repair`'s to say.
+looks (KIP-380). A registration says since which earlier one nothing was lost (KIP-966); a record
+from that one or a later one still holds. Here it is only judged; what follows from it is
+`partition_repair`'s to say.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.cluster.znodes import NO_PREVIOUS_EPOCH
 from strandline.types import BrokerId
 
 
@@ -57,7 +59,9 @@ class Brokers:
             return Standing.GONE
         if recorded is None or recorded == epoch:
             return Standing.PRESENT
-        return Standing.CLEAN if self._previous[broker] == recorded else Standing.UNCLEAN
+        # The broker's own registrations in between were all of that unbroken line.
+        is_unbroken = NO_PREVIOUS_EPOCH < self._previous[broker] <= recorded
+        return Standing.CLEAN if is_unbroken else Standing.UNCLEAN
 
 
 @dataclass(frozen=True, slots=True)

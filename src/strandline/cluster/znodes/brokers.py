@@ -11,10 +11,11 @@
 `host` and `port` are those of the first plaintext listener, or null and -1: very old clients of
 the tree read only them. Versions 2 to 4 lack the later keys and are read; 5 is written.
 
-Two keys are not Kafka's, and its readers pass over them. `previous_epoch` is the epoch of the last
-registration from which nothing was lost: it stands in the marker that a clean shutdown leaves, or
-it is this same process that was registered before its session expired. `shutting_down` is set by
-a broker that is about to stop, in place of Kafka's ControlledShutdown request.
+Two keys are not Kafka's, and its readers pass over them. `previous_epoch` is that of the earliest
+registration since which nothing was lost. A process that registers again after its session expired
+keeps what it named the first time, or names its first registration; a clean shutdown leaves the
+same in its marker. `shutting_down` is set by a broker that is about to stop, in place of Kafka's
+ControlledShutdown request.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class BrokerNode:
     features: Mapping[str, FeatureRange] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
     previous_epoch: int = NO_PREVIOUS_EPOCH
-    """Everything that this broker held under that registration it still holds (KIP-966)."""
+    """All that this broker held under that registration, and later ones, it holds (KIP-966)."""
     is_shutting_down: bool = False
 
     @property

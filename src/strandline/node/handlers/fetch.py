@@ -9,7 +9,8 @@ KIP-595 (replication specification, 1.4, 3.3 and 3.4).
 from __future__ import annotations
 
 import logging
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.fetch_answer import (
@@ -17,12 +18,21 @@ from strandline.node.fetch_answer import (
     PartitionAnswer,
     encode_fetch_answer,
 )
+from strandline.node.fetch_path import VERSION as SHORT_WAY_VERSION
+from strandline.node.fetch_path import FetchPath
 from strandline.node.fetch_reading import ConsumerReader, FollowerReader, Reader
 from strandline.node.fetch_sessions import (
     FetchContext,
     Fetched,
     FetchSessions,
+    Session,
     key_of,
+)
+from strandline.node.follower_sessions import (
+    Followed,
+    FollowerContext,
+    FollowerIdentity,
+    FollowerSession,
 )
 from strandline.node.leader_throttle import LeaderThrottle
 from strandline.node.purgatory import Purgatory, Watched
@@ -31,7 +41,8 @@ from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.settings import Settings
 from strandline.protocol.messages.fetch import FetchRequest
-from strandline.types import Instant
+from strandline.replication.progress import NO_BROKER_EPOCH
+from strandline.types import BrokerId, Instant
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +50,6 @@ _SESSIONS_SINCE: Final = 7
 _RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
 _CONSUMER: Final = -1
-_NO_BROKER_EPOCH: Final = -1
 
 _Read = tuple[Fetched, Replica | None, PartitionAnswer]
 """What was wanted of a partition, the replica that was read, what it answers."""
@@ -55,32 +65,33 @@ class FetchHandler:
         purgatory: Purgatory,
         settings: Settings,
     ) -> None:
+        self.sessions = sessions
+        self.purgatory = purgatory
         self._replicas = replicas
-        self._sessions = sessions
-        self._purgatory = purgatory
         self._settings = settings
         self._throttle = LeaderThrottle(settings)
 
     def handle(self, request: Request[FetchRequest], now: Instant) -> None:
         """Read what there is; answer if that is enough, else park."""
-        body = request.body
-        replica_id, broker_epoch = body.replica_id, _NO_BROKER_EPOCH
-        if body.replica_state is not None:
-            replica_id = body.replica_state.replica_id
-            broker_epoch = body.replica_state.replica_epoch
-        if replica_id > _CONSUMER and request.connection.parked:
+        body, connection = request.body, request.connection
+        follower = _follower(body)
+        if follower is not None and connection.parked:
             # A follower that has more to ask does not wait for what it asked before; answers go
             # out in order, and its session goes on from what it was told there.
-            self._purgatory.answer_now(request.connection, now)
+            self.purgatory.answer_now(connection, now)
         try:
-            context = self._resolve(request, now, is_follower=replica_id > _CONSUMER)
+            context = self._resolve(request, follower, now)
         except ProtocolError as error:
             answer = FetchAnswer(error_code=error.code)
             request.reply_chunks(encode_fetch_answer(request, answer))
             return
         reader: Reader
-        if replica_id > _CONSUMER:
-            reader = FollowerReader(self._replicas.host, self._throttle, replica_id, broker_epoch)
+        if follower is not None:
+            reader = self.reader_of(follower)
+            if request.version == SHORT_WAY_VERSION and connection.short_way is None:
+                connection.short_way = FetchPath(
+                    connection, request.outbox, self, request.client_id
+                )
         else:
             reader = ConsumerReader(
                 self._replicas.host,
@@ -88,23 +99,57 @@ class FetchHandler:
                 rack=body.rack_id,
                 may_follow=request.version >= _RACKS_SINCE,
             )
-        bytes_max = max(0, min(body.max_bytes, self._settings.broker.fetch_max_bytes))
-        fetch = _Fetch(request, context, self._replicas, reader, bytes_max)
+        self.go_on(
+            request,
+            context,
+            reader,
+            max_wait_ms=body.max_wait_ms,
+            min_bytes=body.min_bytes,
+            max_bytes=body.max_bytes,
+            now=now,
+        )
+
+    def reader_of(self, follower: FollowerIdentity) -> FollowerReader:
+        """Reads for another broker."""
+        return FollowerReader(self._replicas.host, self._throttle, follower)
+
+    def is_as_before(self, session: FollowerSession, broker_id: int, broker_epoch: int) -> bool:
+        """Whether it is the same broker as ever that fetches, under its present registration."""
+        follower = session.identity
+        return follower == (broker_id, broker_epoch) and not self._replicas.host.is_stale(*follower)
+
+    def go_on(
+        self,
+        request: Request[Any],
+        context: FetchContext,
+        reader: Reader,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        now: Instant,
+    ) -> None:
+        """Read what the context asks for; answer if that is enough, else park."""
+        bytes_max = max(0, min(max_bytes, self._settings.broker.fetch_max_bytes))
+        fetch = _Fetch(
+            request, context, self._replicas, reader, bytes_max, min(min_bytes, bytes_max)
+        )
         watched = fetch.watched()
-        if body.max_wait_ms <= 0 or not watched:
+        if max_wait_ms <= 0 or not watched:
             fetch.expire(now)
             return
-        self._purgatory.complete_or_park(
-            fetch, watched, deadline_ms=now.monotonic_ms + body.max_wait_ms, now=now
+        self.purgatory.complete_or_park(
+            fetch, watched, deadline_ms=now.monotonic_ms + max_wait_ms, now=now
         )
 
     def _resolve(
-        self, request: Request[FetchRequest], now: Instant, *, is_follower: bool
+        self, request: Request[FetchRequest], follower: FollowerIdentity | None, now: Instant
     ) -> FetchContext:
         body = request.body
         by_id = request.version >= _TOPIC_IDS_SINCE
-        wanted = [
-            Fetched(
+        make = Fetched if follower is None else Followed
+        wanted: list[Fetched] = [
+            make(
                 key_of(topic.topic, topic.topic_id, partition.partition, by_id=by_id),
                 partition.fetch_offset,
                 partition.partition_max_bytes,
@@ -122,15 +167,37 @@ class FetchHandler:
             for topic in body.forgotten_topics_data
             for partition in topic.partitions
         ]
-        return self._sessions.resolve(
+        context = self.sessions.resolve(
             session_id=body.session_id,
             epoch=body.session_epoch,
             wanted=wanted,
             forgotten=forgotten,
             uses_topic_ids=by_id,
-            is_follower=is_follower,
+            newcomer=partial(_session, follower, now, by_id),
             now=now,
         )
+        if follower is not None and isinstance(context, FollowerContext):
+            context.followers.identify(follower, is_stale=self._replicas.host.is_stale(*follower))
+        return context
+
+
+def _session(
+    follower: FollowerIdentity | None, now: Instant, uses_topic_ids: bool, session_id: int
+) -> Session:
+    if follower is None:
+        return Session(session_id, now, uses_topic_ids=uses_topic_ids)
+    return FollowerSession(session_id, now, uses_topic_ids=uses_topic_ids, identity=follower)
+
+
+def _follower(body: FetchRequest) -> FollowerIdentity | None:
+    """Which broker fetches; None for a consumer."""
+    state = body.replica_state
+    replica_id = body.replica_id if state is None else state.replica_id
+    if replica_id <= _CONSUMER:
+        return None
+    return FollowerIdentity(
+        BrokerId(replica_id), NO_BROKER_EPOCH if state is None else state.replica_epoch
+    )
 
 
 class _Fetch:
@@ -148,11 +215,12 @@ class _Fetch:
 
     def __init__(
         self,
-        request: Request[FetchRequest],
+        request: Request[Any],
         context: FetchContext,
         replicas: Replicas,
         reader: Reader,
         bytes_max: int,
+        bytes_min: int,
     ) -> None:
         self.connection = request.connection
         self._request = request
@@ -160,10 +228,13 @@ class _Fetch:
         self._replicas = replicas
         self._reader = reader
         self._bytes_max = bytes_max
-        self._bytes_min = min(request.body.min_bytes, bytes_max)
+        self._bytes_min = bytes_min
 
     def watched(self) -> list[Watched]:
-        """The partitions whose growth may complete this fetch."""
+        """What may complete this fetch when it changes."""
+        watch = self._context.watch
+        if watch is not None:
+            return [watch]
         found = (self._find(fetched) for fetched in self._context.partitions)
         return [self._reader.watched(item) for item in found if isinstance(item, Replica)]
 
@@ -180,6 +251,10 @@ class _Fetch:
         self._answer(self._read(now)[0], now)
 
     def _find(self, fetched: Fetched) -> Replica | ErrorCode:
+        if isinstance(fetched, Followed):
+            replica = fetched.replica
+            if replica is not None and not replica.is_retired:
+                return replica
         key = fetched.key
         try:
             if key.topic is None:

@@ -1,0 +1,211 @@
+"""Fetch sessions of followers: which partitions have news for them, as told by the replicas.
+
+A broker follows many partitions over one session, and nearly all of them are quiet at any moment.
+Looking at each for every fetch would cost every produce the number of partitions, so a session
+subscribes to its replicas instead: `news` has the partitions that a look is worth. A partition is
+left out once it has nothing to tell: the follower has all of its log, is in sync, and was told the
+offsets. It comes back with the first thing that happens to it, and with a request that names it.
+
+A quiet partition's follower is caught up with each fetch of the session, whether or not the fetch
+names it (KIP-227). That is noted when the quiet ends, as of the session's last fetch: until then
+the follower was at the end of the log, which counts as caught up at any time (KAFKA-7152).
+
+This file must not know requests or answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from strandline.node.fetch_sessions import FetchContext, Fetched, FetchKey, Session
+from strandline.node.purgatory import Watched
+from strandline.node.replica import Replica
+from strandline.replication.leader import Leader
+from strandline.types import BrokerId, Instant, Offset
+
+
+class FollowerIdentity(NamedTuple):
+    """A broker that fetches, and the epoch of its registration; -1 if it does not say."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(slots=True, eq=False)
+class Followed(Fetched):
+    """A partition that a follower fetches. Within a session it listens to its replica.
+
+    `is_news` says whether it is in the session's `news`; `noted_by` is the leadership that knows
+    of its last fetch.
+    """
+
+    session: FollowerSession | None = None
+    replica: Replica | None = None
+    noted_by: Leader | None = None
+    is_news: bool = True
+
+    def happened(self, replica: Replica, *, wakes: bool) -> None:
+        """Something changed in the replica; `wakes` if a parked fetch may be completed by it."""
+        session = self.session
+        if session is None:
+            return
+        if not self.is_news:
+            self._note_quiet_time(replica, session)
+            session.add_news(self)
+        if wakes and session.watch.waiting:
+            replica.host.purgatory.changed(session.watch)
+
+    def listen_to(self, replica: Replica) -> None:
+        """Be told what happens in this replica, and in no other."""
+        if self.replica is not replica and self.session is not None:
+            self.stop_listening()
+            self.replica = replica
+            replica.listeners.append(self)
+
+    def stop_listening(self) -> None:
+        """Be told no more."""
+        if self.replica is not None:
+            self.replica.listeners.remove(self)
+            self.replica = None
+
+    def _note_quiet_time(self, replica: Replica, session: FollowerSession) -> None:
+        leader = replica.leader
+        if leader is None or leader is not self.noted_by:
+            return
+        progress = leader.progress.get(session.identity.broker_id)
+        if progress is None or progress.log_end_offset != self.fetch_offset:
+            return  # it has gone on over another session
+        leader.fetched(
+            session.identity.broker_id,
+            offset=Offset(self.fetch_offset),
+            log_start_offset=progress.log_start_offset,
+            broker_epoch=progress.broker_epoch,
+            log_end_offset=Offset(self.fetch_offset),
+            now_ms=session.last_used_ms,
+        )
+
+
+class FollowerSession(Session):
+    """One follower's remembered fetch."""
+
+    __slots__ = ("identity", "news", "watch")
+
+    def __init__(
+        self, session_id: int, now: Instant, *, uses_topic_ids: bool, identity: FollowerIdentity
+    ) -> None:
+        super().__init__(session_id, now, uses_topic_ids=uses_topic_ids)
+        self.identity = identity
+        self.news: dict[Followed, None] = {}
+        """What is worth a look, in the order in which it is looked at."""
+        self.watch = Watched()
+        """Changes when a parked fetch may be completed."""
+
+    @property
+    def is_follower(self) -> bool:
+        """See `Session`."""
+        return True
+
+    def is_superseded_by(self, newcomer: Session) -> bool:
+        """See `Session`. A broker fetches each partition over one session, and loses sessions
+        with its connections; one that is left behind would listen for ever."""
+        return (
+            isinstance(newcomer, FollowerSession)
+            and newcomer.identity.broker_id == self.identity.broker_id
+            and not newcomer.partitions.keys().isdisjoint(self.partitions)
+        )
+
+    def begin(self, wanted: Iterable[Fetched]) -> None:
+        """See `Session`."""
+        super().begin(wanted)
+        for fetched in self.partitions.values():
+            if isinstance(fetched, Followed):
+                fetched.session = self
+                self.add_news(fetched)
+
+    def merge(self, changed: Iterable[Fetched], forgotten: Iterable[FetchKey]) -> None:
+        """See `Session`. What a request names is worth a look."""
+        for wanted in changed:
+            known = self.partitions.get(wanted.key)
+            if known is None:
+                known = self.partitions[wanted.key] = wanted
+            else:
+                known.take_over(wanted)
+            if isinstance(known, Followed):
+                known.session = self
+                self.name_again(known)
+        for key in forgotten:
+            self._forget(key)
+
+    def name_again(self, fetched: Followed) -> None:
+        """A request has named the partition; its place among the news stays if it has one."""
+        if fetched not in self.news:
+            self.add_news(fetched)
+
+    def identify(self, follower: FollowerIdentity, *, is_stale: bool) -> None:
+        """A request came from this broker. All is to be judged anew if that is another one than
+        before, or the broker has meanwhile registered again (KIP-903)."""
+        if is_stale or follower != self.identity:
+            self.identity = follower
+            self.look_at_everything()
+
+    def close(self) -> None:
+        """See `Session`."""
+        for key in list(self.partitions):
+            self._forget(key)
+
+    def look_at_everything(self) -> None:
+        """Whatever was known is in doubt."""
+        for fetched in self.partitions.values():
+            if isinstance(fetched, Followed):
+                self.add_news(fetched)
+
+    def add_news(self, fetched: Followed) -> None:
+        """Look at the partition, after all others."""
+        fetched.is_news = True
+        self.news.pop(fetched, None)
+        self.news[fetched] = None
+
+    def settle(self, fetched: Followed) -> None:
+        """There is nothing to tell about the partition until something happens."""
+        fetched.is_news = False
+        self.news.pop(fetched, None)
+
+    def move_back(self, fetched: Fetched) -> None:
+        """See `Session`."""
+        if isinstance(fetched, Followed) and fetched in self.news:
+            self.add_news(fetched)
+
+    def context(self, *, incremental: bool) -> FetchContext:
+        """See `Session`."""
+        return FollowerContext(self, incremental=incremental)
+
+    def _forget(self, key: FetchKey) -> None:
+        fetched = self.partitions.pop(key, None)
+        if isinstance(fetched, Followed):
+            fetched.stop_listening()
+            fetched.session = None
+            self.news.pop(fetched, None)
+
+
+class FollowerContext(FetchContext):
+    """A fetch within a follower's session: an incremental one looks at the news only."""
+
+    __slots__ = ("followers",)
+
+    def __init__(self, session: FollowerSession, *, incremental: bool) -> None:
+        super().__init__([], session=session, incremental=incremental)
+        self.followers = session
+
+    @property
+    def partitions(self) -> list[Fetched]:
+        """See `FetchContext`."""
+        if self.incremental:
+            return list[Fetched](self.followers.news)
+        return list(self.followers.partitions.values())
+
+    @property
+    def watch(self) -> Watched | None:
+        """See `FetchContext`."""
+        return self.followers.watch

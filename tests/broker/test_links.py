@@ -1,0 +1,407 @@
+"""Links over real sockets: dials, frames of all sizes, ends of all kinds, and frozen links."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from strandline.broker.links import Links
+from strandline.broker.server import read_clock
+from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
+from strandline.node.effects import Ask, Dial, HangUp, LinkId
+from strandline.types import BrokerId, Instant
+
+PATIENCE_S = 10.0
+OTHER = BrokerId(2)
+THIRD = BrokerId(3)
+FRAME_BYTES_MAX = 8_000_000
+
+
+class Peer:
+    """Another broker: a listening socket that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.readers: list[asyncio.StreamReader] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self._accepted = asyncio.Condition()
+        self._server: asyncio.Server
+
+    async def __aenter__(self) -> Peer:
+        # A reader of its own takes only what is asked for: unread bytes stay in the socket.
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1024)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with self._accepted:
+            self.readers.append(reader)
+            self.writers.append(writer)
+            self._accepted.notify_all()
+
+    async def accepted(self, count: int = 1) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(PATIENCE_S), self._accepted:
+            await self._accepted.wait_for(lambda: len(self.readers) >= count)
+        return self.readers[count - 1], self.writers[count - 1]
+
+
+class Rig:
+    """Links, and in place of a node what was told of them."""
+
+    def __init__(self) -> None:
+        self.opened: list[LinkId] = []
+        self.received: list[tuple[LinkId, bytes]] = []
+        self.closed: list[tuple[LinkId, str]] = []
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Condition()
+        shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.links = Links(self, self, shared, BufferPool(2), frame_bytes_max=FRAME_BYTES_MAX)
+        self._last = 0
+
+    # What links want of a node.
+
+    def link_opened(self, link: LinkId, now: Instant) -> None:
+        self.opened.append(link)
+
+    def link_received(self, link: LinkId, frame: memoryview, now: Instant) -> None:
+        self.received.append((link, bytes(frame)))
+        frame[:] = b"\xee" * len(frame)
+
+    def link_closed(self, link: LinkId, reason: str, now: Instant) -> None:
+        self.closed.append((link, reason))
+
+    # What links want of a server.
+
+    def begin(self) -> Instant:
+        return read_clock()
+
+    def end(self) -> None:
+        self._loop.create_task(self._tell())
+
+    def end_soon(self) -> None:
+        self.end()
+
+    def tell(self, event: Callable[[Instant], None]) -> None:
+        event(read_clock())
+        self.end()
+
+    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
+        for wanted, add, remove, call in (
+            (read, self._loop.add_reader, self._loop.remove_reader, transport.on_readable),
+            (write, self._loop.add_writer, self._loop.remove_writer, transport.on_writable),
+        ):
+            if wanted:
+                add(transport.socket, call)
+            else:
+                remove(transport.socket)
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    # What tests want.
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S), self._news:
+            await self._news.wait_for(condition)
+
+    def dial(self, port: int, broker_id: BrokerId = OTHER, host: str = "127.0.0.1") -> LinkId:
+        self._last += 1
+        self.links.dial(Dial(self._last, broker_id, host, port))
+        return self._last
+
+    async def open(self, peer: Peer, broker_id: BrokerId = OTHER) -> LinkId:
+        link = self.dial(peer.port, broker_id)
+        await self.until(lambda: link in self.opened)
+        return link
+
+    def ask(self, link: LinkId, *payload: bytes) -> None:
+        self.links.ask(Ask(link, [sized(each) for each in payload]))
+
+
+def sized(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+async def frame_from(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(PATIENCE_S):
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        return await reader.readexactly(size)
+
+
+def run(test: Callable[[Rig, Peer], Awaitable[None]]) -> None:
+    """Run a test with a rig and a peer; nothing may be left of either, nor any error unheard."""
+
+    async def whole() -> list[dict[str, Any]]:
+        errors: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        rig = Rig()
+        async with Peer() as peer:
+            try:
+                await test(rig, peer)
+            finally:
+                rig.links.close()
+        assert len(rig.links) == 0
+        return errors
+
+    assert asyncio.run(whole()) == []
+    gc.collect()
+
+
+def test_a_link_is_dialled_asked_and_answered() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        reader, writer = await peer.accepted()
+        rig.ask(link, b"one", b"two")
+        assert [await frame_from(reader), await frame_from(reader)] == [b"one", b"two"]
+        writer.write(sized(b"first") + sized(b"") + sized(b"third"))
+        await rig.until(lambda: len(rig.received) == 3)
+        assert rig.received == [(link, b"first"), (link, b""), (link, b"third")]
+        assert not rig.closed
+
+    run(test)
+
+
+def test_nothing_is_delayed_to_be_sent_with_what_follows() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        await rig.open(peer)
+        (transport,) = rig.links.transports
+        assert transport.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [1, 60_000, 70_000, 200_000, 5_000_000])
+def test_answers_of_any_size_arrive_whole(size: int) -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        _, writer = await peer.accepted()
+        payload = bytes(range(256)) * (size // 256 + 1)
+        writer.write(sized(payload[:size]) + sized(b"and another"))
+        await rig.until(lambda: len(rig.received) == 2)
+        assert rig.received == [(link, payload[:size]), (link, b"and another")]
+
+    run(test)
+
+
+def test_an_answer_byte_by_byte() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        reader, writer = await peer.accepted()
+        for byte in sized(b"slow"):
+            writer.write(bytes([byte]))
+            await writer.drain()
+            rig.ask(link, b"x")
+            assert await frame_from(reader) == b"x"  # by then the byte has arrived
+        await rig.until(lambda: bool(rig.received))
+        assert rig.received == [(link, b"slow")]
+
+    run(test)
+
+
+def test_an_answer_that_is_too_large_ends_the_link() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        _, writer = await peer.accepted()
+        writer.write((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+        await rig.until(lambda: bool(rig.closed))
+        assert rig.closed[0][0] == link
+        assert "8000001 bytes" in rig.closed[0][1]
+
+    run(test)
+
+
+def test_answers_are_read_while_a_request_waits_for_room() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        reader, writer = await peer.accepted()
+        large = b"x" * 20_000_000
+        rig.ask(link, large)
+        (transport,) = rig.links.transports
+        assert transport.has_unsent_output
+        writer.write(sized(b"answer"))
+        await rig.until(lambda: bool(rig.received))
+        assert transport.has_unsent_output
+        assert await frame_from(reader) == large
+
+    run(test)
+
+
+def test_nobody_listens() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            link = rig.dial(unused.getsockname()[1])
+            assert not rig.closed  # never inside the call
+            await rig.until(lambda: bool(rig.closed))
+        assert rig.closed == [(link, "it cannot be reached: Connection refused")]
+        assert not rig.opened
+
+    run(test)
+
+
+def test_host_names_are_resolved_and_all_their_addresses_tried() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        # `localhost` may have an IPv6 address first, on which nobody listens.
+        link = rig.dial(peer.port, host="localhost")
+        await rig.until(lambda: link in rig.opened)
+        await peer.accepted()
+
+    run(test)
+
+
+def test_a_host_name_that_does_not_exist() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = rig.dial(peer.port, host="no-such-host.invalid")
+        await rig.until(lambda: bool(rig.closed))
+        assert rig.closed[0][0] == link
+        assert "no-such-host.invalid" in rig.closed[0][1]
+
+    run(test)
+
+
+def test_the_other_side_ends_the_link() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        _, writer = await peer.accepted()
+        writer.write(sized(b"last"))
+        writer.close()
+        await rig.until(lambda: bool(rig.closed))
+        assert rig.received == [(link, b"last")]
+        assert rig.closed == [(link, "it closed the connection")]
+        rig.ask(link, b"too late")  # nobody is there, and nothing happens
+        rig.links.hang_up(HangUp(link))
+
+    run(test)
+
+
+def test_hanging_up_tells_the_other_side_only() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        reader, _ = await peer.accepted()
+        rig.ask(link, b"last")
+        rig.links.hang_up(HangUp(link))
+        assert await frame_from(reader) == b"last"
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        assert not rig.closed
+
+    run(test)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_dial_can_be_given_up(host: str) -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = rig.dial(peer.port, host=host)
+        rig.links.hang_up(HangUp(link))
+        other = await rig.open(peer)
+        assert rig.opened == [other]
+        assert not rig.closed
+
+    run(test)
+
+
+def test_closing_everything_tells_nobody() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        await rig.open(peer)
+        rig.dial(peer.port)
+        reader, _ = await peer.accepted()
+        rig.links.close()
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        assert not rig.closed
+
+    run(test)
+
+
+def test_a_frozen_link_keeps_everything_until_it_thaws() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        frozen, free = await rig.open(peer), await rig.open(peer, THIRD)
+        reader, writer = await peer.accepted(1)
+        other_reader, other_writer = await peer.accepted(2)
+        rig.links.block({OTHER})
+        rig.ask(frozen, b"kept")
+        rig.ask(frozen, b"this too")
+        writer.write(sized(b"answer"))
+        # Something that goes there and back elsewhere shows that there was time.
+        rig.ask(free, b"goes on")
+        assert await frame_from(other_reader) == b"goes on"
+        other_writer.write(sized(b"well"))
+        await rig.until(lambda: bool(rig.received))
+        assert rig.received == [(free, b"well")]
+        rig.links.unblock({OTHER})
+        assert [await frame_from(reader), await frame_from(reader)] == [b"kept", b"this too"]
+        await rig.until(lambda: len(rig.received) == 2)
+        assert rig.received[1] == (frozen, b"answer")
+        assert not rig.closed
+
+    run(test)
+
+
+def test_a_frozen_link_that_the_other_side_ended_learns_of_it_when_it_thaws() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        _, writer = await peer.accepted()
+        rig.links.block({OTHER})
+        writer.close()
+        await rig.open(peer, THIRD)
+        assert not rig.closed
+        rig.links.block_exactly(())
+        await rig.until(lambda: bool(rig.closed))
+        assert rig.closed[0][0] == link
+
+    run(test)
+
+
+def test_a_dial_to_a_blocked_broker_hangs_until_it_thaws() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        rig.links.block({OTHER})
+        hanging = rig.dial(peer.port)
+        given_up = rig.dial(peer.port)
+        free = await rig.open(peer, THIRD)
+        assert rig.opened == [free]
+        rig.links.hang_up(HangUp(given_up))
+        rig.links.unblock({OTHER})
+        await rig.until(lambda: len(rig.opened) == 2)
+        assert rig.opened == [free, hanging]
+
+    run(test)
+
+
+def test_a_dial_under_way_hangs_when_its_broker_is_blocked() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        hanging = rig.dial(peer.port)
+        rig.links.block({OTHER})
+        free = await rig.open(peer, THIRD)
+        assert rig.opened == [free]
+        rig.links.unblock({OTHER})
+        await rig.until(lambda: hanging in rig.opened)
+
+    run(test)
+
+
+def test_a_frozen_link_can_be_hung_up() -> None:
+    async def test(rig: Rig, peer: Peer) -> None:
+        link = await rig.open(peer)
+        reader, _ = await peer.accepted()
+        rig.links.block({OTHER})
+        rig.links.hang_up(HangUp(link))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await reader.read() == b""
+        rig.links.unblock({OTHER})
+        assert not rig.closed
+
+    run(test)

@@ -1,0 +1,362 @@
+"""Followers: what they do with good and bad answers, and what one of them cannot do to others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.node.fetcher_throttle import FollowerThrottle
+from strandline.node.replica import Replica
+from strandline.node.settings import Settings
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from strandline.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from strandline.storage.files import DiskFull
+from strandline.types import BrokerId, Instant, Offset
+from tests.node.cluster_load import values_of
+from tests.node.cluster_steps import Steps, is_acknowledged
+from tests.node.cluster_world import ClusterWorld
+from tests.node.messages import batch, produce, produced
+from tests.node.world import failing
+
+A, B, C = 1, 2, 3
+
+
+@pytest.fixture
+def world() -> Iterator[ClusterWorld]:
+    """Three brokers with the topic `t`, led by the first, kept by the first two."""
+    world = ClusterWorld(3)
+    world.create_topic("t", (A, B))
+    world.run(1000)
+    yield world
+    world.check()
+
+
+def write(
+    world: ClusterWorld, topic: str, *values: bytes, acks: int = -1, partition: int = 0
+) -> int:
+    """Write to the leader, one batch per value; returns the last error code."""
+    client = world.leader_of(topic, partition).connect()
+    code = 0
+    for value in values:
+        request = produce(batch(value), topic, partition, acks=acks)
+        code = produced(client.ask(request, 9)).error_code
+    return code
+
+
+def delete_records(world: ClusterWorld, offset: int) -> None:
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+            )
+        ],
+        timeout_ms=5000,
+    )
+    answer = world.leader_of("t").connect().ask(request, 2)
+    assert [each.error_code for topic in answer.topics for each in topic.partitions] == [0]
+
+
+def alter(world: ClusterWorld, kind: int, name: str, **settings: str) -> None:
+    configs = [
+        AlterableConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = world.controller.connect().ask(request, 1)
+    assert [each.error_code for each in answer.responses] == [0], answer
+    world.run(10)
+
+
+# -- Going along -------------------------------------------------------------------------------
+
+
+def test_a_follower_has_what_its_leader_has(world: ClusterWorld) -> None:
+    assert write(world, "t", b"a", b"b", b"c") == 0
+    world.run(600)
+    assert world.are_logs_equal("t")
+    assert world.offsets(B, "t") == (3, 3)
+
+
+def test_a_quiet_cluster_asks_no_more_often_than_the_wait_is_long(world: ClusterWorld) -> None:
+    before = world.network.frames
+    world.run(10_000)
+    # One follower of one leader: 20 requests and as many answers.
+    assert world.network.frames - before <= 42
+
+
+def test_the_first_write_to_a_new_topic_does_not_wait_for_a_fetch_that_waits(
+    world: ClusterWorld,
+) -> None:
+    for number in range(5):
+        world.run(137)
+        world.create_topic(f"new-{number}", (A, B))
+        started_ms = world.schedule.now_ms
+        assert write(world, f"new-{number}", b"first") == 0
+        assert world.schedule.now_ms - started_ms < 100
+
+
+def test_many_partitions_share_one_link_and_all_go_along(world: ClusterWorld) -> None:
+    world.create_topic("many", *[(A, B)] * 30)
+    for number in range(30):
+        assert write(world, "many", b"x", partition=number) == 0
+    world.run(600)
+    for number in range(30):
+        assert world.are_logs_equal("many", number)
+    assert len(world[B].outgoing) == 1
+
+
+def test_partitions_can_be_spread_over_several_links() -> None:
+    world = ClusterWorld(2, "num.replica.fetchers=3")
+    world.create_topic("many", *[(A, B)] * 12)
+    for number in range(12):
+        assert write(world, "many", b"x", partition=number) == 0
+    assert len(world[A].incoming) >= 3
+    world.check()
+
+
+def test_a_follower_that_was_away_catches_up(world: ClusterWorld) -> None:
+    world.kill(B)
+    for number in range(20):
+        write(world, "t", b"%d" % number * 1000, acks=1)
+    world.start(B)
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.are_logs_equal("t"))
+
+
+def test_a_stuck_broker_does_not_keep_others_from_replicating(world: ClusterWorld) -> None:
+    world.create_topic("stuck", (A, C))
+    world.create_topic("other", (B, C))
+    world.cut({A}, {C})
+    for _ in range(3):
+        assert write(world, "other", b"goes on") == 0
+    world.heal()
+    world.run_until(world.is_settled)
+
+
+def test_a_link_that_breaks_is_made_again(world: ClusterWorld) -> None:
+    for wire in list(world[A].incoming.values()):
+        connection = wire.connection
+        wire.close()
+        assert connection is not None
+        world[A].node.close_connection(connection)
+    assert write(world, "t", b"after") == 0
+
+
+# -- Leader epochs -----------------------------------------------------------------------------
+
+
+def test_r05_a_new_epoch_of_the_same_leader_truncates_again() -> None:
+    steps = Steps(A, B, settings=("replica.fetch.wait.max.ms=0", "min.insync.replicas=1"))
+    world = steps.world
+    steps.produce(b"m0")
+    for _ in range(3):
+        steps.fetch(B)
+    world.sync(A, "t")
+    steps.produce(b"m1", acks=1)
+    steps.fetch(B)
+    assert steps.at(B)[0] == 2
+    # B is heard of no more and leaves; A loses m1 in a power cut, leads again, writes another m1.
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    follower = world.replica(B, "t")
+    epoch = follower.leader_epoch
+    world.power_cut(A, expire=True)
+    world.start(A)
+    world.run_until(lambda: world.partition("t").leader == A)
+    world.run(20)
+    steps.release()
+    steps.produce(b"m1x", acks=1)
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.are_logs_equal("t"))
+    assert list(values_of(world[B], "t").values()) == [b"m0", b"m1x"]
+    assert follower.leader_epoch > epoch
+    world.check()
+
+
+def test_r10_an_answer_that_tells_of_divergence_moves_no_high_watermark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = Steps(A, B, settings=("replica.fetch.wait.max.ms=0", "min.insync.replicas=1"))
+    world = steps.world
+    steps.produce(b"m0")
+    for _ in range(3):
+        steps.fetch(B)
+    world.sync(A, "t")
+    steps.produce(b"m1", acks=1)
+    steps.fetch(B)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    world.power_cut(A, expire=True)
+    world.start(A)
+    world.run_until(lambda: world.partition("t").leader == A)
+    world.run(20)
+    steps.leader = A
+    steps.produce(b"m1x", acks=1)
+    assert steps.at(A) == (2, 2)
+    # Now A's high watermark is 2, and offset 1 of B is not what A committed.
+    followed: list[tuple[int, int]] = []
+    original = Replica.followed_to
+
+    def followed_to(replica: Replica, high_watermark: Offset, start: Offset, now: Instant) -> None:
+        original(replica, high_watermark, start, now)
+        if replica is world.replica(B, "t"):
+            followed.append((replica.log.log_end_offset, replica.log.high_watermark))
+
+    monkeypatch.setattr(Replica, "followed_to", followed_to)
+    steps.release()
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.are_logs_equal("t"))
+    assert followed[0] == (2, 2), "first the log is cut, then it has m1x, then that is committed"
+    assert list(values_of(world[B], "t").values()) == [b"m0", b"m1x"]
+    world.check()
+
+
+# -- Out of range ------------------------------------------------------------------------------
+
+
+def test_r11_a_follower_behind_its_leaders_start_begins_again(world: ClusterWorld) -> None:
+    assert write(world, "t", b"old") == 0
+    world.kill(B, expire=True)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    assert write(world, "t", *[b"%d" % number for number in range(9)]) == 0
+    delete_records(world, 7)
+    world.start(B)
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.offsets(B, "t") == (10, 10))
+    log = world.replica(B, "t").log
+    assert log.log_start_offset == 7
+    assert [entry.start_offset for entry in log.leader_epochs.entries] == [7]
+    # KAFKA-9491: with a high watermark left behind, this follower could never lead.
+    world.kill(A, expire=True)
+    world.run_until(lambda: world.partition("t").leader == B)
+    assert write(world, "t", b"new") == 0
+    assert world.offsets(B, "t") == (11, 11)
+
+
+def test_r37_out_of_range_is_never_the_end(world: ClusterWorld) -> None:
+    world.create_topic("u", (A, B), unclean_leader_election_enable="true")
+    assert write(world, "u", b"a", b"b") == 0
+    world.run(1000)
+    # B loses its epochs: nothing can be compared, and its offset is beyond what A will have.
+    world.kill(A, expire=True)
+    world.run_until(lambda: world.partition("u").leader == B)
+    assert write(world, "u", b"c", b"d") == 0
+    world.kill(B, expire=True)
+    world.start(A)
+    world.run_until(lambda: world.partition("u").leader == A)
+    world.start(B)
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.are_logs_equal("u"))
+    assert write(world, "u", b"e") == 0
+
+
+# -- Bad answers and bad disks -----------------------------------------------------------------
+
+
+def test_r38_a_damaged_answer_is_fetched_again_and_others_go_on(
+    world: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.create_topic("v", (A, B))
+    world.run(1000)
+    world.hold((A, B))
+    client = world[A].connect()
+    request = produce({("t", 0): batch(b"damaged on its way"), ("v", 0): batch(b"fine")})
+    client.send(request, 9)
+    world[A].schedule_turn()
+    world.run(5)
+    assert world.network.tamper(
+        BrokerId(A), BrokerId(B), lambda frame: frame.replace(b"damaged", b"Damaged")
+    )
+    with caplog.at_level(logging.ERROR):
+        world.let_through(A, B)
+    assert "cannot be used" in caplog.text
+    assert world.offsets(B, "t")[0] == 0
+    assert world.offsets(B, "v")[0] == 1
+    world.hold()
+    world.run_until(lambda: bool(client.answers))
+    parts = [part for topic in client.answers[0].responses for part in topic.partition_responses]
+    assert [part.error_code for part in parts] == [0, 0]
+    world.run_until(lambda: world.are_logs_equal("t") and world.are_logs_equal("v"))
+
+
+def test_a_follower_whose_disk_fails_gives_up_and_the_others_are_not_held_back(
+    world: ClusterWorld,
+) -> None:
+    world[B].files.on_call = failing({"append"}, "/t-0/")
+    write(world, "t", b"x", acks=1)
+    world.run(50)
+    (directory,) = world[B].node.replicas.directories
+    assert directory.offline_reason is not None
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    assert write(world, "t", b"y") == 0
+
+
+def test_r41_a_follower_comes_back_after_its_disk_was_damaged(world: ClusterWorld) -> None:
+    assert write(world, "t", b"a", b"b", b"c") == 0
+    world.kill(B, expire=True)
+    files = world[B].files
+    for name in files.list_directory("/data"):
+        if name.endswith("recovery-point-offset-checkpoint"):
+            files.write_atomically(f"/data/{name}", b"neither a version nor a count\n")
+    for name in files.list_directory("/data/t-0"):
+        if name.endswith((".index", ".timeindex")):
+            files.write_atomically(f"/data/t-0/{name}", b"\xff" * 13)
+    world.start(B)
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.are_logs_equal("t"))
+
+
+def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room(world: ClusterWorld) -> None:
+    def full(operation: str, path: str) -> None:
+        if operation == "append" and "/t-0/" in path:
+            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
+
+    allow = world[B].files.on_call
+    world[B].files.on_call = full
+    write(world, "t", b"x", acks=1)
+    world.run(3000)
+    assert world.offsets(B, "t")[0] == 0
+    world[B].files.on_call = allow
+    world.run_until(lambda: world.are_logs_equal("t"))
+    assert all(each.offline_reason is None for each in world[B].node.replicas.directories)
+
+
+# -- Throttles ---------------------------------------------------------------------------------
+
+
+def test_a_throttled_follower_is_slow_until_it_is_in_sync() -> None:
+    world = ClusterWorld(3, "replica.fetch.max.bytes=20000")
+    world.create_topic("t", (A, B))
+    alter(world, 2, "t", follower_replication_throttled_replicas=f"0:{B}")
+    alter(world, 4, "", follower_replication_throttled_rate="10000")
+    world.kill(B, expire=True)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    for _ in range(30):
+        assert write(world, "t", b"x" * 10_000) == 0
+    world.start(B)
+    started_ms = world.schedule.now_ms
+    world.run_until(world.is_settled, ms_max=120_000)
+    # 300 kB, of which 110 kB are allowed within the first window of 11 s.
+    assert world.schedule.now_ms - started_ms > 10_000
+    started_ms = world.schedule.now_ms
+    for _ in range(20):
+        assert write(world, "t", b"x" * 10_000) == 0  # in sync: not slowed
+    assert world.schedule.now_ms - started_ms < 1000
+    world.check()
+
+
+def test_only_the_named_replicas_are_slowed(world: ClusterWorld) -> None:
+    alter(world, 2, "t", follower_replication_throttled_replicas=f"0:{C},1:{B}")
+    settings = Settings(world[B].config)
+    throttle = FollowerThrottle(BrokerId(B), settings)
+    replica = world.replica(B, "t")
+    throttle.record(replica, 10**9, world.schedule.now)
+    assert throttle.delay_ms(replica, is_in_sync=False, now=world.schedule.now) == 0

@@ -1,0 +1,316 @@
+"""The group coordinator among several brokers: where it is, how it moves, what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.errors import ErrorCode
+from strandline.node import group_host
+from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
+from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from strandline.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from strandline.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from tests.node.cluster_world import ClusterWorld
+from tests.node.world import Client
+
+GROUP = "readers"
+SETTINGS = ("group.initial.rebalance.delay.ms=0",)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., ClusterWorld]]:
+    worlds: list[ClusterWorld] = []
+
+    def make(*settings: str, seed: int = 1) -> ClusterWorld:
+        world = ClusterWorld(3, *SETTINGS, *settings, seed=seed)
+        worlds.append(world)
+        world.create_topic("t", (1, 2, 3))
+        return world
+
+    yield make
+    for world in worlds:
+        world.check()
+
+
+@pytest.fixture
+def world(make: Callable[..., ClusterWorld]) -> ClusterWorld:
+    """Three brokers with the topic `t` and `__consumer_offsets`."""
+    world = make()
+    coordinator_of(world)
+    world.run_until(world.is_settled)
+    return world
+
+
+def coordinator_of(world: ClusterWorld, group: str = GROUP, *, ask: int | None = None) -> int:
+    """The coordinator as some running broker tells it; -1 if there is none."""
+    asked = ask or next(int(b) for b, m in world.machines.items() if m.is_up and not m.is_paused)
+    answer = world[asked].connect().ask(FindCoordinatorRequest(key=group, key_type=0), 2)
+    return int(answer.node_id)
+
+
+def commit_request(offset: int, group: str = GROUP) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    return OffsetCommitRequest(group_id=group, topics=[topic])
+
+
+def commit(client: Client, offset: int, group: str = GROUP) -> int:
+    answer = client.ask(commit_request(offset, group), 8)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def committed(client: Client, group: str = GROUP) -> tuple[int, int]:
+    """Error and offset."""
+    topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    answer = client.ask(OffsetFetchRequest(group_id=group, topics=[topic]), 6)
+    if answer.error_code:
+        return answer.error_code, -1
+    found = answer.topics[0].partitions[0]
+    return found.error_code, found.committed_offset
+
+
+def join_request(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+    )
+
+
+def moved_from(world: ClusterWorld, *former: int) -> int:
+    """The next coordinator, at the moment when it is known."""
+    found = -1
+
+    def is_known() -> bool:
+        nonlocal found
+        found = coordinator_of(world)
+        return found not in (-1, *former)
+
+    world.run_until(is_known)
+    return found
+
+
+# -- Where ------------------------------------------------------------------------------------
+
+
+def test_the_offsets_topic_is_as_large_as_the_cluster_and_all_agree(world: ClusterWorld) -> None:
+    topic = world.image.topics[CONSUMER_OFFSETS]
+    assert {len(partition.replicas) for partition in topic.partitions.values()} == {3}
+    assert len({coordinator_of(world, ask=broker) for broker in (1, 2, 3)}) == 1
+
+
+def test_one_broker_is_enough() -> None:
+    world = ClusterWorld(1)
+    world.create_topic("t", (1,))
+    assert coordinator_of(world) == 1
+    assert commit(world[1].connect(), 7) == ErrorCode.NONE
+    assert committed(world[1].connect()) == (0, 7)
+    world.check()
+
+
+def test_another_broker_is_not_the_coordinator(world: ClusterWorld) -> None:
+    other = coordinator_of(world) % 3 + 1
+    assert commit(world[other].connect(), 7) == ErrorCode.NOT_COORDINATOR
+    answer = world[other].connect().ask(HeartbeatRequest(group_id=GROUP, member_id="m"), 4)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_two_brokers_that_create_the_offsets_topic_at_once_both_get_it(
+    make: Callable[..., ClusterWorld],
+) -> None:
+    world = make()
+    clients = [world[broker].connect() for broker in (1, 2, 3)]
+    for client in clients:
+        client.send(FindCoordinatorRequest(key=GROUP, key_type=0), 2)
+    for machine in world.machines.values():
+        machine.schedule_turn()
+    world.run_until(lambda: all(client.answers for client in clients))
+    assert {client.answers[0].error_code for client in clients} == {0}
+    assert len({client.answers[0].node_id for client in clients}) == 1
+
+
+# -- Moving -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_offsets_survive_the_coordinator(make: Callable[..., ClusterWorld], seed: int) -> None:
+    world = make(seed=seed)
+    first = coordinator_of(world)
+    for offset in range(20):
+        assert commit(world[first].connect(), offset) == ErrorCode.NONE
+    world.kill(first)
+    world.run_until(world.is_settled)
+    second = coordinator_of(world)
+    assert second != first
+    assert committed(world[second].connect()) == (0, 19)
+    assert commit(world[second].connect(), 20) == ErrorCode.NONE
+    world.start(first)
+    world.run_until(world.is_settled)
+    assert committed(world[first].connect())[0] == ErrorCode.NOT_COORDINATOR
+
+
+def test_members_that_wait_are_told_when_leadership_moves(world: ClusterWorld) -> None:
+    first = coordinator_of(world)
+    client = world[first].connect()
+    found = client.ask(join_request(), 5)
+    joined = client.ask(join_request(found.member_id), 5)
+    assert joined.error_code == ErrorCode.NONE
+    second = world[first].connect()
+    found = second.ask(join_request(), 5)
+    second.send(join_request(found.member_id), 5)
+    world[first].schedule_turn()
+    world.run(1000)
+    assert len(second.answers) == 1  # it waits for the first member to join again
+    node = world[first].node
+    world[first].event(lambda _, now: node.begin_shutdown(now))
+    world.run_until(lambda: len(second.answers) == 2)
+    assert second.answers[1].error_code == ErrorCode.NOT_COORDINATOR
+    moved_from(world, first)
+
+
+def test_a_member_of_an_unfinished_group_joins_anew_at_the_new_coordinator(
+    world: ClusterWorld,
+) -> None:
+    first = coordinator_of(world)
+    client = world[first].connect()
+    found = client.ask(join_request(), 5)
+    joined = client.ask(join_request(found.member_id), 5)
+    # Without an assignment, nothing of the group is stored: the member has to join again.
+    world.kill(first, expire=True)
+    second = moved_from(world, first)
+    world.run(100)
+    beat = HeartbeatRequest(
+        group_id=GROUP, generation_id=joined.generation_id, member_id=joined.member_id
+    )
+    answer = world[second].connect().ask(beat, 4)
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- Commits wait for the followers -----------------------------------------------------------
+
+
+def test_a_commit_is_answered_when_the_followers_have_it(world: ClusterWorld) -> None:
+    first = coordinator_of(world)
+    others = {1, 2, 3} - {first}
+    assert commit(world[first].connect(), 1) == ErrorCode.NONE
+    world.cut({first}, others)
+    writer, reader = world[first].connect(), world[first].connect()
+    writer.send(commit_request(2), 8)
+    world[first].schedule_turn()
+    world.run(2000)
+    assert not writer.answers
+    assert committed(reader) == (0, 1)
+    world.heal()
+    world.run_until(lambda: bool(writer.answers))
+    assert writer.answers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert committed(reader) == (0, 2)
+
+
+def test_a_commit_that_takes_too_long_counts_all_the_same(
+    make: Callable[..., ClusterWorld],
+) -> None:
+    world = make("offsets.commit.timeout.ms=1000")
+    first = coordinator_of(world)
+    assert commit(world[first].connect(), 1) == ErrorCode.NONE
+    world.cut({first}, {1, 2, 3} - {first})
+    assert commit(world[first].connect(), 2) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.heal()
+    world.run_until(lambda: committed(world[first].connect()) == (0, 2))
+
+
+def test_commits_are_settled_in_their_order_when_the_followers_leave(
+    make: Callable[..., ClusterWorld],
+) -> None:
+    """The high watermark passes all of them at once, while another one is appended."""
+    world = make("offsets.commit.timeout.ms=60000", "replica.lag.time.max.ms=4000")
+    first = coordinator_of(world)
+    world.run_until(world.is_settled)
+    while world.controller.broker_id != first:
+        # Its own controller need not be reached to have the followers leave.
+        world.controller.metadata.expire()
+        world.run(100)
+        world.run_until(world.is_settled)
+    world.cut({first}, {1, 2, 3} - {first})
+    clients = [world[first].connect() for _ in range(5)]
+    for offset, client in enumerate(clients):
+        client.send(commit_request(offset), 8)
+        world[first].schedule_turn()
+        world.run(100)
+    assert not any(client.answers for client in clients)
+    world.run_until(lambda: all(client.answers for client in clients))
+    for client in clients:
+        assert client.answers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
+    world.heal()
+    assert committed(world[first].connect()) == (0, 4)
+
+
+def test_too_few_in_sync_replicas_refuse_a_commit(world: ClusterWorld) -> None:
+    change = AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
+    resource = AlterConfigsResource(resource_type=2, resource_name=CONSUMER_OFFSETS)
+    resource.configs.append(change)
+    world[1].connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    first = coordinator_of(world)
+    for other in {1, 2, 3} - {first}:
+        world.kill(other, expire=True)
+    number = world[first].node.routes.groups.partition_for(GROUP)
+    world.run_until(lambda: world.partition(CONSUMER_OFFSETS, number).in_sync_replicas == (first,))
+    world.run(100)
+    assert commit(world[first].connect(), 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# -- Loading ----------------------------------------------------------------------------------
+
+
+def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = coordinator_of(world)
+    for offset in range(50):
+        assert commit(world[first].connect(), offset) == ErrorCode.NONE
+    monkeypatch.setattr(group_host, "_RECORDS_PER_STEP", 1)
+    world.kill(first, expire=True)
+    second = moved_from(world, first)
+    codes = []
+    while not codes or codes[-1] in (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    ):
+        world.run(1)
+        code, offset = committed(world[second].connect())
+        codes.append(code)
+    assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes
+    assert (codes[-1], offset) == (0, 49)
+
+
+def test_loading_ends_with_leadership(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = coordinator_of(world)
+    for offset in range(50):
+        assert commit(world[first].connect(), offset) == ErrorCode.NONE
+    monkeypatch.setattr(group_host, "_RECORDS_PER_STEP", 1)
+    world.kill(first, expire=True)
+    second = moved_from(world, first)
+    node = world[second].node
+    world[second].event(lambda _, now: node.begin_shutdown(now))
+    world.run_until(lambda: node.is_shutdown_complete)
+    world.run(200)
+    third = coordinator_of(world)
+    assert third not in (-1, first, second)
+    assert committed(world[third].connect()) == (0, 49)
+    assert committed(world[second].connect())[0] == ErrorCode.NOT_COORDINATOR
