@@ -113,3 +113,61 @@ def test_the_json_report_holds_every_run() -> None:
         "metrics": {"requests_per_second": 2.0},
     }
     assert data["environment"]["kafka"] == "4.3.1"
+
+
+CLUSTERS = {"main": "strandline-cluster", "apache": "kafka-cluster"}
+
+
+def test_a_cluster_is_judged_by_the_goals_for_clusters() -> None:
+    found = verdicts(session_of(CLUSTERS), Results())
+
+    assert {verdict.goal.workload for verdict in found} == {
+        "all-r2-16x5",
+        "latency-all-r2",
+        "cluster-startup",
+    }
+    single = verdicts(session_of(BROKERS), Results())
+    assert not {verdict.goal.title for verdict in found} & {v.goal.title for v in single}
+
+
+@pytest.mark.parametrize(("p50", "word"), [(250.0, "met"), (251.0, "missed")])
+def test_a_goal_may_be_about_the_subject_under_another_workload(p50: float, word: str) -> None:
+    results = Results(
+        [
+            Result("latency-all-r2", "main", 1, {"p50_us": p50}),
+            Result("latency-one-r2", "main", 1, {"p50_us": 100.0}),
+        ]
+    )
+
+    judged = [each for each in verdicts(session_of(CLUSTERS), results) if each.comparison]
+
+    assert [verdict.word for verdict in judged] == [word]
+    assert "itself, `latency-one-r2`" in markdown(session_of(CLUSTERS), results)
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(1.0, "met"), (1.1, "missed")])
+def test_a_goal_may_be_about_a_figure_itself(seconds: float, word: str) -> None:
+    results = Results([Result("cluster-startup", "main", 1, {"startup_seconds": seconds})])
+
+    judged = [each for each in verdicts(session_of(CLUSTERS), results) if each.comparison]
+
+    assert [verdict.word for verdict in judged] == [word]
+    row = next(
+        line for line in markdown(session_of(CLUSTERS), results).splitlines() if word in line
+    )
+    assert f"| <= 1 | {seconds:g} |" in row
+
+
+def test_a_workload_that_the_subject_cannot_run_is_read_off_the_next() -> None:
+    brokers = {**CLUSTERS, "three": "strandline-processes"}
+    results = Results(
+        [
+            Result("failover", "apache", 1, {"failover_seconds": 4.0}),
+            Result("failover", "three", 1, {"failover_seconds": 2.0}),
+        ]
+    )
+
+    page = markdown(session_of(brokers), results)
+
+    assert "|  | apache | three | apache / three |" in page
+    assert "| longest gap of acks [s] | 4.00 | 2.00 | 2x |" in page

@@ -15,6 +15,7 @@ from strandline.cluster.store import (
     Create,
     Created,
     Delete,
+    Deleted,
     NodeExists,
     NoNode,
     Operation,
@@ -163,6 +164,22 @@ def test_opening_ends_the_sessions_of_the_process_before() -> None:
 
 def session_of(number: int) -> Any:
     return type(NO_SESSION)(number)
+
+
+def test_a_session_that_has_ended_writes_nothing_more() -> None:
+    """Its ephemeral nodes would outlive it."""
+    tree = durable(new_files())
+    first = tree.submit([Create("/e", ephemeral=True)], session_of(5))
+    end = tree.submit_end_of(session_of(5))
+    late = tree.submit([Create("/late", ephemeral=True)], session_of(5))
+    other = tree.submit([Create("/other", ephemeral=True)], session_of(6))
+    assert len(tree.write_now()) == 3
+    assert first.result() == (Created("/e"),)
+    assert end.result() == (Deleted(),)
+    assert other.result() == (Created("/other"),)
+    with pytest.raises(StoreUnavailable):
+        late.result()
+    assert [path for path, _ in tree.tree.walk()] == ["/", "/other"]
 
 
 class FailingAt:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.broker.durable_tree import JOURNAL
+from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.cluster.journal_format import DamagedJournal
 from strandline.cluster.store import (
@@ -17,11 +18,15 @@ from strandline.cluster.store import (
     Create,
     Created,
     DataSet,
+    NodeDeleted,
     NodeExists,
     SetData,
+    StoreUnavailable,
 )
 from strandline.storage.files import LockHeld
+from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
+from tests.broker.store_worlds import until
 
 
 def run(test: Callable[[EmbeddedStore], Coroutine[Any, Any, None]], directory: Path) -> None:
@@ -134,3 +139,180 @@ def test_a_store_that_cannot_be_read_gives_its_lock_back(tmp_path: Path) -> None
     for _ in range(2):
         with pytest.raises(DamagedJournal):
             EmbeddedStore(RealFiles(), str(tmp_path))
+
+
+# Clients and their sessions; what they share with ZooKeeper's is in test_store_contract.py.
+
+
+class Listener:
+    """A loaded client and what it heard."""
+
+    def __init__(self, client: EmbeddedClient) -> None:
+        self.client = client
+        self.heard: list[Changes] = []
+
+    async def load(self) -> Listener:
+        await self.client.load(self.heard.append)
+        return self
+
+    def changed(self) -> list[str]:
+        return [change.path for changes in self.heard for change in changes.changes]
+
+
+async def joined(store: EmbeddedStore, session_timeout_ms: int = 20_000) -> Listener:
+    return await Listener(store.client(session_timeout_ms)).load()
+
+
+def test_a_client_that_writes_nothing_costs_no_write(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        size = (tmp_path / JOURNAL).stat().st_size
+        listener = await joined(store)
+        assert listener.client.session > 0
+        await listener.client.close()
+        assert (tmp_path / JOURNAL).stat().st_size == size
+
+    run(scenario, tmp_path)
+
+
+def test_a_paused_client_is_out_of_touch_until_nothing_keeps_it_away(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        one, other = await joined(store), await joined(store)
+        one.client.pause()
+        one.client.cut()
+        one.client.pause()
+        await other.client.multi([Create("/a")])
+        one.client.heal()
+        with pytest.raises(StoreUnavailable, match="paused"):
+            await one.client.multi([Create("/b")])
+        one.client.heal()
+        assert not one.heard
+        one.client.resume()
+        assert one.changed() == ["/a"]
+        await one.client.multi([Create("/b")])
+        assert one.changed() == other.changed() == ["/a", "/b"]
+
+    run(scenario, tmp_path)
+
+
+def test_a_client_that_is_away_cannot_be_loaded(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        client = store.client()
+        client.cut()
+        with pytest.raises(StoreUnavailable):
+            await client.load(lambda changes: None)
+        assert not client.is_ready
+        client.heal()
+        await client.load(lambda changes: None)
+        assert client.is_ready
+
+    run(scenario, tmp_path)
+
+
+def test_who_is_abandoned_is_missed_after_its_session_timeout(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        dead, other = await joined(store, 50), await joined(store)
+        await dead.client.multi([Create("/dead", ephemeral=True)])
+        heard = len(dead.heard)
+        dead.client.abandon()
+        dead.client.abandon()
+        view = await store.load(lambda changes: None)
+        assert [node.path for node in view.nodes] == ["/dead"]
+        await until(lambda: NodeDeleted("/dead") in other.heard[-1].changes)
+        assert len(dead.heard) == heard
+        with pytest.raises(StoreUnavailable):
+            await dead.client.multi([Create("/late")])
+        dead.client.expire()
+        await dead.client.close()
+
+    run(scenario, tmp_path)
+
+
+def test_good_bye_cannot_be_said_from_far_away(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        leaving, other = await joined(store, 50), await joined(store)
+        await leaving.client.multi([Create("/leaving", ephemeral=True)])
+        leaving.client.cut()
+        await leaving.client.close()
+        assert len(other.heard) == 1
+        await until(lambda: len(other.heard) == 2)
+
+    run(scenario, tmp_path)
+
+
+def test_a_session_that_ends_in_the_dark_is_replaced_in_the_light(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        one, other = await joined(store), await joined(store)
+        await one.client.multi([Create("/one", ephemeral=True)])
+        session = one.client.session
+        one.client.cut()
+        one.client.expire()
+        await until(lambda: len(other.heard) == 2)
+        assert one.client.session == session
+        assert len(one.heard) == 1
+        one.client.heal()
+        assert one.client.session > other.client.session
+        assert one.heard[-1].changes == (NodeDeleted("/one"),)
+
+    run(scenario, tmp_path)
+
+
+def test_healing_while_the_session_ends_waits_for_its_end(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        one = await joined(store)
+        await one.client.multi([Create("/one", ephemeral=True)])
+        one.client.cut()
+        one.client.expire()
+        one.client.heal()
+        with pytest.raises(StoreUnavailable, match="without a session"):
+            await one.client.multi([Create("/two")])
+        await until(lambda: len(one.heard) == 2)
+        await one.client.multi([Create("/one", ephemeral=True)])
+
+    run(scenario, tmp_path)
+
+
+def test_a_store_that_closes_leaves_no_timers_and_tasks(tmp_path: Path) -> None:
+    async def scenario(store: EmbeddedStore) -> None:
+        cut, dead, ending, idle = [await joined(store, 60_000) for _ in range(4)]
+        for listener in (cut, dead, ending):
+            await listener.client.multi([Create(f"/{id(listener)}", ephemeral=True)])
+        cut.client.cut()
+        dead.client.abandon()
+        ending.client.expire()
+        await store.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        for listener in (cut, dead, ending, idle):
+            assert not listener.client.is_ready
+
+    async def alone() -> None:
+        await scenario(EmbeddedStore(RealFiles(), str(tmp_path)))
+
+    asyncio.run(alone())
+
+    async def reopened(store: EmbeddedStore) -> None:
+        assert store.recovery.expired_sessions in (2, 3)
+        assert (await store.load(lambda changes: None)).nodes == ()
+
+    run(reopened, tmp_path)
+
+
+def test_an_expired_session_is_ended_even_if_the_disk_fails_at_first(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strandline.broker.embedded_client._RETRY_S", 0.01)
+    files = MemoryFiles()
+
+    async def scenario() -> None:
+        store = EmbeddedStore(files, "/meta")
+        one = await joined(store)
+        await one.client.multi([Create("/one", ephemeral=True)])
+        files.capacity_bytes = files.used_bytes
+        one.client.expire()
+        await until(lambda: "cannot be ended" in caplog.text)
+        assert len(one.heard) == 1
+        files.capacity_bytes = 1 << 20
+        await until(lambda: len(one.heard) == 2)
+        await one.client.multi([Create("/one", ephemeral=True)])
+        await store.close()
+
+    asyncio.run(scenario())

@@ -22,40 +22,60 @@ THIRD = BrokerId(3)
 FRAME_BYTES_MAX = 8_000_000
 
 
+class Accepted:
+    """The other end of a link."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._loop = asyncio.get_running_loop()
+
+    async def write(self, data: bytes) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await self._loop.sock_sendall(self._socket, data)
+
+    async def frame(self) -> bytes:
+        """The next request."""
+        size = int.from_bytes(await self._read(4), "big")
+        return await self._read(size)
+
+    async def at_end(self) -> bool:
+        """Whether nothing more comes."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._loop.sock_recv(self._socket, 1) == b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def _read(self, size: int) -> bytes:
+        data = bytearray()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(data) < size:
+                part = await self._loop.sock_recv(self._socket, size - len(data))
+                assert part, "the link ended"
+                data += part
+        return bytes(data)
+
+
 class Peer:
-    """Another broker: a listening socket that answers when the test says so."""
+    """Another broker: a listening socket."""
 
     def __init__(self) -> None:
-        self.readers: list[asyncio.StreamReader] = []
-        self.writers: list[asyncio.StreamWriter] = []
-        self._accepted = asyncio.Condition()
-        self._server: asyncio.Server
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        self.port = int(self._socket.getsockname()[1])
+        self._accepted: list[Accepted] = []
 
-    async def __aenter__(self) -> Peer:
-        # A reader of its own takes only what is asked for: unread bytes stay in the socket.
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1024)
-        return self
+    async def accepted(self) -> Accepted:
+        """The next link."""
+        async with asyncio.timeout(PATIENCE_S):
+            sock, _ = await asyncio.get_running_loop().sock_accept(self._socket)
+        self._accepted.append(Accepted(sock))
+        return self._accepted[-1]
 
-    async def __aexit__(self, *_: object) -> None:
-        for writer in self.writers:
-            writer.transport.abort()
-        self._server.close()
-        await self._server.wait_closed()
-
-    @property
-    def port(self) -> int:
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with self._accepted:
-            self.readers.append(reader)
-            self.writers.append(writer)
-            self._accepted.notify_all()
-
-    async def accepted(self, count: int = 1) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        async with asyncio.timeout(PATIENCE_S), self._accepted:
-            await self._accepted.wait_for(lambda: len(self.readers) >= count)
-        return self.readers[count - 1], self.writers[count - 1]
+    def close(self) -> None:
+        self._socket.close()
+        for each in self._accepted:
+            each.close()
 
 
 class Rig:
@@ -136,12 +156,6 @@ def sized(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
-async def frame_from(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(PATIENCE_S):
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        return await reader.readexactly(size)
-
-
 def run(test: Callable[[Rig, Peer], Awaitable[None]]) -> None:
     """Run a test with a rig and a peer; nothing may be left of either, nor any error unheard."""
 
@@ -149,11 +163,12 @@ def run(test: Callable[[Rig, Peer], Awaitable[None]]) -> None:
         errors: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         rig = Rig()
-        async with Peer() as peer:
-            try:
-                await test(rig, peer)
-            finally:
-                rig.links.close()
+        peer = Peer()
+        try:
+            await test(rig, peer)
+        finally:
+            rig.links.close()
+            peer.close()
         assert len(rig.links) == 0
         return errors
 
@@ -164,10 +179,10 @@ def run(test: Callable[[Rig, Peer], Awaitable[None]]) -> None:
 def test_a_link_is_dialled_asked_and_answered() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        reader, writer = await peer.accepted()
+        other = await peer.accepted()
         rig.ask(link, b"one", b"two")
-        assert [await frame_from(reader), await frame_from(reader)] == [b"one", b"two"]
-        writer.write(sized(b"first") + sized(b"") + sized(b"third"))
+        assert [await other.frame(), await other.frame()] == [b"one", b"two"]
+        await other.write(sized(b"first") + sized(b"") + sized(b"third"))
         await rig.until(lambda: len(rig.received) == 3)
         assert rig.received == [(link, b"first"), (link, b""), (link, b"third")]
         assert not rig.closed
@@ -188,9 +203,9 @@ def test_nothing_is_delayed_to_be_sent_with_what_follows() -> None:
 def test_answers_of_any_size_arrive_whole(size: int) -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        _, writer = await peer.accepted()
+        other = await peer.accepted()
         payload = bytes(range(256)) * (size // 256 + 1)
-        writer.write(sized(payload[:size]) + sized(b"and another"))
+        await other.write(sized(payload[:size]) + sized(b"and another"))
         await rig.until(lambda: len(rig.received) == 2)
         assert rig.received == [(link, payload[:size]), (link, b"and another")]
 
@@ -200,12 +215,11 @@ def test_answers_of_any_size_arrive_whole(size: int) -> None:
 def test_an_answer_byte_by_byte() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        reader, writer = await peer.accepted()
+        other = await peer.accepted()
         for byte in sized(b"slow"):
-            writer.write(bytes([byte]))
-            await writer.drain()
+            await other.write(bytes([byte]))
             rig.ask(link, b"x")
-            assert await frame_from(reader) == b"x"  # by then the byte has arrived
+            assert await other.frame() == b"x"  # by then the byte has arrived
         await rig.until(lambda: bool(rig.received))
         assert rig.received == [(link, b"slow")]
 
@@ -215,8 +229,8 @@ def test_an_answer_byte_by_byte() -> None:
 def test_an_answer_that_is_too_large_ends_the_link() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        _, writer = await peer.accepted()
-        writer.write((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+        other = await peer.accepted()
+        await other.write((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
         await rig.until(lambda: bool(rig.closed))
         assert rig.closed[0][0] == link
         assert "8000001 bytes" in rig.closed[0][1]
@@ -227,15 +241,15 @@ def test_an_answer_that_is_too_large_ends_the_link() -> None:
 def test_answers_are_read_while_a_request_waits_for_room() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        reader, writer = await peer.accepted()
+        other = await peer.accepted()
         large = b"x" * 20_000_000
         rig.ask(link, large)
         (transport,) = rig.links.transports
         assert transport.has_unsent_output
-        writer.write(sized(b"answer"))
+        await other.write(sized(b"answer"))
         await rig.until(lambda: bool(rig.received))
         assert transport.has_unsent_output
-        assert await frame_from(reader) == large
+        assert await other.frame() == large
 
     run(test)
 
@@ -276,9 +290,9 @@ def test_a_host_name_that_does_not_exist() -> None:
 def test_the_other_side_ends_the_link() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        _, writer = await peer.accepted()
-        writer.write(sized(b"last"))
-        writer.close()
+        other = await peer.accepted()
+        await other.write(sized(b"last"))
+        other.close()
         await rig.until(lambda: bool(rig.closed))
         assert rig.received == [(link, b"last")]
         assert rig.closed == [(link, "it closed the connection")]
@@ -291,12 +305,11 @@ def test_the_other_side_ends_the_link() -> None:
 def test_hanging_up_tells_the_other_side_only() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        reader, _ = await peer.accepted()
+        other = await peer.accepted()
         rig.ask(link, b"last")
         rig.links.hang_up(HangUp(link))
-        assert await frame_from(reader) == b"last"
-        async with asyncio.timeout(PATIENCE_S):
-            assert await reader.read() == b""
+        assert await other.frame() == b"last"
+        assert await other.at_end()
         assert not rig.closed
 
     run(test)
@@ -307,8 +320,8 @@ def test_a_dial_can_be_given_up(host: str) -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = rig.dial(peer.port, host=host)
         rig.links.hang_up(HangUp(link))
-        other = await rig.open(peer)
-        assert rig.opened == [other]
+        second = await rig.open(peer)
+        assert rig.opened == [second]
         assert not rig.closed
 
     run(test)
@@ -318,10 +331,9 @@ def test_closing_everything_tells_nobody() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         await rig.open(peer)
         rig.dial(peer.port)
-        reader, _ = await peer.accepted()
+        other = await peer.accepted()
         rig.links.close()
-        async with asyncio.timeout(PATIENCE_S):
-            assert await reader.read() == b""
+        assert await other.at_end()
         assert not rig.closed
 
     run(test)
@@ -330,20 +342,20 @@ def test_closing_everything_tells_nobody() -> None:
 def test_a_frozen_link_keeps_everything_until_it_thaws() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         frozen, free = await rig.open(peer), await rig.open(peer, THIRD)
-        reader, writer = await peer.accepted(1)
-        other_reader, other_writer = await peer.accepted(2)
+        other = await peer.accepted()
+        elsewhere = await peer.accepted()
         rig.links.block({OTHER})
         rig.ask(frozen, b"kept")
         rig.ask(frozen, b"this too")
-        writer.write(sized(b"answer"))
+        await other.write(sized(b"answer"))
         # Something that goes there and back elsewhere shows that there was time.
         rig.ask(free, b"goes on")
-        assert await frame_from(other_reader) == b"goes on"
-        other_writer.write(sized(b"well"))
+        assert await elsewhere.frame() == b"goes on"
+        await elsewhere.write(sized(b"well"))
         await rig.until(lambda: bool(rig.received))
         assert rig.received == [(free, b"well")]
         rig.links.unblock({OTHER})
-        assert [await frame_from(reader), await frame_from(reader)] == [b"kept", b"this too"]
+        assert [await other.frame(), await other.frame()] == [b"kept", b"this too"]
         await rig.until(lambda: len(rig.received) == 2)
         assert rig.received[1] == (frozen, b"answer")
         assert not rig.closed
@@ -354,9 +366,9 @@ def test_a_frozen_link_keeps_everything_until_it_thaws() -> None:
 def test_a_frozen_link_that_the_other_side_ended_learns_of_it_when_it_thaws() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        _, writer = await peer.accepted()
+        other = await peer.accepted()
         rig.links.block({OTHER})
-        writer.close()
+        other.close()
         await rig.open(peer, THIRD)
         assert not rig.closed
         rig.links.block_exactly(())
@@ -396,11 +408,10 @@ def test_a_dial_under_way_hangs_when_its_broker_is_blocked() -> None:
 def test_a_frozen_link_can_be_hung_up() -> None:
     async def test(rig: Rig, peer: Peer) -> None:
         link = await rig.open(peer)
-        reader, _ = await peer.accepted()
+        other = await peer.accepted()
         rig.links.block({OTHER})
         rig.links.hang_up(HangUp(link))
-        async with asyncio.timeout(PATIENCE_S):
-            assert await reader.read() == b""
+        assert await other.at_end()
         rig.links.unblock({OTHER})
         assert not rig.closed
 

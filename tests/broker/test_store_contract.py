@@ -12,6 +12,7 @@ import pytest
 from strandline.cluster.store import (
     NO_SESSION,
     BadVersion,
+    Changes,
     Check,
     Checked,
     Create,
@@ -306,11 +307,12 @@ def test_an_ended_session_is_replaced_and_its_end_is_told(run: Run) -> None:
         assert isinstance(registered, DataSet)
         before = victim.store.session
         sessions_heard: list[int] = []
-        hear = victim.hear
-        victim.store._listener = lambda changes: (  # type: ignore[attr-defined]
-            sessions_heard.append(victim.store.session),
-            hear(changes),
-        )
+
+        def hear(changes: Changes) -> None:
+            sessions_heard.append(victim.store.session)
+            victim.hear(changes)
+
+        victim.store._listener = hear  # type: ignore[attr-defined]
         world.expire(victim)
         await until(lambda: "/id" not in victim.nodes)
         assert sessions_heard == [victim.store.session] != [before]
@@ -358,12 +360,13 @@ def test_who_is_cut_off_cannot_write_and_catches_up_when_it_is_back(run: Run) ->
         await world.cut(cut_off)
         with pytest.raises(StoreUnavailable):
             await cut_off.store.multi([Create("/nothing")])
-        for operations in (
+        missed: list[list[Operation]] = [
             [Delete("/bounced"), Create("/new"), Create("/short")],
             [Create("/bounced"), SetData("/new", b"2"), Create("/new/below")],
             [SetData("/set", b"1"), Delete("/gone"), Delete("/short")],
             [SetData("/set", b"2")],
-        ):
+        ]
+        for operations in missed:
             await other.store.multi(operations)
         assert len(cut_off.heard) == heard
         world.heal(cut_off)
@@ -476,6 +479,12 @@ def test_a_listener_that_fails_harms_nobody_else(
     run(scenario)
 
 
+async def hears_more(follower: Follower) -> None:
+    """Wait until the listener has heard something after now."""
+    heard = len(follower.heard)
+    await until(lambda: len(follower.heard) > heard)
+
+
 def test_a_random_history_with_faults_ends_in_agreement(run: Run) -> None:
     async def scenario(world: World) -> None:
         followers = [await world.join() for _ in range(3)]
@@ -498,8 +507,7 @@ def test_a_random_history_with_faults_ends_in_agreement(run: Run) -> None:
                     world.heal(victim)
                 else:
                     world.expire(victim)
-                heard = len(victim.heard)
-                await until(lambda victim=victim, heard=heard: len(victim.heard) > heard)
+                await hears_more(victim)
             is_over = True
 
         await asyncio.gather(disturb(), *(work(number) for number in range(3)))

@@ -18,7 +18,7 @@ def test_the_page_is_what_the_commands_generate() -> None:
 
 def test_every_command_and_option_is_on_the_page() -> None:
     page = PAGE.read_text()
-    root = click.Context(cli, info_name="strandline")
+    root = click.Context(cli, info_name="strandline", **cli.context_settings)
     for command, context in walk(cli, root):
         assert f"\n## {context.command_path}\n" in page
         section = page.split(f"\n## {context.command_path}\n")[1].split("\n## ")[0]

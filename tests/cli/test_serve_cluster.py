@@ -60,6 +60,20 @@ def test_three_brokers_in_one_process(serve: Serve, tmp_path: Path) -> None:
     assert again.stop().code == 0
 
 
+def test_three_killed_brokers_recover(serve: Serve, tmp_path: Path) -> None:
+    arguments = ("--brokers", "3", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    first = serve(*arguments)
+    assert run_here(["topics", "create", "orders"], first.address).code == 0
+    first.process.kill()
+    first.process.communicate()
+    again = serve(*arguments)
+    said = "\n".join(again.said)
+    assert "broker 2: the last shutdown was not clean" in said
+    (described,) = run_here(["topics", "describe", "orders", "--json"], again.address).json
+    assert described["partitions"][0]["leader"] in (1, 2, 3)
+    assert again.stop().code == 0
+
+
 def test_ports_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     ended = CliRunner().invoke(
         cli,
@@ -143,7 +157,9 @@ def test_zookeeper_must_be_named_and_there(tmp_path: Path) -> None:
 
 
 def test_what_to_install_is_said(tmp_path: Path) -> None:
-    program = "import sys; sys.modules['kazoo'] = None; from strandline.cli.main import main; main()"
+    program = (
+        "import sys; sys.modules['kazoo'] = None; from strandline.cli.main import main; main()"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", program, *broker("localhost", 1, tmp_path)],
         capture_output=True,

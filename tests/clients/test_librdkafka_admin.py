@@ -370,11 +370,13 @@ def test_metadata_of_all_topics(admin: AdminClient, topic: str, name: str) -> No
     assert found.cluster_id == done(admin.describe_cluster()).cluster_id
 
 
-def test_leader_elections_are_not_served(admin: AdminClient, topic: str) -> None:
-    parts = [TopicPartition(topic, 0)]
-    assert error_code(admin.elect_leaders(ElectionType.PREFERRED, parts)) == (
-        KafkaError._UNSUPPORTED_FEATURE
-    )
+def test_leader_elections(admin: AdminClient, topic: str) -> None:
+    parts = [TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)]
+    elected = done(admin.elect_leaders(ElectionType.PREFERRED, parts))
+    assert {part.topic: error.code() for part, error in elected.items()} == {
+        topic: KafkaError.ELECTION_NOT_NEEDED,
+        "no-such-topic": KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
 
 
 def test_access_control_is_not_served(admin: AdminClient) -> None:

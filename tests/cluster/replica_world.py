@@ -9,7 +9,6 @@ registrations its disk still honours, and checks after every write what must hol
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from random import Random
 
 from strandline.cluster.controller import (
@@ -34,53 +33,9 @@ from strandline.cluster.store import NO_SESSION, MultiRefused, Operation, Sessio
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import NO_PREVIOUS_EPOCH, BrokerNode, Endpoint
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicPartition
+from strandline.types import NO_EPOCH, BrokerId
+from tests.cluster.replica_parts import T0, Broker, Joining, Record, Request
 from tests.cluster.story import NOW_MS, Policy, settings
-
-T0 = TopicPartition("t", 0)
-Record = tuple[int, int]
-"""Leader epoch and a number that is never used again."""
-
-
-@dataclass(slots=True)
-class Joining:
-    """A follower that was proposed; the high watermark heeds it until more is known."""
-
-    follower: BrokerId
-    broker_epoch: int
-    partition_epoch: int
-
-
-@dataclass(slots=True)
-class Broker:
-    """A machine: its disk, and its process while that runs."""
-
-    broker_id: BrokerId
-    log: list[Record] = field(default_factory=list)
-    marker: int = NO_PREVIOUS_EPOCH
-    """What the next registration names as the one since which nothing was lost."""
-    honoured: set[int] = field(default_factory=set)
-    """Registrations of which nothing was lost: the truth that the controller has to guess."""
-    is_running: bool = False
-    is_wounded: bool = False
-    """Went down uncleanly, and was not in sync since."""
-    session: SessionId = NO_SESSION
-    epoch: int = -1
-    view: ClusterImage = field(default_factory=ClusterImage)
-    high_watermark: int = 0
-    leads_epoch: LeaderEpoch = NO_EPOCH
-    start: int = 0
-    progress: dict[BrokerId, tuple[int, int]] = field(default_factory=dict)
-    """Log end and broker epoch of followers, in this leader epoch."""
-    joining: Joining | None = None
-
-    @property
-    def led(self) -> PartitionImage | None:
-        """The partition, if this process believes to lead it."""
-        partition = self.view.partition(T0)
-        if partition is None or not self.is_running or partition.leader != self.broker_id:
-            return None
-        return partition if partition.leads_under(self.epoch) else None
 
 
 class World:
@@ -97,6 +52,7 @@ class World:
         self.committed: list[Record] = []
         self.brokers = {BrokerId(n): Broker(BrokerId(n)) for n in range(1, 6)}
         self.events: list[Event] = []
+        self.requests: list[Request] = []
         self._numbers = iter(range(10**9))
         self._sessions = iter(range(1, 10**9))
         self._write(bootstrap((), random=Random(1)))
@@ -237,23 +193,31 @@ class World:
     def _propose(
         self, leader: Broker, led: PartitionImage, members: Sequence[tuple[BrokerId, int]]
     ) -> None:
-        """The request reaches whoever is in office, or nobody."""
+        topic_id = leader.view.topics["t"].topic_id
+        item = InSyncProposal(topic_id, 0, led.leader_epoch, led.partition_epoch, tuple(members))
+        self.requests.append(Request(leader.broker_id, leader.epoch, item))
+
+    def deliver(self, index: int, *, again: bool = False) -> None:
+        """One of the requests under way reaches whoever is in office, or nobody. It may come
+        once more."""
+        if not self.requests:
+            return
+        index %= len(self.requests)
+        request = self.requests[index] if again else self.requests.pop(index)
         office = self.in_office()
-        topic = leader.view.topics["t"]
         if office is None:
             return
-        item = InSyncProposal(
-            topic.topic_id, 0, led.leader_epoch, led.partition_epoch, tuple(members)
-        )
+        sender = self.brokers[request.sender]
         try:
             decision = alter_partitions(
-                office.view, leader.broker_id, leader.epoch, [item], self.policy
+                office.view, request.sender, request.broker_epoch, [request.item], self.policy
             )
         except ProtocolError:
             return
         refusal = decision.results[0].refusal
-        if refusal is not None and refusal.code is ErrorCode.INELIGIBLE_REPLICA:
-            leader.joining = None
+        is_refused = refusal is not None and refusal.code is ErrorCode.INELIGIBLE_REPLICA
+        if is_refused and sender.joining and not again and request.is_from(sender):
+            sender.joining = None  # it certainly did not happen
         self._try(decision)
 
     def _advance(self, leader: Broker, led: PartitionImage) -> None:
@@ -422,6 +386,8 @@ class World:
                 for leader in self.brokers.values():
                     self.hear(leader)
                     self.propose_join(leader, broker)
+                while self.requests:
+                    self.deliver(0)
         self._settle()
         self.check_settled()
 

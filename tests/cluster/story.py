@@ -220,6 +220,25 @@ class Story:
         assert self.delta == difference(before, self.image, self.delta)
 
 
+def three(min_isr: int = 1, *, is_unclean: bool = False) -> Story:
+    """Broker 1 leads t-0, all three are in sync."""
+    story = Story(3, policy=Policy(min_isr, is_unclean))
+    story.place("t", [1, 2, 3])
+    assert story.reconcile() == [], "a new topic is as it should be"
+    return story
+
+
+def leads(story: Story) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """Of t-0 the leader, the leader epoch, who is in sync, who is eligible."""
+    partition = story.partition()
+    return (
+        partition.leader,
+        partition.leader_epoch,
+        partition.in_sync_replicas,
+        partition.elr,
+    )
+
+
 def session_of(number: int) -> SessionId:
     return SessionId(100 + number)
 

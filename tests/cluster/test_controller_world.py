@@ -15,7 +15,8 @@ BROKERS = st.integers(1, 5)
 TARGETS = st.lists(BROKERS, min_size=3, max_size=3, unique=True)
 KINDS = (
     ("hear", "hear all", "govern", "settle"),
-    ("produce", "replicate", "fetch", "join", "leave"),
+    ("produce", "replicate", "fetch"),
+    ("join", "leave", "join now", "leave now", "deliver", "deliver again"),
     ("kill", "stop", "start", "expire", "announce"),
     ("stand", "office dies"),
 )
@@ -53,12 +54,14 @@ def take(world: World, what: str, first: int, second: int | list[int]) -> None:
                 world.fetch(broker, 10)
         case "fetch":
             world.fetch(one, second)
-        case "join":
+        case "join" | "join now":
             for leader in world.brokers.values():
                 world.propose_join(leader, other)
-        case "leave":
+        case "leave" | "leave now":
             for leader in world.brokers.values():
                 world.propose_leave(leader, other)
+        case "deliver" | "deliver again":
+            world.deliver(second, again=what == "deliver again")
         case "kill":
             world.kill(one, lost=second - 1)
         case "stop":
@@ -76,6 +79,8 @@ def take(world: World, what: str, first: int, second: int | list[int]) -> None:
                 world.expire(office)
         case _:
             raise AssertionError(what)
+    if what.endswith("now"):
+        world.deliver(-1)
 
 
 @settings(max_examples=300)

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 
 from strandline.cluster.controller import (
+    ReassignmentWish,
+    alter_partitions,
+    alter_reassignments,
     announce_shutdown,
     become_controller,
     delete_topics,
@@ -16,50 +19,23 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.controller.delete_topics import TopicReference
 from strandline.cluster.controller.events import (
-    DeletionDropped,
     LeaderElected,
     LeaderLost,
     MembersChanged,
-    PartitionStarted,
     RestartedLeaderElected,
-    TopicRemoved,
-    UncleanElection,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.cluster.store import BadVersion, Create, Delete, SetData
 from strandline.cluster.znodes import (
     PartitionStateNode,
-    TopicNode,
-    deletion_path,
     partition_path,
-    partitions_path,
     state_path,
-    topic_path,
 )
-from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
-from tests.cluster.story import NOW_MS, Policy, Story, session_of
+from strandline.types import BrokerId, LeaderEpoch, TopicPartition
+from tests.cluster.story import NOW_MS, Policy, Story, leads, session_of, three
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 T0 = TopicPartition("t", 0)
-
-
-def three(min_isr: int = 1, *, is_unclean: bool = False) -> Story:
-    """Broker 1 leads t-0, all three are in sync."""
-    story = Story(3, policy=Policy(min_isr, is_unclean))
-    story.place("t", [1, 2, 3])
-    assert story.reconcile() == [], "a new topic is as it should be"
-    return story
-
-
-def leads(story: Story) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    """Leader, leader epoch, in sync, eligible."""
-    partition = story.partition()
-    return (
-        partition.leader,
-        partition.leader_epoch,
-        partition.in_sync_replicas,
-        partition.elr,
-    )
 
 
 # ── leaders that go ────────────────────────────────────────────────────────────────────────────
@@ -228,190 +204,6 @@ def test_a_late_announcement_does_not_mark_the_next_registration() -> None:
         story.do(late)
 
 
-# ── eligible leaders (KIP-966) ─────────────────────────────────────────────────────────────────
-
-
-def test_members_that_leave_below_the_minimum_stay_eligible() -> None:
-    story = three(min_isr=2)
-    story.leave(3)
-    story.reconcile()
-    assert leads(story) == (1, 0, (1, 2), ()), "two suffice: 3 may miss what they commit"
-    story.leave(2)
-    story.reconcile()
-    assert leads(story) == (1, 0, (1,), (2,))
-    assert str(MembersChanged(T0, (ONE,), (TWO,))) == (
-        "In sync of t-0 are [1], eligible to lead [2]."
-    )
-    story.join(2)
-    story.join(3)
-    story.shrink(1, 3)
-    assert leads(story) == (1, 0, (1, 3), ())
-
-
-def test_x09_the_last_replica_standing_does_not_lose_what_the_eligible_one_has() -> None:
-    story = three(min_isr=2)
-    story.shrink(1, 2)
-    story.shrink(1)
-    assert leads(story) == (1, 0, (1,), (2,))
-    story.restart(1, is_clean=False)
-    story.reconcile()
-    assert leads(story) == (2, 1, (2,), ())
-    assert story.partition().last_known_elr == (ONE,)
-    story.shrink(1, 2)
-    assert leads(story) == (2, 1, (1, 2), ())
-    assert story.partition().last_known_elr == ()
-
-
-def test_an_eligible_leader_that_is_away_is_waited_for() -> None:
-    story = three(min_isr=2)
-    story.shrink(1)
-    assert leads(story) == (1, 0, (1,), (2, 3))
-    recorded = story.epoch(2)
-    story.leave(2, 3)
-    story.restart(1, is_clean=False)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (), (2, 3)), "1 may have lost what 2 and 3 have"
-    story.join(3)
-    story.reconcile()
-    assert leads(story) == (1, 2, (1,), (2,)), (
-        "1 and 3 crashed: with min.insync.replicas=2, waiting for 2 promises nothing any more"
-    )
-    assert story.partition().last_known_elr == (THREE,)
-    story.join(2, previous_epoch=recorded)
-    story.reconcile()
-    assert leads(story) == (1, 2, (1,), (2,))
-    assert story.partition().in_sync_epochs == {ONE: story.epoch(1), TWO: story.epoch(2)}
-
-
-def test_an_eligible_leader_that_comes_back_whole_leads() -> None:
-    story = three(min_isr=2)
-    story.shrink(1)
-    recorded = story.partition().in_sync_epochs[TWO]
-    story.leave(2, 3, 1)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (1,), (2, 3))
-    story.join(2, previous_epoch=recorded)
-    story.reconcile()
-    assert leads(story) == (2, 2, (2,), (1, 3))
-
-
-def test_eligible_leaders_do_not_count_where_the_minimum_was_lowered() -> None:
-    """The high watermark moves without them from then on."""
-    story = three(min_isr=2)
-    story.shrink(1)
-    story.policy = Policy(min_isr=1)
-    story.leave(1)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (1,), ())
-    other = three(min_isr=2)
-    other.shrink(1)
-    other.policy = Policy(min_isr=1)
-    [event] = other.reconcile()
-    assert event == MembersChanged(T0, (ONE,), ())
-
-
-def test_r33_eligibility_ends_with_an_unclean_restart_and_outlives_a_clean_one() -> None:
-    """I-33."""
-    story = three(min_isr=2)
-    story.shrink(1)
-    story.restart(2, is_clean=True)
-    story.restart(3, is_clean=False)
-    story.reconcile()
-    assert leads(story) == (1, 0, (1,), (2,))
-    assert story.partition().last_known_elr == (THREE,)
-    # Once more, from the registration that is recorded now.
-    story.restart(2, is_clean=True)
-    story.reconcile()
-    assert leads(story) == (1, 0, (1,), (2,))
-
-
-def test_two_restarts_between_two_looks_do_not_count_as_a_clean_one() -> None:
-    story = three(min_isr=2)
-    story.shrink(1)
-    story.restart(2, is_clean=False)
-    story.restart(2, is_clean=True)
-    story.reconcile()
-    assert leads(story) == (1, 0, (1,), (3,))
-
-
-def test_one_crash_loses_nothing_where_two_replicas_have_every_record() -> None:
-    """F-05: of two replicas that died together the first to come back may not be the one."""
-    story = three(min_isr=2)
-    story.shrink(1, 2)
-    epoch = story.epoch(2)
-    story.leave(1, 2)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (1, 2), ())
-    story.join(1)
-    assert story.reconcile() != []
-    assert leads(story) == (-1, 1, (2,), ()), "1 crashed, 2 may be whole"
-    assert story.partition().last_known_elr == (ONE,)
-    story.join(2, previous_epoch=epoch)
-    story.reconcile()
-    assert leads(story) == (2, 2, (2,), ())
-
-
-def test_when_all_crashed_the_first_assigned_leads() -> None:
-    """F-06: beyond what the setting promises, but available again."""
-    story = three(min_isr=2)
-    story.leave(1, 2, 3)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (1, 2, 3), ())
-    story.join(2)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (1, 3), ())
-    story.join(1)
-    [event] = story.reconcile()
-    assert event == RestartedLeaderElected(T0, ONE, LeaderEpoch(2))
-    assert str(event) == ("Broker 1 leads t-0 after a restart that was not clean: leader epoch 2.")
-    assert leads(story) == (1, 2, (1,), (3,))
-
-
-def test_with_a_minimum_of_one_the_first_to_come_back_leads() -> None:
-    story = three()
-    story.leave(1, 2, 3)
-    story.reconcile()
-    story.join(3)
-    story.reconcile()
-    assert leads(story) == (3, 2, (3,), ())
-
-
-# ── unclean elections ──────────────────────────────────────────────────────────────────────────
-
-
-def test_an_unclean_election_is_held_only_where_it_is_allowed_and_is_reported() -> None:
-    story = three(is_unclean=True)
-    story.shrink(1)
-    story.leave(1)
-    [event] = story.reconcile()
-    assert event == UncleanElection(T0, TWO, LeaderEpoch(1), (ONE,))
-    assert event.is_alarming
-    assert "committed records that only [1] had are lost" in str(event)
-    assert leads(story) == (2, 1, (2,), ())
-    assert story.partition().is_recovering
-    # The leader has recovered when it says so, after which others may join (KIP-704).
-    story.shrink(2, 3)
-    assert not story.partition().is_recovering
-
-
-def test_an_unclean_election_clears_who_was_eligible() -> None:
-    story = Story(4, policy=Policy(min_isr=2, is_unclean=True))
-    story.place("t", [1, 2, 3, 4])
-    story.shrink(1, 2)
-    story.shrink(1)
-    story.leave(1, 2)
-    story.reconcile()
-    assert leads(story) == (3, 1, (3,), ())
-    assert story.partition().last_known_elr == ()
-
-
-def test_where_nobody_is_alive_an_unclean_election_waits_too() -> None:
-    story = three(is_unclean=True)
-    story.leave(1, 2, 3)
-    story.reconcile()
-    assert leads(story) == (-1, 1, (1, 2, 3), ())
-
-
 # ── fencing ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -427,6 +219,24 @@ def test_r07_a_controller_that_was_replaced_cannot_write() -> None:
         story.do(late.operations)
     story.reconcile()
     assert story.image.topics["t"].states[0].value.controller_epoch == 2
+
+
+def test_r42_a_controller_that_resigned_does_not_act_any_more() -> None:
+    """KAFKA-4447: whatever it decides from what it knew, no write of it succeeds."""
+    story = three()
+    known = story.image
+    story.do(step_down(story.image, ONE))
+    story.do(become_controller(story.image, TWO, now_ms=NOW_MS), session_of(2))
+    story.announce_shutdown(1)
+    proposal = story.proposal(1, 2)
+    decisions = [
+        alter_partitions(known, ONE, story.epoch(1), [proposal], story.policy),
+        alter_reassignments(known, [ReassignmentWish(T0, [TWO, ONE])], story.policy),
+        delete_topics(known, [TopicReference("t")]),
+    ]
+    for decision in decisions:
+        with pytest.raises(BadVersion):
+            story.do(decision.operations)
 
 
 def test_r43_a_decision_from_an_old_image_is_refused_and_made_again() -> None:
@@ -460,93 +270,6 @@ def test_unknown_keys_of_a_state_survive() -> None:
     story.leave(1)
     story.reconcile()
     assert story.image.topics["t"].states[0].value.extra == {"of_somebody_else": [1]}
-
-
-# ── first elections, deletions ─────────────────────────────────────────────────────────────────
-
-
-def test_a_topic_of_which_there_is_only_the_assignment_gets_its_leaders() -> None:
-    story = Story(2)
-    node = TopicNode("t", NO_TOPIC_ID, {0: (TWO, ONE), 1: (ONE,), 2: (THREE,), 3: (THREE, TWO)})
-    story.do([Create(topic_path("t"), node.encode())])
-    assert touched_by(story.delta)
-    events = story.reconcile()
-    assert events == [
-        PartitionStarted(T0, TWO),
-        PartitionStarted(TopicPartition("t", 1), ONE),
-        PartitionStarted(TopicPartition("t", 3), TWO),
-    ]
-    assert str(events[0]) == "Broker 2 is the first leader of t-0."
-    assert story.partition().in_sync_replicas == (2, 1)
-    assert story.partition(number=2).leader_epoch == -1, "nobody of its replicas is alive"
-    story.join(3)
-    assert story.reconcile() == [PartitionStarted(TopicPartition("t", 2), THREE)]
-
-
-def test_inner_nodes_that_are_there_are_not_made_again() -> None:
-    """A Kafka controller that stopped half way through the creation of a topic."""
-    story = Story()
-    node = TopicNode("t", NO_TOPIC_ID, {0: (ONE,), 1: (ONE,)})
-    story.do(
-        [
-            Create(topic_path("t"), node.encode()),
-            Create(partitions_path("t")),
-            Create(partition_path(T0)),
-        ]
-    )
-    assert len(story.reconcile()) == 2
-    story.follow(delete_topics(story.image, [TopicReference("t")]))
-    assert topic_path("t") not in story.tree
-
-
-def test_deletions_that_were_asked_for_by_a_node() -> None:
-    story = three()
-    story.place("other", [1])
-    for name in ("t", "unknown"):
-        story.do([Create(deletion_path(name))])
-    assert story.delta.deletions_changed == ("unknown",)
-    events = story.reconcile()
-    assert events == [TopicRemoved("t"), DeletionDropped("unknown")]
-    assert [str(event) for event in events] == [
-        "Topic t is deleted.",
-        "The request to delete topic unknown is dropped.",
-    ]
-    assert story.image.topics.keys() == {"other"}
-    assert story.tree.children("/admin/delete_topics") == []
-
-
-def test_a_deletion_that_is_not_allowed_is_dropped() -> None:
-    story = three()
-    story.policy = Policy(is_deletion_enabled=False)
-    story.do([Create(deletion_path("t"))])
-    assert story.reconcile() == [DeletionDropped("t")]
-    assert "t" in story.image.topics
-
-
-def test_a_huge_topic_is_made_and_deleted_in_steps() -> None:
-    story = Story(2)
-    story.place("t", *([1, 2] for _ in range(2100)))
-    assert len(story.image.topics["t"].states) == 1000
-    while (decision := reconcile(story.image, story.policy)).operations:
-        assert len(decision.operations) <= 1000
-        story.tree.multi(decision.operations)
-        story.image = ClusterImage.from_view(story.tree.view())
-    partitions = story.image.topics["t"].partitions
-    assert {partition.leader for partition in partitions.values()} == {ONE}
-    [answer] = story.follow(delete_topics(story.image, [TopicReference("t")]))
-    assert answer.refusal is None
-    assert delete_topics(story.image, [TopicReference("t")]).operations == (), "it is marked"
-    story.leave(2)
-    steps = 0
-    while (decision := reconcile(story.image, story.policy)).operations:
-        assert len(decision.operations) <= 1000
-        [event] = decision.results
-        assert isinstance(event, TopicRemoved), "what is being deleted is not repaired"
-        story.follow(decision)
-        steps += 1
-    assert steps == 6
-    assert (len(story.image.topics), story.image.requested_deletions) == (0, frozenset())
-    assert str(TopicRemoved("t", 7)) == "Topic t is being deleted: 7 partitions left."
 
 
 # ── how much, in which order ───────────────────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes import (
     CLUSTER_DEFAULT,
     NO_LEADER,
+    NO_PREVIOUS_EPOCH,
     BrokerNode,
     ClusterIdNode,
     ConfigNode,
@@ -119,6 +120,53 @@ def test_a_partition_state_as_kafka_writes_it() -> None:
     )
     assert state_path(PARTITION) == "/brokers/topics/orders/partitions/3/state"
     assert deletion_path("orders") == "/admin/delete_topics/orders"
+
+
+def test_our_own_keys_of_a_partition_state() -> None:
+    node = PartitionStateNode(
+        BROKER,
+        LeaderEpoch(7),
+        (BROKER,),
+        4,
+        in_sync_epochs={BrokerId(3): 64, BROKER: 77},
+        elr=(BrokerId(3),),
+        last_known_elr=(BrokerId(2),),
+    )
+    written = json.loads(node.encode())
+    assert written["isr_epochs"] == {"1": 77, "3": 64}
+    assert (written["elr"], written["last_known_elr"]) == ([3], [2])
+    assert PartitionStateNode.decode(PARTITION, node.encode()) == node
+    plain = PartitionStateNode.decode(PARTITION, KAFKAS_STATE)
+    assert (plain.in_sync_epochs, plain.elr, plain.last_known_elr) == ({}, (), ())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'"isr_epochs":[1]',
+        b'"isr_epochs":{"1":"x"}',
+        b'"isr_epochs":{"1":true}',
+        b'"isr_epochs":{"x":1}',
+        b'"elr":1',
+        b'"elr":["1"]',
+        b'"last_known_elr":null',
+    ],
+)
+def test_our_own_keys_of_a_partition_state_are_read_strictly(broken: bytes) -> None:
+    with pytest.raises(MalformedNode):
+        PartitionStateNode.decode(PARTITION, KAFKAS_STATE[:-1] + b"," + broken + b"}")
+
+
+def test_our_own_keys_of_a_broker() -> None:
+    plain = BrokerNode.decode(BROKER, KAFKAS_BROKER)
+    assert (plain.previous_epoch, plain.is_shutting_down) == (NO_PREVIOUS_EPOCH, False)
+    node = BrokerNode(BROKER, (Endpoint("A", "h", 1),), previous_epoch=77, is_shutting_down=True)
+    written = json.loads(node.encode())
+    assert (written["previous_epoch"], written["shutting_down"]) == (77, True)
+    assert BrokerNode.decode(BROKER, node.encode()) == node
+    for broken in (b'"shutting_down":1', b'"previous_epoch":"x"'):
+        with pytest.raises(MalformedNode):
+            BrokerNode.decode(BROKER, KAFKAS_BROKER[:-1] + b"," + broken + b"}")
 
 
 def test_settings_as_kafka_writes_them() -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from tests.faults.group_reader import GROUP, GroupReader
 from tests.faults.kafka_python_clients import KafkaPythonProducer, KafkaPythonReader
 from tests.faults.librdkafka_clients import LibrdkafkaProducer, LibrdkafkaReader
 from tests.history.operations import Acknowledged, Assigned, Event, Polled, Sent
@@ -153,6 +154,17 @@ class Reading(_Running):
                 self._positions[partition] = records[-1][0] + 1
 
 
+class GroupReading(_Running):
+    """The consumer group at work."""
+
+    def __init__(self, name: str, reader: GroupReader) -> None:
+        super().__init__(name)
+        self._reader = reader
+
+    def work(self) -> None:
+        self._reader.run(self.stopping.is_set, SETTLE_S)
+
+
 class Load:
     """Producers and readers of one topic. `with` starts them; `finish` stops them and judges."""
 
@@ -164,6 +176,7 @@ class Load:
         *,
         acks: str = "all",
         may_lose: bool = False,
+        with_group: bool = False,
         producers: Sequence[str] = ("librdkafka", "kafka-python"),
     ) -> None:
         """`may_lose`: without idempotence, which ends for good when its own records are gone, and
@@ -190,10 +203,13 @@ class Load:
         self._producers = [
             Sending(name, make, partitions, self.history) for name, make in made.items()
         ]
-        self._readers = [
+        self._readers: list[_Running] = [
             self._reader("librdkafka-live", LibrdkafkaReader),
             self._reader("kafka-python-live", KafkaPythonReader),
         ]
+        if with_group:
+            group = GroupReader(bootstrap, topic, partitions, self.history.events.append)
+            self._readers.append(GroupReading(GROUP, group))
 
     def __enter__(self) -> Self:
         for thread in (*self._readers, *self._producers):

@@ -18,11 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tests.faults.group_reader import GROUP
 from tests.faults.load import LAST_READERS, SETTLE_S, Load, LoadError
 from tests.faults.processes import until
 from tests.history.checker import check
 from tests.history.operations import Event
-from tests.history.report import Report
+from tests.history.report import Anomaly, AnomalyKind, Report
 
 ROOT: Final = Path(__file__).parents[2]
 ANSWER_S: Final = 6 * SETTLE_S
@@ -40,6 +41,7 @@ class LoadProcess:
         *,
         acks: str = "all",
         may_lose: bool = False,
+        with_group: bool = False,
         producers: Sequence[str] = ("librdkafka", "kafka-python"),
     ) -> None:
         self._history = home / f"history-of-{topic}.pickle"
@@ -50,6 +52,7 @@ class LoadProcess:
             "partitions": partitions,
             "acks": acks,
             "may_lose": may_lose,
+            "with_group": with_group,
             "producers": list(producers),
         }
         self._command = [sys.executable, "-m", "tests.faults.load_process", json.dumps(arguments)]
@@ -102,6 +105,12 @@ class LoadProcess:
         # Written by our own child a moment ago.
         self.events = pickle.loads(self._history.read_bytes())
         return check(self.events, last_readers=LAST_READERS)
+
+    def missed_by_group(self) -> list[Anomaly]:
+        """Acknowledged records that the group was never given, after `finish`."""
+        missing = {AnomalyKind.LOST, AnomalyKind.UNSEEN}
+        found = check(self.events, last_readers={GROUP}).anomalies
+        return [anomaly for anomaly in found if anomaly.kind in missing]
 
     def _ask(self, command: str) -> Any:
         assert self._child is not None

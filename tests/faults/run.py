@@ -21,12 +21,18 @@ QUIET_S: Final = 20.0
 
 
 @contextmanager
-def under_load(cluster: ClusterProcesses, topic: str = TOPIC) -> Iterator[LoadProcess]:
+def under_load(
+    cluster: ClusterProcesses, topic: str = TOPIC, *, with_group: bool = False
+) -> Iterator[LoadProcess]:
     """A topic of three replicas with idempotent producers (acks=all) and readers on it. When the
     block is left, everything must be as if nothing had happened: the cluster serves, all replicas
-    are in sync and equal, every send was acknowledged, and the checker finds nothing."""
+    are in sync and equal, every send was acknowledged, and the checker finds nothing.
+
+    `with_group`: a consumer group whose member is replaced every second or two reads, too."""
     cluster.create_topic(topic, partitions=PARTITIONS)
-    with LoadProcess(cluster.home, cluster.bootstrap, topic, PARTITIONS) as load:
+    with LoadProcess(
+        cluster.home, cluster.bootstrap, topic, PARTITIONS, with_group=with_group
+    ) as load:
         load.wait_for_more(BEFORE)
         cluster.note(f"acknowledged: {load.acknowledged()}; now the fault")
         yield load
@@ -36,6 +42,8 @@ def under_load(cluster: ClusterProcesses, topic: str = TOPIC) -> Iterator[LoadPr
             cluster.wait_until_in_sync(topic, partition)
         report = load.finish()
     cluster.note("all clients are done")
+    if with_group:
+        assert load.missed_by_group() == []
     nothing_happened(cluster, topic, report)
 
 

@@ -120,7 +120,7 @@ class Trouble:
 def round_of(cluster: ZooKeeperCluster, number: int, chance: random.Random) -> None:
     """One topic, some faults, one judgement. Raises AssertionError or LoadError."""
     trouble = Trouble(cluster, chance)
-    with under_load(cluster, f"round-{number}"):
+    with under_load(cluster, f"round-{number}", with_group=chance.random() < 0.5):
         for _ in range(chance.randint(*FAULTS_PER_ROUND)):
             trouble.happen()
         time.sleep(chance.uniform(*PAUSE_S))

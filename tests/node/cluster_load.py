@@ -14,7 +14,8 @@ from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.records.batch import iterate_headers
 from strandline.records.record import read_records
 from strandline.types import TopicPartition
-from tests.node.cluster_world import ClusterWorld, Machine
+from tests.node.cluster_machine import Machine
+from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce, produced
 from tests.node.world import Client
 

@@ -20,7 +20,7 @@ from strandline.protocol.messages.fetch import FetchResponse
 from strandline.storage.log_read import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.transaction_index import AbortedTransaction
-from strandline.types import Offset, ProducerId
+from strandline.types import BrokerId, Offset, ProducerId
 from tests.node.world import joined
 
 FILES = MemoryFiles()
@@ -40,6 +40,7 @@ def partitions(draw: st.DrawFn) -> PartitionAnswer:
     answer.last_stable_offset = draw(LONGS)
     answer.log_start_offset = draw(LONGS)
     answer.diverging = draw(st.none() | st.tuples(INTS, LONGS))
+    answer.preferred_replica = draw(st.none() | st.integers(0, 2**31 - 1).map(BrokerId))
     aborted = st.builds(
         AbortedTransaction,
         producer_id=LONGS.map(ProducerId),
@@ -98,6 +99,8 @@ def by_the_codec(answer: FetchAnswer, version: int) -> bytes:
                 ],
                 records=memoryview(records),
             )
+            if entry.preferred_replica is not None and version >= 11:
+                data.preferred_read_replica = entry.preferred_replica
             if entry.diverging is not None and version >= 12:
                 data.diverging_epoch = messages.EpochEndOffset(
                     epoch=entry.diverging[0], end_offset=entry.diverging[1]
@@ -112,7 +115,20 @@ def by_the_codec(answer: FetchAnswer, version: int) -> bytes:
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_the_bytes_are_those_of_the_codec(version: int, data: st.DataObject) -> None:
-    answer = data.draw(answers(version))
+    compare(data.draw(answers(version)), version)
+
+
+@pytest.mark.parametrize("version", [12, 13, 17, 18])
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_an_answer_with_one_partition(version: int, data: st.DataObject) -> None:
+    """Which is what followers get, and is written in one piece."""
+    answer = FetchAnswer(error_code=data.draw(st.sampled_from(list(ErrorCode))), session_id=7)
+    answer.add(data.draw(st.uuids() if version >= 13 else st.just("t")), data.draw(partitions()))
+    compare(answer, version)
+
+
+def compare(answer: FetchAnswer, version: int) -> None:
     connection = Connection(1, "client", "PLAINTEXT", 10)
     request = Request(connection, Outbox(), ApiKey.FETCH, version, 99, None, None)
     written = b""

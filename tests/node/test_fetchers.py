@@ -23,7 +23,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
 from strandline.storage.files import DiskFull
 from strandline.types import BrokerId, Instant, Offset
 from tests.node.cluster_load import values_of
-from tests.node.cluster_steps import Steps, is_acknowledged
+from tests.node.cluster_steps import Steps
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce, produced
 from tests.node.world import failing
@@ -51,6 +51,12 @@ def write(
         request = produce(batch(value), topic, partition, acks=acks)
         code = produced(client.ask(request, 9)).error_code
     return code
+
+
+def lead(world: ClusterWorld, topic: str, broker_id: int) -> None:
+    """Wait until a broker leads, and knows it."""
+    world.run_until(lambda: world.partition(topic).leader == broker_id)
+    world.run_until(lambda: world.replica(broker_id, topic).is_leading)
 
 
 def delete_records(world: ClusterWorld, offset: int) -> None:
@@ -236,7 +242,7 @@ def test_r11_a_follower_behind_its_leaders_start_begins_again(world: ClusterWorl
     assert [entry.start_offset for entry in log.leader_epochs.entries] == [7]
     # KAFKA-9491: with a high watermark left behind, this follower could never lead.
     world.kill(A, expire=True)
-    world.run_until(lambda: world.partition("t").leader == B)
+    lead(world, "t", B)
     assert write(world, "t", b"new") == 0
     assert world.offsets(B, "t") == (11, 11)
 
@@ -244,18 +250,40 @@ def test_r11_a_follower_behind_its_leaders_start_begins_again(world: ClusterWorl
 def test_r37_out_of_range_is_never_the_end(world: ClusterWorld) -> None:
     world.create_topic("u", (A, B), unclean_leader_election_enable="true")
     assert write(world, "u", b"a", b"b") == 0
-    world.run(1000)
-    # B loses its epochs: nothing can be compared, and its offset is beyond what A will have.
     world.kill(A, expire=True)
-    world.run_until(lambda: world.partition("u").leader == B)
+    lead(world, "u", B)
     assert write(world, "u", b"c", b"d") == 0
     world.kill(B, expire=True)
     world.start(A)
-    world.run_until(lambda: world.partition("u").leader == A)
+    lead(world, "u", A)
+    # B's last epoch is one that A never had, and B's end is beyond A's.
     world.start(B)
     world.run_until(world.is_settled)
     world.run_until(lambda: world.are_logs_equal("u"))
     assert write(world, "u", b"e") == 0
+
+
+def test_a_leaders_log_that_starts_inside_a_batch_is_followed(world: ClusterWorld) -> None:
+    world.kill(B, expire=True)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    client = world[A].connect()
+    request = produce(batch(b"0", b"1", b"2", b"3"), "t")
+    assert produced(client.ask(request, 9)).error_code == 0
+    assert write(world, "t", b"4") == 0
+    delete_records(world, 2)
+    world.start(B)
+    world.run_until(world.is_settled)
+    world.run_until(lambda: world.offsets(B, "t") == (5, 5))
+    assert world.replica(B, "t").log.log_start_offset == 2
+    assert world.are_logs_equal("t")
+
+
+def test_a_new_registration_of_a_follower_is_known_to_leaders_of_quiet_partitions(
+    world: ClusterWorld,
+) -> None:
+    world[B].metadata.expire()
+    world.run_until(world.is_settled)
+    assert write(world, "t", b"x") == 0
 
 
 # -- Bad answers and bad disks -----------------------------------------------------------------

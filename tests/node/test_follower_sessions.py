@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,14 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import ErrorCode
+from strandline.node.effects import Chunk
 from strandline.node.fetch_reading import FollowerReader
 from strandline.node.fetch_sessions import EVICTION_AFTER_MS
+from strandline.node.follower_sessions import Followed
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.replication.policies import Policies, TimeLag
 from strandline.replication.progress import Progress
+from strandline.storage.log_read import LogSlice
 from strandline.types import BrokerId, Offset
 from tests.node.followers import FETCH_VERSION, B, C, Cluster
 from tests.node.messages import fetch, fetched, values
+from tests.node.world import Client, World
 
 MakeCluster: TypeAlias = Callable[..., Cluster]
 
@@ -300,13 +304,16 @@ ACTIONS = st.one_of(
     st.tuples(st.just("elect"), st.sampled_from(TOPICS)),
     st.tuples(st.just("commit"), st.sampled_from(TOPICS)),
     st.tuples(st.just("delete"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("remove"), st.sampled_from(TOPICS)),
+    st.tuples(st.just("register"), st.sampled_from([B, C])),
 )
 
 
 class Play:
-    """One cluster with two followers."""
+    """One cluster with two followers; their fetches may be barred from the short way."""
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: Policies, *, short: bool = True) -> None:
+        self.short = short
         self.cluster = Cluster("replica.lag.time.max.ms=1000")
         self.cluster.world.node.replicas.host.policies = policies
         for topic in TOPICS:
@@ -321,6 +328,8 @@ class Play:
             case "produce":
                 cluster.produce(b"m", topic=what)
             case "fetch":
+                if not self.short:
+                    cluster.client_of(what).connection.short_way = None
                 seen = self.followers[what].fetch()
             case "advance":
                 cluster.world.advance(what)
@@ -335,6 +344,10 @@ class Play:
                 log = cluster.replica(what).log
                 log.delete_records_to(log.high_watermark)
                 cluster.replica(what).changed()
+            case "remove":
+                cluster.set_state(what, isr=(1,), new_epoch=False)
+            case "register":
+                cluster.register(what)
         cluster.world.turn()
         state = [
             (cluster.offsets(topic), cluster.remote(topic), self._in_sync(topic))
@@ -356,7 +369,114 @@ def test_looking_at_the_news_is_as_good_as_looking_at_everything(
     actions: list[tuple[str, Any]],
 ) -> None:
     news, everything = Play(Policies()), Play(Policies(lag=EagerTimeLag()))
+    general = Play(Policies(), short=False)
     for action, what in actions:
-        assert news.do(action, what) == everything.do(action, what), (action, what)
-    for play in (news, everything):
+        expected = everything.do(action, what)
+        assert news.do(action, what) == expected, (action, what)
+        assert general.do(action, what) == expected, (action, what)
+    for play in (news, everything, general):
         play.cluster.world.check()
+
+
+# -- The short way ---------------------------------------------------------------------------
+
+
+class RawClient(Client):
+    """Keeps bytes instead of reading them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.received = bytearray()
+
+    def take(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            if isinstance(chunk, LogSlice):
+                self.received += chunk.file.read_at(chunk.position, chunk.length)
+            else:
+                self.received += chunk
+
+
+class Side:
+    """One node whose follower's requests come as bytes."""
+
+    def __init__(self, *, short: bool) -> None:
+        self.short = short
+        self.cluster = Cluster()
+        self.cluster.create_topic("busy", replicas=(1, 2))
+        self.follower = Follower(self.cluster, B, ("busy",))
+        self.follower.fetch()
+        self.raw = self._connect()
+
+    def _connect(self) -> RawClient:
+        world = self.cluster.world
+        client = RawClient(world)
+        world.clients[client.connection.id] = client
+        # The first request on a connection teaches it the short way.
+        other = fetch(session=(0, -1))
+        other.replica_state = self.cluster.fetch_request(B, 0, "busy").replica_state
+        client.send_frame(client.frame(other, FETCH_VERSION)[0])
+        world.turn()
+        client.received.clear()
+        return client
+
+    def frame(self) -> bytearray:
+        """What the follower would send next."""
+        log = self.cluster.replica("busy").log
+        request = self.cluster.fetch_request(
+            B, log.log_end_offset - 1, "busy", session=self.session()
+        )
+        return self.raw.frame(request, FETCH_VERSION)[0]
+
+    def session(self) -> tuple[int, int]:
+        """The follower's session and its next epoch; a new one if it is gone."""
+        if not self.cluster.replica("busy").listeners:
+            self.follower.session, self.follower.told = (0, 0), {}
+            self.follower.fetch()
+        (entry,) = self.cluster.replica("busy").listeners
+        assert isinstance(entry, Followed)
+        assert entry.session is not None
+        return entry.session.id, entry.session.epoch
+
+    def send(self, frame: bytes) -> Any:
+        """Everything that anybody can see of it."""
+        if not self.short:
+            self.raw.connection.short_way = None
+        self.raw.send_frame(frame)
+        self.cluster.world.turn()
+        self.cluster.world.advance(1)
+        received, self.raw.received = bytes(self.raw.received), bytearray()
+        closed = self.raw.closed
+        if closed is not None:
+            self.raw = self._connect()
+        return received, closed, self.cluster.offsets("busy"), self.cluster.remote("busy")
+
+
+def test_the_short_way_of_a_fetch_is_taken_at_all() -> None:
+    side = Side(short=True)
+    side.cluster.produce(b"m", topic="busy")
+    side.cluster.produce(b"m", topic="busy")
+    frame = side.frame()
+    path = side.raw.connection.short_way
+    assert path is not None
+    assert path.maybe_handle(memoryview(bytearray(frame)), side.cluster.world.now)
+    assert side.cluster.offsets("busy") == (2, 1)
+    side.cluster.world.turn()
+    # Its epoch has passed: that is for the general way to refuse.
+    assert not path.maybe_handle(memoryview(bytearray(frame)), side.cluster.world.now)
+
+
+@pytest.mark.parametrize("mask", [1, 0x80, 0xFF])
+def test_a_damaged_fetch_is_the_same_both_ways(mask: int) -> None:
+    """Each byte of the request in turn, with an intact request between."""
+    short, general = Side(short=True), Side(short=False)
+    size = len(short.frame())
+    assert len(general.frame()) == size
+    for at in range(size):
+        for side in (short, general):
+            side.cluster.produce(b"m", topic="busy")
+        for damage in (mask, 0):
+            frames = [side.frame() for side in (short, general)]
+            assert frames[0] == frames[1]
+            frames[0][at] ^= damage
+            answers = [side.send(bytes(frames[0])) for side in (short, general)]
+            assert answers[0] == answers[1], (at, damage)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.cluster.store import OutcomeUnknown, StoreUnavailable
+import pytest
+
+from strandline.cluster.store import Create, MultiTooLarge, OutcomeUnknown, StoreUnavailable
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -204,3 +206,27 @@ def test_deleting_and_creating_in_a_row_leaves_one_directory_each(world: World) 
     assert len(world.node.replicas) == 1
     names = [n for n in world.files.list_directory("/data") if n.startswith("orders")]
     assert len(names) == 6
+
+
+def test_a_request_that_is_too_large_for_the_store_is_not_to_be_repeated(world: World) -> None:
+    world.store_error = MultiTooLarge(request_bytes=2_000_000, request_bytes_max=1_000_000)
+    topic = CreatableTopic(name="x", num_partitions=1, replication_factor=1)
+    (answer,) = world.connect().ask(CreateTopicsRequest(topics=[topic]), 5).topics
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_node_that_nobody_can_read_is_left_out(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    changes = world.tree.multi(
+        [
+            Create("/config/topics/orders", b"no json"),
+            Create("/config/topics/later", b'{"version":1,"config":{"retention.ms":"7"}}'),
+        ]
+    ).changes
+    assert changes is not None
+    world.metadata_changed(changes)
+    assert "'/config/topics/orders' is unusable" in caplog.text
+    image = world.node.metadata.image
+    assert image.zxid == changes.zxid
+    assert [resource.name for resource in image.configs] == ["later"]

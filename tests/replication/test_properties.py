@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.replication.in_sync import Committed
-from strandline.replication.policies import AnswerWatermark, Policies
+from strandline.replication.policies import DEFAULT, AnswerWatermark, Policies
 from tests.scenarios.controller import Rules
 from tests.scenarios.messages import Write
 from tests.scenarios.replica import Replica
@@ -34,18 +34,17 @@ _KINDS = (
     *["controller"] * 3,
     *["start", "heal"] * 3,
     "fetch-one",
-    "lose-reply",
     "hold-reply",
     "deliver",
-    "hold-alter",
-    "reply-alter",
-    "wait",
+    *["wait"] * 4,
+    *["lose-reply"] * 3,
+    *["prefer"] * 3,
+    *["hold-alter", "reply-alter"] * 2,
     "kill",
     "stop",
     "power-cut",
     "cut",
     "expire",
-    "prefer",
     "shut-down",
     "delete",
 )
@@ -63,7 +62,7 @@ class Profile:
 
     rules: Rules
     power_cuts_max: int = 0
-    policies: Policies = Policies()
+    policies: Policies = DEFAULT
 
 
 class Run:
@@ -212,7 +211,7 @@ class Run:
             ]
 
 
-KILLS = [
+PROFILES = [
     Profile(Rules(min_in_sync=1)),
     Profile(Rules(min_in_sync=2)),
     Profile(Rules(min_in_sync=2), policies=Policies(answer_watermark=AnswerWatermark.PRE)),
@@ -224,7 +223,7 @@ KILLS = [
 
 
 @pytest.mark.parametrize(
-    "profile", KILLS, ids=lambda p: f"{p.rules.min_in_sync}-{p.power_cuts_max}"
+    "profile", PROFILES, ids=lambda p: f"{p.rules.min_in_sync}-{p.power_cuts_max}"
 )
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(script=events)

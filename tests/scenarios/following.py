@@ -6,7 +6,9 @@ This file knows in which order a follower asks the rules of `strandline.replicat
 
 from __future__ import annotations
 
-from strandline.errors import ErrorCode
+from dataclasses import replace
+
+from strandline.errors import CorruptRecords, ErrorCode
 from strandline.records.batch import iterate_headers
 from strandline.replication.follower import (
     Append,
@@ -69,6 +71,8 @@ class Following(Leading):
             self.events.append("the reply is lost")
         elif mode == "hold-reply":
             self._held[name] = reply
+        elif mode == "damage-reply":
+            self._deliver(replica, replace(reply, records=damaged(reply.records)))
         else:
             self._deliver(replica, reply)
 
@@ -115,9 +119,13 @@ class Following(Leading):
         log = replica.log
         if reply.records:
             self._make_room(replica, reply)
-            log.append_as_follower(
-                reply.records, WALL_MS + self.now_ms, leader_epoch=replica.leader_epoch
-            )
+            try:
+                log.append_as_follower(
+                    reply.records, WALL_MS + self.now_ms, leader_epoch=replica.leader_epoch
+                )
+            except CorruptRecords:
+                self.events.append(f"{replica.name} finds damaged records, and backs off")
+                return
         log.restore_high_watermark(
             follower_high_watermark(action.high_watermark, log.log_start_offset, log.log_end_offset)
         )
@@ -156,3 +164,8 @@ class Following(Leading):
                 self.events.append(f"{replica.name} drops everything and starts at {start_offset}")
                 self.oracle.truncates(replica, start_offset)
                 replica.log.truncate_fully_and_start_at(start_offset, WALL_MS + self.now_ms)
+
+
+def damaged(records: bytes) -> bytes:
+    """The records with one bit of the last byte turned over."""
+    return records[:-1] + bytes([records[-1] ^ 1])

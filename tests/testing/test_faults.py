@@ -90,12 +90,14 @@ def test_the_leader_is_cut_off_with_the_minority(cluster: Cluster) -> None:
     check(cluster, load)
 
 
+@pytest.mark.parametrize("is_controller", [True, False])
 def test_a_leader_that_keeps_the_metadata_but_no_follower_commits_nothing(
-    strandline_cluster: Cluster,
+    strandline_cluster: Cluster, is_controller: bool
 ) -> None:
     cluster = strandline_cluster
-    leader = cluster.controller
-    assert leader is not None
+    controller = cluster.controller
+    assert controller is not None
+    leader = controller if is_controller else controller % 3 + 1
     others = sorted({1, 2, 3} - {leader})
     cluster.create_topic("orders", assignment={0: [leader, *others]}, min_insync_replicas=2)
     with Load(cluster, "orders") as load:

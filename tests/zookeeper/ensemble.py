@@ -10,17 +10,21 @@ time. To take a network away put a `TcpProxy` (see `proxy`) before the servers.
 
 from __future__ import annotations
 
+import socket
+import struct
 import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
 
-from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Close, Connect, int_struct
 
 from tests.zookeeper.server import PATIENCE_S, Ports, ZooKeeperServer
 
 # ZooKeeperServer.superSecret: what a session's password is derived from.
 _SESSION_SECRET = 0xB3415C00
+# The beginning of the answer to a connect request: length, protocol, timeout and session.
+_CONNECTED = struct.Struct("!iiiq")
 
 
 class ZooKeeperEnsemble:
@@ -91,17 +95,36 @@ class ZooKeeperEnsemble:
         """End a session behind the back of its owner, who learns of it as of an expiry.
 
         Whoever proves to be the owner may move a session to another connection and close it there.
+        The owner reconnects at once and takes it back: so one follows the other at once, and
+        again until the session is not known any more.
         """
-        thief = KazooClient(
-            hosts=self.connect_string, timeout=10.0, client_id=(session_id, _password(session_id))
-        )
-        thief.start(timeout=PATIENCE_S)
-        try:
-            if thief.client_id[0] != session_id:
-                raise RuntimeError(f"The session {session_id:#x} was gone before.")
-        finally:
-            thief.stop()
-            thief.close()
+        if not self._close_session(session_id):
+            raise RuntimeError(f"The session {session_id:#x} was gone before.")
+        deadline = time.monotonic() + PATIENCE_S
+        while self._close_session(session_id):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"The session {session_id:#x} does not end.")
+
+    def _close_session(self, session_id: int) -> bool:
+        """Move the session here and close it; whether it still was there."""
+        connect = Connect(0, 0, 10_000, session_id, _password(session_id), False).serialize()
+        close = int_struct.pack(1) + int_struct.pack(Close.type)
+        server = next(server for server in self.servers if server.is_running)
+        address = (server.ports.host, server.ports.client)
+        with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+            connection.sendall(
+                b"".join(int_struct.pack(len(one)) + one for one in (connect, close))
+            )
+            answer = bytearray()
+            try:
+                while chunk := connection.recv(4096):
+                    answer += chunk
+            except ConnectionResetError:
+                pass  # The server hangs up on whoever closes a session, or asks for a dead one.
+        if len(answer) < _CONNECTED.size:
+            return True  # It hung up before it said anything: ask again.
+        _, _, timeout_ms, session = _CONNECTED.unpack_from(answer)
+        return bool(timeout_ms > 0 and session == session_id)
 
     def close(self) -> None:
         """Kill every server and remove the data."""

@@ -93,7 +93,8 @@ class TcpProxy:
                 if key.fileobj is self._waker:
                     self._waker.recv(_CHUNK)
                     self._carry_out_calls()
-                elif key.fileobj is self._listener:
+                    break  # what was ready may be closed or not be watched any more
+                if key.fileobj is self._listener:
                     self._accept()
                 elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._peer:
                     self._forward(key.fileobj)

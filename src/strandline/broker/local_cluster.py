@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.log_directories import make_durably
 from strandline.broker.running import Broker, StartReport
 from strandline.broker.startup import start_broker
 from strandline.broker.watch import Watch
@@ -46,7 +47,9 @@ class LocalCluster:
 
         Raises `InvalidSetting`, `StorageError` and `StoreError`; then nothing runs.
         """
-        cluster = cls(configs, EmbeddedStore(RealFiles(), metadata_directory))
+        files = RealFiles()
+        make_durably(files, metadata_directory)
+        cluster = cls(configs, EmbeddedStore(files, metadata_directory))
         try:
             cluster.image = ClusterImage.from_view(await cluster._observer.load(cluster._changed))
             await cluster.start_brokers(cluster.broker_ids)

@@ -6,6 +6,7 @@ strays is decided elsewhere.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
@@ -17,13 +18,26 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import CorruptRecords, StorageError
 from strandline.node.logs import Directory
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
-from strandline.storage.files import Files, join
+from strandline.storage.files import Files, join, parent_of
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
 from strandline.types import BrokerId, TopicPartition
 
 UNKNOWN_EPOCH = -1
+
+
+def make_durably(files: Files, path: str) -> None:
+    """Make a directory and the missing ones above it, so that their names survive power failures:
+    syncing what is inside does not sync the name of the directory itself."""
+    above: list[str] = []
+    missing = os.path.abspath(path)
+    while not files.is_directory(missing):
+        missing = parent_of(missing)
+        above.append(missing)
+    files.make_directory(path)
+    for parent in reversed(above):
+        files.sync_directory(parent)
 
 
 class LogDirectories:
@@ -35,6 +49,11 @@ class LogDirectories:
         self._files = files
         self._paths = paths
         self._random = random
+
+    def make(self) -> None:
+        """Make those that are missing."""
+        for path in self._paths:
+            make_durably(self._files, path)
 
     def known_cluster_id(self) -> str | None:
         """The cluster that the first directory says it belongs to."""

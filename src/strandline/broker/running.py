@@ -96,12 +96,11 @@ class Broker:
         await self._watch.until(
             lambda: self.node.is_shutdown_complete, timeout_s=_SHUTDOWN_PATIENCE_S
         )
-        epoch = self.node.broker_epoch
         await self._server.stop()
         if gate is not None:
             with suppress(asyncio.BrokenBarrierError):  # another one failed: go on alone
                 await gate.wait()
-        clean = self.node.stop(epoch)
+        clean = self.node.stop(self.node.unbroken_since)
         await self._store.close()
         if self._own_store is not None:
             await self._own_store.close()

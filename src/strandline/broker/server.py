@@ -9,17 +9,15 @@ that began it. The driver decides nothing about the log; it only keeps sockets, 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 
+from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
 from strandline.broker.links import Links
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
 from strandline.cluster.store import Changes, OutcomeUnknown, Store, StoreError
@@ -40,39 +38,20 @@ from strandline.node.node import Node
 from strandline.storage.files import Files
 from strandline.types import Instant
 
+__all__ = ["Limits", "ListenerSocket", "Server", "read_clock"]
+
 log = logging.getLogger(__name__)
 
-_ACCEPTS_PER_ROUND: Final = 64
 _LULL_NS: Final = 30_000
 """Input that comes within this time of the last turn is handled together with what follows it."""
-_ACCEPT_RETRY_S: Final = 0.1
 _POOLED_BUFFERS: Final = 8
 _IDLE_SWEEPS: Final = 10
 _LAST_ROUNDS_MAX: Final = 100
-_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 def read_clock() -> Instant:
     """The present, from the machine's clocks."""
     return Instant(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
-
-
-class ListenerSocket(NamedTuple):
-    """A listening socket and the name of its listener."""
-
-    name: str
-    socket: socket.socket
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How many connections the server takes and for how long it keeps idle ones."""
-
-    frame_bytes_max: int
-    connections_max: int
-    per_address_max: int
-    per_address_overrides: Mapping[str, int]
-    idle_ms_max: int
 
 
 class Server:
@@ -92,10 +71,9 @@ class Server:
         self._store = store
         self._files = files
         self._limits = limits
-        self._listeners = listeners
         self._loop = asyncio.get_running_loop()
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
-        self._addresses: Counter[str] = Counter()
+        self._acceptor = Acceptor(listeners, limits, self._admit)
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS)
         self._turn: asyncio.Handle | None = None
@@ -103,7 +81,6 @@ class Server:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._idle_check: asyncio.TimerHandle | None = None
-        self._is_accepting = False
         self._stopping = False
         self._stopped = False
         self._paused = False
@@ -124,10 +101,7 @@ class Server:
 
     def accept(self) -> None:
         """Accept connections from now on."""
-        self._is_accepting = True
-        for listener in self._listeners:
-            listener.socket.setblocking(False)
-            self._loop.add_reader(listener.socket, self._accept, listener)
+        self._acceptor.start()
         if self._limits.idle_ms_max > 0:
             self._idle_check = self._loop.call_later(self._idle_sweep_s, self._close_idle)
 
@@ -139,7 +113,7 @@ class Server:
     async def stop(self) -> None:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
         self._stopping = True
-        self._stop_accepting()
+        self._acceptor.close()
         self._finish_turn()
         for _ in range(_LAST_ROUNDS_MAX):
             if not self._writes:
@@ -153,17 +127,11 @@ class Server:
     def abandon(self) -> None:
         """End as a killed process does: sockets close, and nobody is told anything."""
         self._stopping = True
-        self._stop_accepting()
+        self._acceptor.close()
         self._end()
         for task in self._writes:
             task.cancel()
         self._disk.shutdown(wait=False, cancel_futures=True)
-
-    def _stop_accepting(self) -> None:
-        self._is_accepting = False
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.socket)
-            listener.socket.close()
 
     def _end(self) -> None:
         """Nothing reaches the node from here on."""
@@ -182,8 +150,7 @@ class Server:
             if handle is not None:
                 handle.cancel()
         self._alarm = self._idle_check = self._turn = None
-        for listener in self._listeners:
-            self._loop.remove_reader(listener.socket)
+        self._acceptor.pause()
         for transport in self._connected():
             self._loop.remove_reader(transport.socket)
             self._loop.remove_writer(transport.socket)
@@ -194,7 +161,7 @@ class Server:
         for transport in self._connected():
             read, write = transport.watching
             self.watch(transport, read=read, write=write)
-        if self._is_accepting:
+        if self._acceptor.is_started:
             self.accept()
         held, self._held = self._held, []
         for event in held:
@@ -214,49 +181,12 @@ class Server:
 
     # -- connections -------------------------------------------------------------------------
 
-    def _accept(self, listener: ListenerSocket) -> None:
-        for _ in range(_ACCEPTS_PER_ROUND):
-            try:
-                accepted, address = listener.socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno not in _OUT_OF_RESOURCES:
-                    log.warning("Accepting a connection failed: %s", error)
-                    return
-                # The waiting client stays in the kernel's queue; trying again at once would spin.
-                log.warning("No connection can be accepted now: %s", error.strerror)
-                self._loop.remove_reader(listener.socket)
-                self._loop.call_later(_ACCEPT_RETRY_S, self._accept_again, listener)
-                return
-            self._admit(accepted, str(address[0]), listener.name)
-
-    def _accept_again(self, listener: ListenerSocket) -> None:
-        if self._is_accepting and not self._paused:
-            self._loop.add_reader(listener.socket, self._accept, listener)
-
     def _admit(self, accepted: socket.socket, host: str, listener: str) -> None:
-        limits = self._limits
-        if len(self._transports) >= limits.connections_max:
-            log.warning("Connection from %s refused: max.connections is reached", host)
-            accepted.close()
-            return
-        if self._addresses[host] >= limits.per_address_overrides.get(host, limits.per_address_max):
-            log.warning("Connection from %s refused: max.connections.per.ip is reached", host)
-            accepted.close()
-            return
-        try:
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            log.info("Connection from %s was gone at once: %s", host, error.strerror)
-            accepted.close()
-            return
+        """A client has connected."""
         connection = self._node.open_connection(host, listener)
         transport = Transport(self, connection, accepted, shared=self._shared, pool=self._pool)
         transport.last_active_ms = self._now.monotonic_ms
         self._transports[connection.id] = transport
-        self._addresses[host] += 1
         transport.update_watch()
 
     def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
@@ -279,9 +209,7 @@ class Server:
         self._loop.remove_reader(transport.socket)
         self._loop.remove_writer(transport.socket)
         del self._transports[connection.id]
-        self._addresses[connection.client_host] -= 1
-        if not self._addresses[connection.client_host]:
-            del self._addresses[connection.client_host]
+        self._acceptor.left(connection.client_host)
         self._node.close_connection(connection)
         if reason is not None:
             log.info(

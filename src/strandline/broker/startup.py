@@ -17,12 +17,13 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random, SystemRandom
 from typing import Final
 
+from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.log_directories import LogDirectories
 from strandline.broker.readiness import Readiness
 from strandline.broker.running import Broker, Parts, StartReport
-from strandline.broker.server import Limits, ListenerSocket, Server, read_clock
+from strandline.broker.server import Server, read_clock
 from strandline.broker.watch import Watch
 from strandline.cluster.controller import adopt_partitions, bootstrap
 from strandline.cluster.identifiers import random_uuid, uuid_text
@@ -111,8 +112,7 @@ class _Start:
     async def run(self) -> Broker:
         """All steps, in order."""
         addresses = self._bind()
-        for path in self._config.log_dirs:
-            self._files.make_directory(path)
+        self._directories.make()
         store = self._store or self._open_own_store()
         await self._load_metadata(store)
         self._directories.open(self._broker_id, self._image.cluster_id or "")
@@ -128,7 +128,7 @@ class _Start:
         server.links.block_exactly(self._cut_from)
         node.start(read_clock())
         server.start()
-        await self._wait_until_ready(server)
+        await self._wait_until_ready(node, server)
         parts = Parts(node, server, store, self._directories, self._watch, self._own_store)
         return Broker(parts, self._report(addresses))
 
@@ -222,12 +222,15 @@ class _Start:
         log.info("Broker %d is still registered; its session may have to end", self._broker_id)
         patience_s = 2 * self._config.zookeeper_session_timeout_ms / 1000 + _ID_GRACE_S
         if not await self._watch.until(is_free, timeout_s=patience_s):
-            other = self._image.brokers[self._broker_id]
-            raise InvalidSetting(
-                "node.id",
-                f"A broker with the id {self._broker_id} is running in this cluster, at "
-                f"{other.endpoints[0]}: every broker needs an id of its own.",
-            )
+            raise self._id_in_use(self._image)
+
+    def _id_in_use(self, image: ClusterImage) -> InvalidSetting:
+        other = image.brokers[self._broker_id]
+        return InvalidSetting(
+            "node.id",
+            f"A broker with the id {self._broker_id} is running in this cluster, at "
+            f"{other.endpoints[0]}: every broker needs an id of its own.",
+        )
 
     def _make_node(self, addresses: Sequence[Listener]) -> Node:
         registration = BrokerNode(
@@ -246,9 +249,14 @@ class _Start:
             registration=registration,
         )
 
-    async def _wait_until_ready(self, server: Server) -> None:
+    async def _wait_until_ready(self, node: Node, server: Server) -> None:
         """Serve as soon as the broker is registered, but say so when leaders are known."""
-        await self._watch.until(lambda: self._broker_id in self._now().brokers, timeout_s=_READY_S)
+        membership = node.membership
+        await self._watch.until(
+            lambda: membership.is_registered or membership.is_ousted, timeout_s=_READY_S
+        )
+        if membership.is_ousted:  # one that started at the same moment was faster
+            raise self._id_in_use(node.metadata.image)
         server.accept()
         is_ready = Readiness(self._now, self._broker_id)
         if not await self._watch.until(is_ready, timeout_s=_READY_S):

@@ -258,6 +258,12 @@ def chrooted(chroot: str, path: str) -> str:
     return (chroot or "/") if path == "/" else chroot + path
 
 
+def with_parents(path: str) -> list[str]:
+    """Every node on the way to the path, the path included; none for the root."""
+    names = path.split("/")[1:]
+    return ["/" + "/".join(names[: end + 1]) for end in range(len(names))]
+
+
 def _request(operation: Operation, path: str) -> wire.Create:
     match operation:
         case Create():

@@ -39,6 +39,9 @@ from kazoo.retry import KazooRetry
 from strandline.cluster.store import SessionId, Zxid
 
 log = logging.getLogger(__name__)
+# kazoo reports every step of every attempt to connect; the store says what matters of it.
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.ERROR)
 
 RECONNECT_DELAY_S: Final = 0.05
 RECONNECT_DELAY_MAX_S: Final = 1.0
@@ -46,6 +49,8 @@ HEARTBEAT_S: Final = 0.25
 
 Answered = Callable[[Any, Exception | None, Zxid], None]
 """Called with the answer, or with what went wrong, and the server's last transaction then."""
+
+_BROKEN: Final = "The connection to ZooKeeper broke down."
 
 LOST_ANSWERS: Final = (
     ConnectionLoss,
@@ -103,7 +108,7 @@ class ZooKeeperSession:
             connection_retry=KazooRetry(
                 max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=RECONNECT_DELAY_MAX_S
             ),
-            logger=log,
+            logger=_kazoo_log,
         )
         client.handler.connect_timeout_s = session_timeout_ms / 1000 / len(client.hosts)
         client.handler.heartbeat_s = min(HEARTBEAT_S, session_timeout_ms / 1000 / 6)
@@ -125,8 +130,12 @@ class ZooKeeperSession:
 
     def restart(self) -> None:
         """Start again after `failed`."""
-        if not self._is_closing:
+        if self._is_closing:
+            return
+        try:
             self._client.start_async()
+        except WriterNotClosedException:
+            self._owner.failed(_BROKEN)  # Its thread hangs; perhaps not for ever.
 
     def ask(self, request: Request, answered: Answered) -> None:
         """Send a request; the answer comes in its place among what the server tells."""
@@ -153,9 +162,9 @@ class ZooKeeperSession:
             return
         self._post(self._owner.disconnected)
         if client.client_state == KeeperState.AUTH_FAILED:
-            self._post(partial(self._owner.failed, "ZooKeeper does not accept the credentials"))
+            self._post(partial(self._owner.failed, "ZooKeeper does not accept the credentials."))
         elif client.client_state == KeeperState.CLOSED and not self._is_closing:
-            self._post(partial(self._owner.failed, "the connection to ZooKeeper broke down"))
+            self._post(partial(self._owner.failed, _BROKEN))
 
     def _answered(self, answered: Answered, value: Any, error: Exception | None) -> None:
         self._post(partial(answered, value, error, Zxid(self._client.last_zxid)))

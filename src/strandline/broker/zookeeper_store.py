@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from kazoo.hosts import collect_hosts
 
+from strandline.broker.zookeeper_absence import Absence
 from strandline.broker.zookeeper_mirror import Mirror
 from strandline.broker.zookeeper_requests import (
     REQUEST_BYTES_MAX,
@@ -36,6 +37,7 @@ from strandline.broker.zookeeper_requests import (
     ReadMany,
     Sync,
     WatchRecursively,
+    with_parents,
 )
 from strandline.broker.zookeeper_session import ZooKeeperSession, is_definite, sentence
 from strandline.broker.zookeeper_writes import Write, Writes
@@ -122,6 +124,7 @@ class ZooKeeperStore:
         self._told_round = 0
         self._server_zxid = NO_ZXID
         self._writes = Writes()
+        self._absence = Absence()
         self._retry: asyncio.TimerHandle | None = None
 
     @property
@@ -196,6 +199,7 @@ class ZooKeeperStore:
         self._state = _State.CLOSED
         if self._retry is not None:
             self._retry.cancel()
+        self._absence.forget()
         self._writes.give_up("The metadata store was closed during a write.")
         if self._link is not None:
             await self._link.close()
@@ -216,14 +220,14 @@ class ZooKeeperStore:
     def disconnected(self) -> None:
         """Nothing can be asked; writes are refused from now on."""
         if self._state in (_State.SURVEYING, _State.READY):
-            log.warning("The connection to ZooKeeper is lost.")
+            self._absence.begin("The connection to ZooKeeper is lost.")
             self._state = _State.CUT_OFF
             self._connection += 1
             self._mirror.abort()
 
     def failed(self, reason: str) -> None:
         """The session cannot be had: say so to whoever waits, or try again later."""
-        self._give_up(f"{reason[0].upper()}{reason[1:]}.", again=self._restart)
+        self._give_up(reason, again=self._the_link.restart)
 
     def changed(self, path: str) -> None:
         """A node is not what it was."""
@@ -248,7 +252,7 @@ class ZooKeeperStore:
         self._connection += 1
         prepared = partial(self._prepared, self._connection)
         if self._loading is not None:
-            for path in _with_parents(link.chroot):
+            for path in with_parents(link.chroot):
                 link.ask(Multi([Create(path)]), prepared)
         for root in self._roots:
             link.ask(WatchRecursively(root, chroot=link.chroot), prepared)
@@ -310,6 +314,7 @@ class ZooKeeperStore:
             return
         if self._state is _State.SURVEYING:
             self._state = _State.READY
+            self._absence.end()
             self._writes.up_to_date()
         self._told_round = mirror.round
         if self._loading is not None:
@@ -326,15 +331,16 @@ class ZooKeeperStore:
         would keep it from making them again.
         """
         leftovers = self._mirror.owned_by(self._former_sessions)
-        if not leftovers or self._mirror.is_tired:
+        if leftovers and self._mirror.is_tired:
+            log.warning("%s of a former session of this broker will not go.", ", ".join(leftovers))
             return False
         for path in leftovers:
             log.info("%s is left of a former session of this broker: deleting it.", path)
             request = Multi([Delete(path)], chroot=self._the_link.chroot)
-            self._the_link.ask(request, partial(self._prepared, self._connection))
-            # Requests are carried out in order: what is read next is read without the node.
+            # Requests are carried out in order: the read that follows shows what came of it.
+            self._the_link.ask(request, _whatever)
             self._mirror.changed(path)
-        return True
+        return bool(leftovers)
 
     def _tell(self, changes: Changes) -> None:
         try:
@@ -366,7 +372,7 @@ class ZooKeeperStore:
             if not self._loading.done():
                 self._loading.set_exception(StoreUnavailable(reason))
             return
-        log.error("ZooKeeper cannot be used at the moment: %s", reason)
+        self._absence.begin(reason)
         self._state = _State.CUT_OFF
         connection = self._connection
 
@@ -378,9 +384,6 @@ class ZooKeeperStore:
             self._retry.cancel()
         self._retry = asyncio.get_running_loop().call_later(RETRY_S, try_again)
 
-    def _restart(self) -> None:
-        self._the_link.restart()
-
     @property
     def _the_link(self) -> ZooKeeperSession:
         if self._link is None:
@@ -388,11 +391,9 @@ class ZooKeeperStore:
         return self._link
 
 
-def _with_parents(path: str) -> list[str]:
-    """Every node on the way to the path, the path included; none for the root."""
-    names = path.split("/")[1:]
-    return ["/" + "/".join(names[: end + 1]) for end in range(len(names))]
-
-
 def _nobody(_: Changes) -> None:
     """The listener before there is one."""
+
+
+def _whatever(value: Any, error: Exception | None, zxid: Zxid) -> None:
+    """For a request whose outcome is read from the tree."""

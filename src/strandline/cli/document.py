@@ -43,7 +43,7 @@ stays null; what `consume --format json` prints, `produce --format json` takes.
 
 def document() -> str:
     """The whole page."""
-    root = click.Context(cli, info_name="strandline")
+    root = click.Context(cli, info_name="strandline", **cli.context_settings)
     parts = [_INTRODUCTION, "## strandline\n", *_options(cli, root)]
     for command, context in walk(cli, root):
         parts.append(f"## {context.command_path}\n")

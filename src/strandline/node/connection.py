@@ -25,9 +25,6 @@ class ShortWay(Protocol):
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Handle the request, or decline it before anything has happened."""
 
-    def maybe_produce(self, frame: memoryview, now: Instant) -> bool:
-        """As `maybe_handle`."""
-
 
 class Forgettable(Protocol):
     """Something that waits on behalf of the connection, and ends with it."""

@@ -38,6 +38,15 @@ _TOP: Final = Struct(">ihi")
 _DIVERGING: Final = Struct(">bbbiqb")
 
 
+# A whole frame up to the length of the records: size, correlation id, tags, throttle time, error,
+# session; one topic, one partition with its offsets; no aborted transactions, preferred replica.
+_SINGLE: Final = Struct(">iibihib16sbihqqqbi")
+_SINGLE_END: Final = bytes(3)
+"""No tags of the partition, the topic and the answer."""
+_COMPACT_ONE: Final = 2
+_COMPACT_NULL: Final = 0
+
+
 class PartitionAnswer:
     """What one partition answers. `records` is a range of its log, or None for nothing."""
 
@@ -76,6 +85,11 @@ class PartitionAnswer:
     def is_urgent(self) -> bool:
         """Whether the client must hear this without waiting for more data."""
         return self.is_news or self.is_all_of_segment
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has only what every answer has."""
+        return self.diverging is None and self.aborted_transactions is None
 
     @property
     def is_news(self) -> bool:
@@ -119,6 +133,11 @@ class FetchAnswer:
 def encode_fetch_answer(request: Request[Any], answer: FetchAnswer) -> list[Chunk]:
     """The frame, its size included, as bytes and file ranges in the order of sending."""
     version = request.version
+    topics = answer.topics
+    if version >= _TOPIC_IDS_SINCE and len(topics) == 1 and len(topics[0][1]) == 1:
+        topic_id, (single,) = topics[0]
+        if isinstance(topic_id, UUID) and single.is_plain:
+            return _encode_single(request.correlation_id, answer, topic_id, single)
     flexible = version >= _FLEXIBLE_SINCE
     writer = _Writer(flexible)
     writer.buffer += bytes(4) + _INT.pack(request.correlation_id)
@@ -140,6 +159,42 @@ def encode_fetch_answer(request: Request[Any], answer: FetchAnswer) -> list[Chun
         writer.no_tags()
     writer.no_tags()
     return writer.finish()
+
+
+def _encode_single(
+    correlation_id: int, answer: FetchAnswer, topic_id: UUID, partition: PartitionAnswer
+) -> list[Chunk]:
+    """The frame with one partition and nothing unusual: what followers get all the time."""
+    records = partition.records
+    length = 0 if records is None else records.length
+    varint = bytearray()
+    rest = length + 1
+    while rest > 0x7F:
+        varint.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    varint.append(rest)
+    preferred = partition.preferred_replica
+    head = _SINGLE.pack(
+        _SINGLE.size - 4 + len(varint) + length + len(_SINGLE_END),
+        correlation_id,
+        0,
+        0,
+        answer.error_code,
+        answer.session_id,
+        _COMPACT_ONE,
+        topic_id.bytes,
+        _COMPACT_ONE,
+        partition.partition,
+        partition.error_code,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        _COMPACT_NULL,
+        _NO_REPLICA if preferred is None else preferred,
+    )
+    if records is None or not length:
+        return [head + varint + _SINGLE_END]
+    return [head + varint, records, _SINGLE_END]
 
 
 def _write_partition(writer: _Writer, answer: PartitionAnswer, version: int) -> None:

@@ -38,14 +38,22 @@ _ONE: Final = 2
 # No tags behind the partition and the topic, nothing forgotten, no rack; then one tag, the replica
 # state, which has number 1 and 13 bytes.
 _BETWEEN: Final = bytes((0, 0, 1, 1, 1, 1, 13))
-_WITHOUT_CLIENT_ID: Final = 8 + 2 + 1
 _KNOWN_MAX: Final = 10_000
 
 
 class FetchPath:
     """The short way on one connection of a follower."""
 
-    __slots__ = ("_body_at", "_client_id", "_connection", "_handler", "_known", "_outbox", "_size")
+    __slots__ = (
+        "_body_at",
+        "_client",
+        "_client_id",
+        "_connection",
+        "_handler",
+        "_known",
+        "_outbox",
+        "_size",
+    )
 
     def __init__(
         self, connection: Connection, outbox: Outbox, handler: FetchHandler, client_id: str | None
@@ -54,7 +62,10 @@ class FetchPath:
         self._outbox = outbox
         self._handler = handler
         self._client_id = client_id
-        self._body_at = _WITHOUT_CLIENT_ID + len((client_id or "").encode())
+        name = (client_id or "").encode()
+        length = -1 if client_id is None else len(name)
+        self._client = length.to_bytes(2, "big", signed=True) + name + bytes(1)
+        self._body_at = _HEAD.size + len(self._client)
         self._size = self._body_at + _BODY.size
         self._known: dict[tuple[bytes, int], Followed] = {}
 
@@ -64,6 +75,8 @@ class FetchPath:
             return False
         key, version, correlation_id = _HEAD.unpack_from(frame)
         if key != ApiKey.FETCH or version != VERSION:
+            return False
+        if frame[_HEAD.size : self._body_at] != self._client:
             return False
         (
             max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, epoch, topics, topic_id,
@@ -80,11 +93,7 @@ class FetchPath:
             return False
         if self._connection.parked:
             self._handler.purgatory.answer_now(self._connection, now)
-        fetched.fetch_offset = offset
-        fetched.max_bytes = partition_max_bytes
-        fetched.current_leader_epoch = leader_epoch
-        fetched.last_fetched_epoch = last_epoch
-        fetched.log_start_offset = log_start
+        fetched.ask(offset, partition_max_bytes, leader_epoch, last_epoch, log_start)
         session.name_again(fetched)
         context = self._handler.sessions.go_on(session, now)
         request: Request[FetchRequest | None] = Request(
@@ -106,8 +115,6 @@ class FetchPath:
             now=now,
         )
         return True
-
-    maybe_produce = maybe_handle
 
     def _partition(self, session: FollowerSession, topic_id: bytes, number: int) -> Followed | None:
         """The partition as the session has it; found by its bytes, which is quicker than by id."""

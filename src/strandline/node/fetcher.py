@@ -76,6 +76,8 @@ class Fetcher:
         self._in_flight = 0
         self._is_urgent = False
         """Whether there is something new to say before the fetch on its way is answered."""
+        self._is_fresh = True
+        """Whether the leader has not answered yet, since the beginning or the last failure."""
         self._failures = 0
         """Requests in a row that were not answered, or not well."""
         self._alarm: Timer | None = None
@@ -101,6 +103,14 @@ class Fetcher:
         if partition is not None and partition.replica is replica:
             self._leave_out(partition)
             del self._partitions[partition.key]
+
+    def renew(self, now: Instant) -> None:
+        """Say everything again: this broker has another registration than it had so far.
+
+        A leader believes a follower's position only for the registration that told it (KIP-903).
+        """
+        self._begin_again()
+        self.wake(now)
 
     def wake(self, now: Instant, delay_ms: int = 0) -> None:
         """Send a fetch by then if none is on its way."""
@@ -206,7 +216,8 @@ class Fetcher:
             self.source,
             FetchRequest(
                 replica_state=self._means.identity,
-                max_wait_ms=config.replica_fetch_wait_max_ms,
+                # A session can be overtaken once it exists: have the first answer at once.
+                max_wait_ms=0 if self._is_fresh else config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=session.session_id,
@@ -231,11 +242,11 @@ class Fetcher:
         if number <= self._lost:
             return
         if not isinstance(answer, FetchResponse):
-            self._session.lost()
-            self._forget_requests()
+            self._begin_again()
             self._pause(answer.reason if isinstance(answer, PeerFailed) else "no answer", now)
             return
         self._in_flight -= 1
+        self._is_fresh = False
         found = [
             ((topic.topic_id, data.partition_index), data)
             for topic in answer.responses
@@ -255,6 +266,12 @@ class Fetcher:
                 self._pause(f"it answers {code.name}", now)
                 return
         self._fetch(now)
+
+    def _begin_again(self) -> None:
+        """Say everything with the next request."""
+        self._session.lost()
+        self._forget_requests()
+        self._is_fresh = True
 
     def _forget_requests(self) -> None:
         """Take no answer to what was sent so far."""

@@ -204,7 +204,7 @@ class FetchedPartition:
                 replica = self.replica
                 records = data.records
                 if isinstance(records, memoryview) and records:
-                    self._append(records, now)
+                    self._append(records, action.log_start_offset, now)
                 replica.followed_to(action.high_watermark, action.log_start_offset, now)
                 self.is_in_sync = replica.log.log_end_offset >= action.high_watermark
                 self.failures = 0
@@ -228,18 +228,19 @@ class FetchedPartition:
             case _:
                 assert_never(action)
 
-    def _append(self, records: memoryview, now: Instant) -> None:
+    def _append(self, records: memoryview, leader_start_offset: Offset, now: Instant) -> None:
         replica = self.replica
         try:
             replica.append_as_follower(records, now)
         except UnexpectedOffset:
-            # Perhaps the leader's log starts inside this batch, and so does this one (KAFKA-6975).
+            # Perhaps the leader's log starts inside this batch, and so must this one (KAFKA-6975).
             header = parse_header(records)
             offset = restart_offset(
                 header.base_offset,
                 header.last_offset,
                 log_start_offset=replica.log.log_start_offset,
                 log_end_offset=replica.log.log_end_offset,
+                leader_start_offset=leader_start_offset,
             )
             if offset is None:
                 raise

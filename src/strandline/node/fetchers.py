@@ -94,9 +94,12 @@ class Fetchers:
 
     def brokers_changed(self, now: Instant) -> None:
         """Brokers came or went: fetch from those that can be reached now."""
-        self._note_own_epoch()
+        is_renewed = self._note_own_epoch()
         for fetcher in self._fetchers.values():
-            fetcher.wake(now)
+            if is_renewed:
+                fetcher.renew(now)
+            else:
+                fetcher.wake(now)
 
     def _place(self, leader: BrokerId, partition: TopicPartition) -> tuple[BrokerId, int]:
         count = max(1, self._settings.broker.num_replica_fetchers)
@@ -104,11 +107,14 @@ class Fetchers:
             return leader, 0
         return leader, (crc32(partition.topic.encode()) + partition.partition) % count
 
-    def _note_own_epoch(self) -> None:
+    def _note_own_epoch(self) -> bool:
         """Say in the next fetches which registration of this broker is speaking (KIP-903).
 
-        Without one the last is kept: leaders then know that this replica may not join.
+        Returns whether it is another one than before. Without any the last is kept: leaders know
+        then that this replica may not join.
         """
         own = self._metadata.image.brokers.get(self._broker_id)
-        if own is not None:
-            self._means.identity.replica_epoch = own.epoch
+        if own is None or own.epoch == self._means.identity.replica_epoch:
+            return False
+        self._means.identity.replica_epoch = own.epoch
+        return True

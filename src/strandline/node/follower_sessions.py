@@ -23,7 +23,7 @@ from strandline.node.fetch_sessions import FetchContext, Fetched, FetchKey, Sess
 from strandline.node.purgatory import Watched
 from strandline.node.replica import Replica
 from strandline.replication.leader import Leader
-from strandline.types import BrokerId, Instant, Offset
+from strandline.types import NO_OFFSET, BrokerId, Instant, Offset
 
 
 class FollowerIdentity(NamedTuple):
@@ -45,6 +45,36 @@ class Followed(Fetched):
     replica: Replica | None = None
     noted_by: Leader | None = None
     is_news: bool = True
+
+    def take_over(self, wanted: Fetched) -> None:
+        """See `Fetched`."""
+        self.ask(
+            wanted.fetch_offset,
+            wanted.max_bytes,
+            wanted.current_leader_epoch,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
+        )
+
+    def ask(
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+    ) -> None:
+        """Want this from now on.
+
+        The offsets are told again, too: a follower that asks anew while an answer is on its way
+        does not take the partition from that one.
+        """
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.told_high_watermark = NO_OFFSET
 
     def happened(self, replica: Replica, *, wakes: bool) -> None:
         """Something changed in the replica; `wakes` if a parked fetch may be completed by it."""

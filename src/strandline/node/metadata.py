@@ -7,15 +7,18 @@ here assumes that this is quick: with ZooKeeper it is a network round trip.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import count
 
 from strandline.cluster.image import ClusterImage, ImageDelta
-from strandline.cluster.store import Changes, Operation, StoreError
+from strandline.cluster.store import Changes, MalformedNode, NodeChange, Operation, StoreError
 from strandline.errors import InvariantViolated
 from strandline.node.effects import WriteMetadata
 from strandline.node.outbox import Outbox
 from strandline.types import Instant
+
+log = logging.getLogger(__name__)
 
 Outcome = Callable[[StoreError | None, Instant], None]
 """Told whether the operations were applied; the image already shows them if they were."""
@@ -40,9 +43,25 @@ class Metadata:
         self._outbox.add(WriteMetadata(token, operations))
 
     def advance(self, changes: Changes) -> ImageDelta:
-        """Take over what changed in the store."""
-        self.image, delta = self.image.apply(changes)
+        """Take over what changed in the store.
+
+        A node that nobody can read is left as it was: somebody else wrote it, and this broker has
+        to go on following the rest.
+        """
+        try:
+            self.image, delta = self.image.apply(changes)
+        except MalformedNode:
+            readable = tuple(each for each in changes.changes if self._can_read(each))
+            self.image, delta = self.image.apply(Changes(changes.zxid, readable))
         return delta
+
+    def _can_read(self, change: NodeChange) -> bool:
+        try:
+            self.image.apply(Changes(self.image.zxid, (change,)))
+        except MalformedNode as error:
+            log.error("A change of the metadata is ignored. %s", error)
+            return False
+        return True
 
     def written(self, token: int, error: StoreError | None, now: Instant) -> None:
         """The driver carried out a `WriteMetadata`."""

@@ -165,7 +165,7 @@ class Node:
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""
         path = connection.short_way
-        if path is not None and path.maybe_produce(frame, now):
+        if path is not None and path.maybe_handle(frame, now):
             return
         try:
             self._receive(connection, frame, now)

@@ -214,8 +214,6 @@ class ProducePath:
         self._outbox.speaks(connection)
         return True
 
-    maybe_produce = maybe_handle
-
     def open_slot(self) -> Slot:
         """Take the next place in the order of answers."""
         return self._connection.open_slot()

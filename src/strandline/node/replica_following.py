@@ -49,6 +49,17 @@ class FollowsPartition(ReplicaState):
         self.log.truncate_fully_and_start_at(offset, now.wall_ms)
         self._truncated()
 
+    def start_inside_batch(self, offset: Offset, now: Instant) -> None:
+        """Empty the log for a batch that begins at `offset`; the log still starts where it ended.
+
+        The leader's log starts inside that batch, which comes whole (KAFKA-6975). Raises
+        `StorageError`.
+        """
+        self.log.truncate_fully_and_start_at(
+            offset, now.wall_ms, log_start_offset=self.log.log_end_offset
+        )
+        self._truncated()
+
     def _truncated(self) -> None:
         self.host.logs.save_recovery_point(self.log)
         self.changed()

@@ -1,0 +1,146 @@
+"""Several brokers on one loop: started and stopped together, and what happens if one cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.local_cluster import LocalCluster
+from strandline.broker.local_layout import broker_configs, metadata_directory
+from strandline.broker.running import Broker
+from strandline.broker.startup import start_broker
+from strandline.cluster.store import StoreUnavailable
+from strandline.config.broker import BrokerConfig
+from strandline.config.load import load_broker_config
+from strandline.errors import InvalidSetting, InvariantViolated
+from strandline.storage.real_files import RealFiles
+from strandline.types import BrokerId
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+PATIENCE_S = 20.0
+
+
+def prepared(directory: Path, *more: str, count: int = 3) -> tuple[list[BrokerConfig], str]:
+    settings = [
+        f"log.dirs={directory}",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        "zookeeper.session.timeout.ms=500",
+        *more,
+    ]
+    config = load_broker_config(None, settings).config
+    return broker_configs(config, count, RealFiles()), metadata_directory(config)
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_all_stop_together_and_nobody_is_elected_for_a_last_moment(tmp_path: Path) -> None:
+    async def run() -> None:
+        cluster = await LocalCluster.start(*prepared(tmp_path))
+        assert sorted(cluster.brokers) == [ONE, TWO, THREE]
+        assert sorted(cluster.image.brokers) == [ONE, TWO, THREE]
+        assert {each.cluster_id for each in cluster.reports.values()} == {cluster.image.cluster_id}
+        assert await cluster.stop()
+        assert not cluster.brokers
+        again = await LocalCluster.start(*prepared(tmp_path))
+        assert all(report.was_clean for report in again.reports.values())
+        assert not any(report.notices for report in again.reports.values())
+        assert await again.stop()
+
+    asyncio.run(run())
+
+
+def test_one_that_cannot_start_keeps_all_and_leaves_nothing(tmp_path: Path) -> None:
+    async def run(taken: int) -> None:
+        configs, directory = prepared(tmp_path)
+        static = {**configs[1].layers.static, "listeners": f"PLAINTEXT://127.0.0.1:{taken}"}
+        static["advertised.listeners"] = static["listeners"]
+        configs[1] = load_broker_config(None, [f"{k}={v}" for k, v in static.items()]).config
+        before = open_files()
+        for _ in range(2):
+            with pytest.raises(InvalidSetting, match=f"{taken} cannot be bound"):
+                await LocalCluster.start(configs, directory)
+        assert open_files() == before
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        asyncio.run(run(listening.getsockname()[1]))
+
+
+def test_f11_a_killed_broker_waits_for_the_end_of_its_session(tmp_path: Path) -> None:
+    async def run() -> None:
+        cluster = await LocalCluster.start(*prepared(tmp_path))
+        before = cluster.image.brokers[TWO]
+        cluster.kill(TWO)
+        assert cluster.image.brokers[TWO] == before, "nobody can know yet"
+        again = await cluster.start_broker(TWO)
+        assert again.node.broker_epoch == cluster.image.brokers[TWO].epoch > before.epoch
+        with pytest.raises(InvariantViolated, match="runs already"):
+            await cluster.start_broker(TWO)
+        assert await cluster.stop()
+
+    asyncio.run(run())
+
+
+def test_f21_an_id_that_goes_on_living_is_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        configs, directory = prepared(tmp_path / "a")
+        store = EmbeddedStore(RealFiles(), directory)
+        first = await start_broker(configs[1], store.client(session_timeout_ms=500), is_alone=False)
+        same_id = prepared(tmp_path / "b")[0][1]
+        with pytest.raises(InvalidSetting, match="A broker with the id 2 is running"):
+            await start_broker(same_id, store.client(session_timeout_ms=500), is_alone=False)
+        assert await first.stop()
+        second = await start_broker(same_id, store.client(session_timeout_ms=500), is_alone=False)
+        assert await second.stop()
+        at_once = await asyncio.gather(
+            *(
+                start_broker(config, store.client(session_timeout_ms=500), is_alone=False)
+                for config in (configs[1], same_id)
+            ),
+            return_exceptions=True,
+        )
+        (refused,) = (each for each in at_once if isinstance(each, InvalidSetting))
+        assert "A broker with the id 2 is running" in str(refused)
+        (running,) = (each for each in at_once if isinstance(each, Broker))
+        assert await running.stop()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_broker_without_metadata_cannot_start(tmp_path: Path) -> None:
+    async def run() -> None:
+        cluster = await LocalCluster.start(*prepared(tmp_path))
+        cluster.kill(THREE)
+        cluster.partition([{ONE, TWO}, {THREE}], {THREE})
+        with pytest.raises(StoreUnavailable, match="Broker 3 is cut off"):
+            await cluster.start_broker(THREE)
+        cluster.heal()
+        await cluster.start_broker(THREE)
+        assert await cluster.stop()
+
+    asyncio.run(run())
+
+
+def test_a_session_that_ends_is_begun_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        cluster = await LocalCluster.start(*prepared(tmp_path))
+        epoch = cluster.image.brokers[ONE].epoch
+        cluster.brokers[ONE].pause()
+        assert await cluster.wait_until(
+            lambda: ONE not in cluster.image.brokers, timeout_s=PATIENCE_S
+        )
+        cluster.brokers[ONE].resume()
+        assert await cluster.wait_until(lambda: ONE in cluster.image.brokers, timeout_s=PATIENCE_S)
+        assert cluster.image.brokers[ONE].epoch > epoch
+        assert await cluster.stop()
+
+    asyncio.run(run())

@@ -1,0 +1,195 @@
+"""Who may lead when the in-sync set is gone: eligible leaders, crashed ones, unclean elections."""
+
+from __future__ import annotations
+
+from strandline.cluster.controller.events import (
+    MembersChanged,
+    RestartedLeaderElected,
+    UncleanElection,
+)
+from strandline.types import BrokerId, LeaderEpoch, TopicPartition
+from tests.cluster.story import Policy, Story, leads, three
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+T0 = TopicPartition("t", 0)
+
+
+def test_members_that_leave_below_the_minimum_stay_eligible() -> None:
+    story = three(min_isr=2)
+    story.leave(3)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1, 2), ()), "two suffice: 3 may miss what they commit"
+    story.leave(2)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1,), (2,))
+    assert str(MembersChanged(T0, (ONE,), (TWO,))) == (
+        "In sync of t-0 are [1], eligible to lead [2]."
+    )
+    story.join(2)
+    story.join(3)
+    story.shrink(1, 3)
+    assert leads(story) == (1, 0, (1, 3), ())
+
+
+def test_x09_the_last_replica_standing_does_not_lose_what_the_eligible_one_has() -> None:
+    story = three(min_isr=2)
+    story.shrink(1, 2)
+    story.shrink(1)
+    assert leads(story) == (1, 0, (1,), (2,))
+    story.restart(1, is_clean=False)
+    story.reconcile()
+    assert leads(story) == (2, 1, (2,), ())
+    assert story.partition().last_known_elr == (ONE,)
+    story.shrink(1, 2)
+    assert leads(story) == (2, 1, (1, 2), ())
+    assert story.partition().last_known_elr == ()
+
+
+def test_an_eligible_leader_that_is_away_is_waited_for() -> None:
+    story = three(min_isr=2)
+    story.shrink(1)
+    assert leads(story) == (1, 0, (1,), (2, 3))
+    recorded = story.epoch(2)
+    story.leave(2, 3)
+    story.restart(1, is_clean=False)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (), (2, 3)), "1 may have lost what 2 and 3 have"
+    story.join(3)
+    story.reconcile()
+    assert leads(story) == (1, 2, (1,), (2,)), (
+        "1 and 3 crashed: with min.insync.replicas=2, waiting for 2 promises nothing any more"
+    )
+    assert story.partition().last_known_elr == (THREE,)
+    story.join(2, previous_epoch=recorded)
+    story.reconcile()
+    assert leads(story) == (1, 2, (1,), (2,))
+    assert story.partition().in_sync_epochs == {ONE: story.epoch(1), TWO: story.epoch(2)}
+
+
+def test_an_eligible_leader_that_comes_back_whole_leads() -> None:
+    story = three(min_isr=2)
+    story.shrink(1)
+    recorded = story.partition().in_sync_epochs[TWO]
+    story.leave(2, 3, 1)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1,), (2, 3))
+    story.join(2, previous_epoch=recorded)
+    story.reconcile()
+    assert leads(story) == (2, 2, (2,), (1, 3))
+
+
+def test_eligible_leaders_do_not_count_where_the_minimum_was_lowered() -> None:
+    """The high watermark moves without them from then on."""
+    story = three(min_isr=2)
+    story.shrink(1)
+    story.policy = Policy(min_isr=1)
+    story.leave(1)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1,), ())
+    other = three(min_isr=2)
+    other.shrink(1)
+    other.policy = Policy(min_isr=1)
+    [event] = other.reconcile()
+    assert event == MembersChanged(T0, (ONE,), ())
+
+
+def test_eligibility_ends_with_an_unclean_restart_and_outlives_a_clean_one() -> None:
+    """I-33."""
+    story = three(min_isr=2)
+    story.shrink(1)
+    story.restart(2, is_clean=True)
+    story.restart(3, is_clean=False)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1,), (2,))
+    assert story.partition().last_known_elr == (THREE,)
+    # Once more, from the registration that is recorded now.
+    story.restart(2, is_clean=True)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1,), (2,))
+
+
+def test_two_restarts_between_two_looks_do_not_count_as_a_clean_one() -> None:
+    story = three(min_isr=2)
+    story.shrink(1)
+    story.restart(2, is_clean=False)
+    story.restart(2, is_clean=True)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1,), (3,))
+
+
+def test_one_crash_loses_nothing_where_two_replicas_have_every_record() -> None:
+    """F-05: of two replicas that died together the first to come back may not be the one."""
+    story = three(min_isr=2)
+    story.shrink(1, 2)
+    epoch = story.epoch(2)
+    story.leave(1, 2)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1, 2), ())
+    story.join(1)
+    assert story.reconcile() != []
+    assert leads(story) == (-1, 1, (2,), ()), "1 crashed, 2 may be whole"
+    assert story.partition().last_known_elr == (ONE,)
+    story.join(2, previous_epoch=epoch)
+    story.reconcile()
+    assert leads(story) == (2, 2, (2,), ())
+
+
+def test_when_all_crashed_the_first_assigned_leads() -> None:
+    """F-06: beyond what the setting promises, but available again."""
+    story = three(min_isr=2)
+    story.leave(1, 2, 3)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1, 2, 3), ())
+    story.join(2)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1, 3), ())
+    story.join(1)
+    [event] = story.reconcile()
+    assert event == RestartedLeaderElected(T0, ONE, LeaderEpoch(2))
+    assert str(event) == ("Broker 1 leads t-0 after a restart that was not clean: leader epoch 2.")
+    assert leads(story) == (1, 2, (1,), (3,))
+
+
+def test_with_a_minimum_of_one_the_first_to_come_back_leads() -> None:
+    story = three()
+    story.leave(1, 2, 3)
+    story.reconcile()
+    story.join(3)
+    story.reconcile()
+    assert leads(story) == (3, 2, (3,), ())
+
+
+# ── unclean elections ──────────────────────────────────────────────────────────────────────────
+
+
+def test_an_unclean_election_is_held_only_where_it_is_allowed_and_is_reported() -> None:
+    story = three(is_unclean=True)
+    story.shrink(1)
+    story.leave(1)
+    [event] = story.reconcile()
+    assert event == UncleanElection(T0, TWO, LeaderEpoch(1), (ONE,))
+    assert event.is_alarming
+    assert "committed records that only [1] had are lost" in str(event)
+    assert leads(story) == (2, 1, (2,), ())
+    assert story.partition().is_recovering
+    # The leader has recovered when it says so, after which others may join (KIP-704).
+    story.shrink(2, 3)
+    assert not story.partition().is_recovering
+
+
+def test_an_unclean_election_clears_who_was_eligible() -> None:
+    story = Story(4, policy=Policy(min_isr=2, is_unclean=True))
+    story.place("t", [1, 2, 3, 4])
+    story.shrink(1, 2)
+    story.shrink(1)
+    story.leave(1, 2)
+    story.reconcile()
+    assert leads(story) == (3, 1, (3,), ())
+    assert story.partition().last_known_elr == ()
+
+
+def test_where_nobody_is_alive_an_unclean_election_waits_too() -> None:
+    story = three(is_unclean=True)
+    story.leave(1, 2, 3)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1, 2, 3), ())

@@ -1,0 +1,113 @@
+"""What the controller does about topics step by step: first leaders, deletions."""
+
+from __future__ import annotations
+
+from strandline.cluster.controller import (
+    delete_topics,
+    reconcile,
+    touched_by,
+)
+from strandline.cluster.controller.delete_topics import TopicReference
+from strandline.cluster.controller.events import (
+    DeletionDropped,
+    PartitionStarted,
+    TopicRemoved,
+)
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Create
+from strandline.cluster.znodes import (
+    TopicNode,
+    deletion_path,
+    partition_path,
+    partitions_path,
+    topic_path,
+)
+from strandline.types import NO_TOPIC_ID, BrokerId, TopicPartition
+from tests.cluster.story import Policy, Story, three
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+T0 = TopicPartition("t", 0)
+
+
+def test_a_topic_of_which_there_is_only_the_assignment_gets_its_leaders() -> None:
+    story = Story(2)
+    node = TopicNode("t", NO_TOPIC_ID, {0: (TWO, ONE), 1: (ONE,), 2: (THREE,), 3: (THREE, TWO)})
+    story.do([Create(topic_path("t"), node.encode())])
+    assert touched_by(story.delta)
+    events = story.reconcile()
+    assert events == [
+        PartitionStarted(T0, TWO),
+        PartitionStarted(TopicPartition("t", 1), ONE),
+        PartitionStarted(TopicPartition("t", 3), TWO),
+    ]
+    assert str(events[0]) == "Broker 2 is the first leader of t-0."
+    assert story.partition().in_sync_replicas == (2, 1)
+    assert story.partition(number=2).leader_epoch == -1, "nobody of its replicas is alive"
+    story.join(3)
+    assert story.reconcile() == [PartitionStarted(TopicPartition("t", 2), THREE)]
+
+
+def test_inner_nodes_that_are_there_are_not_made_again() -> None:
+    """A Kafka controller that stopped half way through the creation of a topic."""
+    story = Story()
+    node = TopicNode("t", NO_TOPIC_ID, {0: (ONE,), 1: (ONE,)})
+    story.do(
+        [
+            Create(topic_path("t"), node.encode()),
+            Create(partitions_path("t")),
+            Create(partition_path(T0)),
+        ]
+    )
+    assert len(story.reconcile()) == 2
+    story.follow(delete_topics(story.image, [TopicReference("t")]))
+    assert topic_path("t") not in story.tree
+
+
+def test_deletions_that_were_asked_for_by_a_node() -> None:
+    story = three()
+    story.place("other", [1])
+    for name in ("t", "unknown"):
+        story.do([Create(deletion_path(name))])
+    assert story.delta.deletions_changed == ("unknown",)
+    events = story.reconcile()
+    assert events == [TopicRemoved("t"), DeletionDropped("unknown")]
+    assert [str(event) for event in events] == [
+        "Topic t is deleted.",
+        "The request to delete topic unknown is dropped.",
+    ]
+    assert story.image.topics.keys() == {"other"}
+    assert story.tree.children("/admin/delete_topics") == []
+
+
+def test_a_deletion_that_is_not_allowed_is_dropped() -> None:
+    story = three()
+    story.policy = Policy(is_deletion_enabled=False)
+    story.do([Create(deletion_path("t"))])
+    assert story.reconcile() == [DeletionDropped("t")]
+    assert "t" in story.image.topics
+
+
+def test_a_huge_topic_is_made_and_deleted_in_steps() -> None:
+    story = Story(2)
+    story.place("t", *([1, 2] for _ in range(2100)))
+    assert len(story.image.topics["t"].states) == 1000
+    while (decision := reconcile(story.image, story.policy)).operations:
+        assert len(decision.operations) <= 1000
+        story.tree.multi(decision.operations)
+        story.image = ClusterImage.from_view(story.tree.view())
+    partitions = story.image.topics["t"].partitions
+    assert {partition.leader for partition in partitions.values()} == {ONE}
+    [answer] = story.follow(delete_topics(story.image, [TopicReference("t")]))
+    assert answer.refusal is None
+    assert delete_topics(story.image, [TopicReference("t")]).operations == (), "it is marked"
+    story.leave(2)
+    steps = 0
+    while (decision := reconcile(story.image, story.policy)).operations:
+        assert len(decision.operations) <= 1000
+        [event] = decision.results
+        assert isinstance(event, TopicRemoved), "what is being deleted is not repaired"
+        story.follow(decision)
+        steps += 1
+    assert steps == 6
+    assert (len(story.image.topics), story.image.requested_deletions) == (0, frozenset())
+    assert str(TopicRemoved("t", 7)) == "Topic t is being deleted: 7 partitions left."
