@@ -39,7 +39,7 @@ from tests.zookeeper.proxy import TcpProxy
 
 PATIENCE_S: Final = 30.0
 LONG_MS: Final = 20_000
-SHORT_MS: Final = 400
+SHORT_MS: Final = 1000
 _chroots = itertools.count()
 
 Outcome: TypeAlias = asyncio.Task[MultiResult | StoreError]

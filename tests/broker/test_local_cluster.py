@@ -17,7 +17,7 @@ from strandline.broker.startup import start_broker
 from strandline.cluster.store import StoreUnavailable
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
-from strandline.errors import InvalidSetting, InvariantViolated
+from strandline.errors import InvalidSetting, InvariantViolated, StorageError
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 
@@ -114,6 +114,21 @@ def test_f21_an_id_that_goes_on_living_is_refused(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(run())
+
+
+def test_logs_of_another_cluster_are_refused_and_left_alone(tmp_path: Path) -> None:
+    async def start_and_stop() -> None:
+        cluster = await LocalCluster.start(*prepared(tmp_path))
+        assert await cluster.stop()
+
+    asyncio.run(start_and_stop())
+    log = tmp_path / "broker-2" / "orders-0"
+    log.mkdir()
+    for metadata in tmp_path.glob("metadata.*"):
+        metadata.unlink()
+    with pytest.raises(StorageError, match="belongs to the cluster"):
+        asyncio.run(start_and_stop())
+    assert log.is_dir()
 
 
 def test_a_broker_without_metadata_cannot_start(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.faults.librdkafka_clients import ASK_S, PATIENT, POLL_S
+from tests.faults.librdkafka_clients import PATIENT, POLL_S, end_of
 from tests.history.operations import Assigned, Event, Polled
 
 GROUP: Final = "group"
@@ -62,7 +62,10 @@ class GroupReader:
         ends: dict[int, int] = {}
         try:
             if to_the_end:
-                ends = {index: self._end(consumer, index) for index in self._positions}
+                ends = {
+                    index: end_of(consumer, TopicPartition(self._topic, index))
+                    for index in self._positions
+                }
             born = time.monotonic()
             while not is_over() and (to_the_end or time.monotonic() < born + LIFE_S):
                 self._take(consumer)
@@ -126,7 +129,3 @@ class GroupReader:
         for answer in answers or ():
             if answer.error is None:
                 self._committed[answer.partition] = answer.offset
-
-    def _end(self, consumer: Consumer, partition: int) -> int:
-        where = TopicPartition(self._topic, partition)
-        return int(consumer.get_watermark_offsets(where, timeout=ASK_S)[1])

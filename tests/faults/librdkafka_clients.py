@@ -6,6 +6,7 @@ retries of a record says nothing about the attempts before it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -125,15 +126,26 @@ class LibrdkafkaReader:
     def ends(self) -> Mapping[int, int]:
         """The end of each partition, by asking the cluster now."""
         return {
-            index: self._consumer.get_watermark_offsets(
-                TopicPartition(self._topic, index), timeout=ASK_S
-            )[1]
+            index: end_of(self._consumer, TopicPartition(self._topic, index))
             for index in range(self._partitions)
         }
 
     def close(self) -> None:
         """Let go of connections."""
         self._consumer.close()
+
+
+def end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """The end of the log. This call of librdkafka does not ask again by itself when the leader has
+    changed since it last looked; asking for metadata makes it look."""
+    deadline = time.monotonic() + ASK_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=ASK_S)[1])
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            consumer.list_topics(partition.topic, timeout=ASK_S)
 
 
 def _known(value: Any) -> Any:

@@ -43,6 +43,7 @@ class Network:
         self._pids: dict[Node, int] = {}
         self._cut: set[tuple[Node, Node]] = set()
         self._pipes: set[_Pipe] = set()
+        self._ends: set[_End] = set()
         self._gates: list[Gate] = []
         self._none_left: asyncio.Future[None] | None = None
 
@@ -93,10 +94,12 @@ class Network:
             for gate in self._gates:
                 if gate.server is not None:
                     gate.server.close()
-            self._none_left = self._loop.create_future()
             for pipe in list(self._pipes):
-                pipe.abort()
-            if self._pipes:
+                await pipe.stop_connecting()
+            for end in list(self._ends):
+                end.finish(at_once=True)
+            if self._ends:
+                self._none_left = self._loop.create_future()
                 await self._none_left
 
         asyncio.run_coroutine_threadsafe(closed(), self._loop).result(PATIENCE_S)
@@ -117,7 +120,15 @@ class Network:
     def closed(self, pipe: _Pipe) -> None:
         """Called in the loop when a connection is gone on both sides."""
         self._pipes.discard(pipe)
-        if self._none_left is not None and not self._pipes and not self._none_left.done():
+
+    def connected(self, end: _End) -> None:
+        """Called in the loop when one side is connected."""
+        self._ends.add(end)
+
+    def disconnected(self, end: _End) -> None:
+        """Called in the loop when the transport of one side is gone."""
+        self._ends.discard(end)
+        if self._none_left is not None and not self._ends:
             self._none_left.set_result(None)
 
     def caller_of(self, peer_port: int, gate_port: int) -> Node:
@@ -197,6 +208,12 @@ class _Pipe:
         if other is None or other.is_gone:
             self._network.closed(self)
 
+    async def stop_connecting(self) -> None:
+        """Nothing new comes of this pipe."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+
     def abort(self) -> None:
         """Break both sides."""
         for end in (self._caller, self._callee):
@@ -208,7 +225,7 @@ class _Pipe:
         try:
             if self._gate.target is None:
                 raise ConnectionRefusedError
-            callee = _End()
+            callee = _End(self._network)
             await loop.create_connection(lambda: callee, *self._gate.target)
         except OSError:
             self._caller.finish(at_once=True)
@@ -223,8 +240,9 @@ class _Pipe:
 class _End(asyncio.Protocol):
     """One side of a pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: Network) -> None:
         self.pipe: _Pipe | None = None
+        self._network = network
         self.is_gone = False
         self._transport: asyncio.Transport | None = None
         self._is_wanted = True
@@ -240,6 +258,7 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._network.connected(self)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -256,6 +275,7 @@ class _End(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_gone = True
+        self._network.disconnected(self)
         if self.pipe is not None:
             self.pipe.lost(self, error)
 
@@ -302,8 +322,7 @@ class _Caller(_End):
     """The side that came to a gate."""
 
     def __init__(self, network: Network, gate: Gate) -> None:
-        super().__init__()
-        self._network = network
+        super().__init__(network)
         self._gate = gate
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -23,8 +23,8 @@ from tests.faults.run import under_load
 from tests.faults.zookeeper_cluster import ZooKeeperCluster
 
 FAULTS_PER_ROUND: Final = (1, 6)
-PAUSE_S: Final = (0.0, 2.5)
-"""Between two faults: from both at once to a failover in between (sessions last 1.5 s)."""
+PAUSE_S: Final = (0.0, 4.0)
+"""Between two faults: from both at once to a failover in between (sessions last 2.5 s)."""
 
 
 class Trouble:

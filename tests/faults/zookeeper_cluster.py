@@ -26,9 +26,9 @@ from tests.zookeeper.ensemble import ZooKeeperEnsemble
 SOURCES: Final = Path(__file__).parents[2] / "src"
 CHROOT: Final = "/strandline"
 SETTINGS: Final = {
-    # Failures are noticed in a second or two and not in half a minute.
-    "zookeeper.session.timeout.ms": "1500",
-    "replica.lag.time.max.ms": "2000",
+    # Failures are noticed in a few seconds and not in half a minute.
+    "zookeeper.session.timeout.ms": "2500",
+    "replica.lag.time.max.ms": "2500",
     "replica.fetch.wait.max.ms": "200",
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "2",

@@ -299,9 +299,9 @@ public final class AdminChecks {
         TopicPartition partition = new TopicPartition(TOPIC, 0);
         note("refused: producers", () -> done(admin.describeProducers(List.of(partition)).all()));
         note("refused: transactions", () -> done(admin.listTransactions().all()));
-        note("refused: election", () ->
+        note("elect who leads", () ->
             done(admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).all()));
-        note("refused: reassignments", () ->
+        note("list reassignments", () ->
             done(admin.listPartitionReassignments().reassignments()));
         note("refused: access control", () ->
             done(admin.describeAcls(AclBindingFilter.ANY).values()));

@@ -219,11 +219,26 @@ def test_the_cluster(run: Tools, broker: Broker) -> None:
     assert "ShareFetch(78): UNSUPPORTED" in said
 
 
+def test_elections_and_moves(run: Tools, tmp_path: Path) -> None:
+    run.topics("--create", "--topic", "moved", "--if-not-exists").succeeded()
+    elect = TOOLS + "LeaderElectionCommand"
+    everything = ("--election-type", "preferred", "--all-topic-partitions")
+    run(elect, *everything).succeeded()
+    one = ("--election-type", "preferred", "--topic", "moved", "--partition", "0")
+    assert "Valid replica already elected" in run(elect, *one).succeeded()
+    move = TOOLS + "reassign.ReassignPartitionsCommand"
+    assert "No partition reassignments found." in run(move, "--list").succeeded()
+    plan = tmp_path / "plan.json"
+    partition = {"topic": "moved", "partition": 0, "replicas": [1]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    where = ("--reassignment-json-file", plan)
+    assert "Successfully started" in run(move, *where, "--execute").succeeded()
+    assert "is completed" in run(move, *where, "--verify").succeeded()
+
+
 @pytest.mark.parametrize(
     ("command", "api"),
     [
-        ("LeaderElectionCommand --election-type preferred --all-topic-partitions", "ELECT_LEADERS"),
-        ("reassign.ReassignPartitionsCommand --list", "LIST_PARTITION_REASSIGNMENTS"),
         ("MetadataQuorumCommand describe --status", "DESCRIBE_QUORUM"),
         ("TransactionsCommand list", "LIST_TRANSACTIONS"),
         ("TransactionsCommand describe-producers --topic t --partition 0", "DESCRIBE_PRODUCERS"),

@@ -20,7 +20,7 @@ from tests.node.messages import batch, produce, produced
 from tests.node.world import Client
 
 PATIENCE_MS = 3000
-PAUSE_MS = 20
+PAUSE_MS = 40
 _TEMPORARY = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,

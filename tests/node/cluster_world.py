@@ -8,7 +8,6 @@ nodes as clients do. `check()` holds what must be true at any moment.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from random import Random
 
@@ -51,7 +50,6 @@ class ClusterWorld:
         self._cuts: frozenset[tuple[BrokerId, BrokerId]] = frozenset()
         self._held: frozenset[tuple[BrokerId, BrokerId]] = frozenset()
         self.bugs = BugWatch()
-        logging.getLogger("strandline").addHandler(self.bugs)
         if start:
             # The last one is the first, and so becomes the controller.
             for broker_id in reversed(self.machines):

@@ -11,10 +11,12 @@ from random import Random
 
 import pytest
 
+from strandline.replication.leader import Leader
+from strandline.types import Offset
 from tests.node.cluster_load import Producer, values_of
 from tests.node.cluster_world import ClusterWorld
 
-STEPS = 12
+STEPS = 8
 
 
 class Faults:
@@ -88,6 +90,25 @@ class Faults:
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     run(seed)
+
+
+def test_a_leader_that_commits_on_its_own_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def commits_alone(
+        leader: Leader, mark: Offset, end: Offset, *_: object, **__: object
+    ) -> Offset:
+        return end
+
+    monkeypatch.setattr(Leader, "next_high_watermark", commits_alone)
+    assert any(is_found(seed) for seed in range(300, 310))
+
+
+def is_found(seed: int) -> bool:
+    """Whether a run ends badly."""
+    try:
+        run(seed)
+    except AssertionError:
+        return True
+    return False
 
 
 def run(seed: int) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
+from weakref import ref
 
 from strandline.cluster.controller import FoundPartition, adopt_partitions, bootstrap
 from strandline.cluster.identifiers import random_uuid, uuid_text
@@ -84,7 +85,6 @@ class World:
         self.clients: dict[int, Client] = {}
         self.sessions = 0
         self.bugs = BugWatch()
-        logging.getLogger("strandline").addHandler(self.bugs)
         self.start()
 
     # -- life --------------------------------------------------------------------------------
@@ -310,16 +310,26 @@ class World:
         return client is None or client.closed is not None
 
 
-class BugWatch(logging.Handler):
-    """Collects what is logged with a traceback: that is how the node tells of bugs of its own."""
+class BugWatch:
+    """Collects what is logged with a traceback: that is how the node tells of bugs of its own.
+
+    It listens for as long as its world lives.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
         self.found: list[str] = []
+        logging.getLogger("strandline").addHandler(_Relay(self))
+
+
+class _Relay(logging.Handler):
+    def __init__(self, watch: BugWatch) -> None:
+        super().__init__()
+        self._watch = ref(watch, lambda _: logging.getLogger("strandline").removeHandler(self))
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info is not None:
-            self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+        watch = self._watch()
+        if watch is not None and record.exc_info is not None:
+            watch.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
 
 
 class Driver(Protocol):

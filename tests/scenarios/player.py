@@ -1,22 +1,30 @@
-"""Plays a scenario: verbs to the world, expectations against it, and a trace of every step.
+"""Plays a scenario: each line to the world, and a trace of what came of it.
 
-This file knows the verbs of the language and how a state is shown in one line:
+    produce A m0 m1 [acks=all|1|0] [timeout=10s] [producer=7 epoch=0 seq=0] [transactional]
+            [lose-reply]      each word is a batch, `a+b` one of two records, `m0..m4` five batches
+    marker A commit|abort producer=7 epoch=0 [coordinator=0] [version=2]
+    fetch B [one-batch] [lose-request|lose-reply|hold-reply|damage-reply|park]
+    deliver B                 the held reply arrives
+    expire-fetch B            the parked fetch has waited long enough
+    kill B, power-cut B [keep=OFFSET], stop B, wipe B, start B
+    cut A, expire A, heal A [silent], tell A          off the network, off the store, and back
+    announce-shutdown A
+    controller                it looks at who is registered, and decides
+    elect B [epoch=1] [isr=AB] [unclean]              a state as the script wants it
+    alter A [hold-reply], reply A                     the leader's proposal, and its answer
+    assign D E F              another set of replicas
+    min-in-sync 2
+    delete-records A 3
+    wait 30s
+    expect ...                see `expectations`
 
-    A* 2/1 [m0 m1] epochs{0:0} sync AB rem B=1
-    |  | |  |       |           |       `- log end offset of each follower, as the leader knows it
-    |  | |  |       |           `- the committed in-sync set, and a change in flight
-    |  | |  |       `- leader epochs and where they start
-    |  | |  `- records, those from the high watermark on behind a bar
-    |  `-`- log end offset / high watermark
-    `- a star leads
+This file knows the verbs and the header; what they mean is the world's business.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from strandline.replication.in_sync import Committed, Expanding, Shrinking
 from strandline.replication.policies import (
     AnswerWatermark,
     LagPolicy,
@@ -25,11 +33,11 @@ from strandline.replication.policies import (
     TimeLag,
     TruncateBy,
 )
-from strandline.replication.progress import Progress
 from tests.scenarios.controller import Rules
+from tests.scenarios.expectations import check_expectation
 from tests.scenarios.messages import Write
-from tests.scenarios.replica import Replica, name_of, names_of
 from tests.scenarios.script import BadScript, Script, Step, parse_ms
+from tests.scenarios.words import merge, show, spread
 from tests.scenarios.world import World
 
 
@@ -62,7 +70,7 @@ class Player:
         self._lines.append(step.text)
         if step.verb == "expect":
             try:
-                self._expect(step)
+                check_expectation(self.world, step)
             except AssertionError as error:
                 raise Unexpected(
                     f"{self._script.name}, line {step.line}: {error}\n" + "\n".join(self._lines)
@@ -74,7 +82,7 @@ class Player:
             raise BadScript(f"{self._script.name}, line {step.line}: {step.verb}?") from None
         action(self.world, step)
         self.world.end_step()
-        self._lines.extend(f"    > {event}" for event in _merge(self.world.events))
+        self._lines.extend(f"    > {event}" for event in merge(self.world.events))
         self.world.events.clear()
         self._show_state()
 
@@ -91,21 +99,6 @@ class Player:
 
     def _show_state(self) -> None:
         self._lines.extend(f"    {show(r)}".rstrip() for r in self.world.replicas.values())
-
-    # -- Expectations ------------------------------------------------------------------------
-
-    def _expect(self, step: Step) -> None:
-        subject = step.words[0] if step.words else ""
-        if subject in _CLAIMS:
-            _CLAIMS[subject](self.world, step.words[1:])
-            return
-        if subject == "controller":
-            found = _state_facts(self.world)
-        else:
-            found = _facts(self.world, self.world.replicas[subject])
-        for name, wanted in step.options.items():
-            assert name in found, f"{subject} has no {name}"
-            assert found[name] == wanted, f"{subject} has {name}={found[name]}, not {wanted}"
 
 
 def make_world(script: Script) -> World:
@@ -156,7 +149,7 @@ def _write(step: Step) -> Write:
 
 def _produce(world: World, step: Step) -> None:
     flags = ("transactional", "lose-reply")
-    values = [value for word in step.words[1:] if word not in flags for value in _spread(word)]
+    values = [value for word in step.words[1:] if word not in flags for value in spread(word)]
     world.produce(step.words[0], values, _write(step))
 
 
@@ -215,212 +208,3 @@ _VERBS: dict[str, Callable[[World, Step], None]] = {
     "delete-records": lambda world, step: world.delete_records(step.words[0], int(step.words[1])),
     "wait": lambda world, step: world.wait(parse_ms(step.words[0])),
 }
-
-
-# -- What can be expected --------------------------------------------------------------------
-
-
-def _logs_equal(world: World, names: tuple[str, ...]) -> None:
-    first, *others = (world.replicas[name] for name in names)
-    for other in others:
-        assert first.batch_bytes() == other.batch_bytes(), f"{show(first)} | {show(other)}"
-        assert first.written_epochs() == other.written_epochs(), f"{show(first)} | {show(other)}"
-
-
-def _diverged(world: World, names: tuple[str, ...]) -> None:
-    one, other = (
-        {entry.offset: entry for entry in world.replicas[name].entries()} for name in names
-    )
-    differing = [offset for offset in one.keys() & other.keys() if one[offset] != other[offset]]
-    assert differing, "the logs agree where both have records"
-
-
-def _leader_values(world: World) -> set[str]:
-    assert world.state.leader is not None, "there is no leader"
-    return {entry.value for entry in world.replicas[world.state.leader].entries()}
-
-
-def _lost(world: World, values: tuple[str, ...]) -> None:
-    for value in (v for word in values for v in _spread(word)):
-        assert value in world.oracle.ever, f"{value} was never committed"
-        assert value not in _leader_values(world), f"the leader has {value}"
-
-
-def _kept(world: World, values: tuple[str, ...]) -> None:
-    for value in (v for word in values for v in _spread(word)):
-        assert value in world.oracle.ever, f"{value} was never committed"
-        assert value in _leader_values(world), f"the leader does not have {value}"
-
-
-def _acked(world: World, values: tuple[str, ...]) -> None:
-    for value, _, offset in (word.partition("@") for word in values):
-        for name in _spread(value):
-            outcome = world.outcomes[name]
-            assert outcome.startswith("@"), f"{name}: {outcome}"
-            assert not offset or outcome == f"@{offset}", f"{name}: {outcome}"
-
-
-def _waiting(world: World, values: tuple[str, ...]) -> None:
-    for value in values:
-        assert world.outcomes[value] == "waiting", f"{value}: {world.outcomes[value]}"
-
-
-def _failed(world: World, words: tuple[str, ...]) -> None:
-    value, code = words
-    assert world.outcomes[value] == code, f"{value}: {world.outcomes[value]}"
-
-
-def _low_watermark(world: World, words: tuple[str, ...]) -> None:
-    name, offset = words
-    found = world.low_watermark(name)
-    assert found == int(offset), f"the low watermark is {found}"
-
-
-_CLAIMS: dict[str, Callable[[World, tuple[str, ...]], None]] = {
-    "logs-equal": _logs_equal,
-    "diverged": _diverged,
-    "lost": _lost,
-    "kept": _kept,
-    "acked": _acked,
-    "waiting": _waiting,
-    "failed": _failed,
-    "low-watermark": _low_watermark,
-}
-
-
-def _facts(world: World, replica: Replica) -> dict[str, str]:
-    if not replica.is_running:
-        return {"role": "down", "checkpoint": replica.checkpointed()}
-    log, leader = replica.log, replica.leader
-    facts = {
-        "role": "leader" if leader else "follower" if replica.leader_name else "none",
-        "leo": str(log.log_end_offset),
-        "hw": str(log.high_watermark),
-        "start": str(log.log_start_offset),
-        "checkpoint": replica.checkpointed(),
-        "lso": str(log.last_stable_offset),
-        "epoch": str(replica.leader_epoch),
-        "log": ",".join(_gather([entry.value for entry in replica.entries()])),
-        "epochs": ",".join(f"{epoch}:{start}" for epoch, start in log.leader_epochs.entries),
-    }
-    if leader is not None:
-        facts["leso"] = str(leader.start_offset)
-        facts["sync"] = names_of(leader.in_sync.members)
-        facts["proposed"] = names_of(leader.in_sync.proposed)
-        facts["change"] = {Committed: "none", Expanding: "expanding", Shrinking: "shrinking"}[
-            type(leader.in_sync)
-        ]
-        for broker_id, progress in leader.progress.items():
-            facts[f"rem.{name_of(broker_id)}"] = str(progress.log_end_offset)
-    return facts
-
-
-def _state_facts(world: World) -> dict[str, str]:
-    state = world.state
-    return {
-        "leader": state.leader or "none",
-        "epoch": str(state.leader_epoch),
-        "version": str(state.partition_epoch),
-        "sync": "".join(state.in_sync),
-        "eligible": "".join(state.eligible),
-        "replicas": "".join(state.replicas),
-    }
-
-
-# -- Words -----------------------------------------------------------------------------------
-
-
-def show(replica: Replica) -> str:
-    """One replica in one line; see the module."""
-    if not replica.is_running:
-        return f"{replica.name}  down"
-    log, leader = replica.log, replica.leader
-    entries = replica.entries()
-    below = _gather([e.value for e in entries if e.offset < log.high_watermark])
-    above = _gather([e.value for e in entries if e.offset >= log.high_watermark])
-    records = " ".join([*below, "|", *above]) if above else " ".join(below)
-    epochs = " ".join(f"{epoch}:{start}" for epoch, start in log.leader_epochs.entries)
-    start = f" from {log.log_start_offset}" if log.log_start_offset else ""
-    line = (
-        f"{replica.name}{'*' if leader else ' '} {log.log_end_offset}/{log.high_watermark} "
-        f"[{records}]{start} epochs{{{epochs}}}"
-    )
-    if replica.is_cut:
-        line += " cut off"
-    if leader is None:
-        return line
-    remote = " ".join(f"{name_of(p.broker_id)}={p.log_end_offset}" for p in _sorted(replica))
-    change = ""
-    if isinstance(leader.in_sync, Expanding):
-        change = f"+{name_of(leader.in_sync.joining)}"
-    elif isinstance(leader.in_sync, Shrinking):
-        change = f"-{names_of(leader.in_sync.leaving)}"
-    return f"{line} sync {names_of(leader.in_sync.members)}{change} rem {remote}".rstrip()
-
-
-def _sorted(replica: Replica) -> list[Progress]:
-    assert replica.leader is not None
-    return sorted(replica.leader.progress.values(), key=lambda p: p.broker_id)
-
-
-_ACKNOWLEDGED = re.compile(r"^(\w+) is acknowledged at (\d+)$")
-
-
-def _merge(events: list[str]) -> list[str]:
-    """Several acknowledgements in a row as one line."""
-    merged: list[str] = []
-    values: list[str] = []
-    first = last = ""
-    for event in [*events, ""]:
-        match = _ACKNOWLEDGED.match(event)
-        if match is not None:
-            first, last = first or match[2], match[2]
-            values.append(match[1])
-            continue
-        if len(values) > 1:
-            merged.append(f"{' '.join(_gather(values))} are acknowledged at {first} to {last}")
-        elif values:
-            merged.append(f"{values[0]} is acknowledged at {first}")
-        values, first = [], ""
-        merged.append(event)
-    return merged[:-1]
-
-
-_NUMBERED = re.compile(r"^([a-z]+)(\d+)$")
-_RANGE = re.compile(r"^([a-z]+)(\d+)\.\.([a-z]+)(\d+)$")
-
-
-def _spread(word: str) -> list[str]:
-    """`m0..m3` is m0 m1 m2 m3."""
-    match = _RANGE.match(word)
-    if match is None:
-        return [word]
-    return [f"{match[1]}{number}" for number in range(int(match[2]), int(match[4]) + 1)]
-
-
-def _gather(values: list[str]) -> list[str]:
-    """The reverse of `_spread`, for runs of four and more."""
-    gathered: list[str] = []
-    index = 0
-    while index < len(values):
-        length = _run_length(values[index:])
-        if length >= 4:
-            gathered.append(f"{values[index]}..{values[index + length - 1]}")
-        else:
-            length = 1
-            gathered.append(values[index])
-        index += length
-    return gathered
-
-
-def _run_length(values: list[str]) -> int:
-    match = _NUMBERED.match(values[0])
-    if match is None:
-        return 1
-    length = 1
-    while length < len(values) and values[length] == f"{match[1]}{int(match[2]) + length}":
-        length += 1
-    return length
-
-
-__all__ = ["Player", "Unexpected", "make_world", "play", "show"]

@@ -13,13 +13,15 @@ import pytest
 from confluent_kafka import Producer
 
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError, StorageError
+from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from strandline.testing import Cluster, ClusterError
+from tests.broker.harness import Wire
 from tests.testing.load import read_all
 
 with warnings.catch_warnings():
     # The library reads its own files through a deprecated function while it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
+    from kafka import KafkaConsumer
 
 # And whenever it needs another message's schema for the first time.
 pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
@@ -59,9 +61,11 @@ def test_a_topic_is_known_everywhere_when_it_is_made(strandline_cluster: Cluster
     for number in range(5):
         cluster.create_topic(f"topic-{number}", partitions=3)
         for broker in cluster.brokers:
-            producer = KafkaProducer(bootstrap_servers=broker.address)
-            assert producer.partitions_for(f"topic-{number}") == {0, 1, 2}
-            producer.close()
+            with Wire(int(broker.address.rpartition(":")[2])) as wire:
+                wanted = MetadataRequestTopic(name=f"topic-{number}")
+                (topic,) = wire.ask(MetadataRequest(topics=[wanted]), 9).topics
+            assert {each.partition_index for each in topic.partitions} == {0, 1, 2}
+            assert all(each.leader_id > 0 for each in topic.partitions)
     with pytest.raises(ProtocolError) as refused:
         cluster.create_topic("topic-0")
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS

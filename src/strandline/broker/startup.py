@@ -168,11 +168,13 @@ class _Start:
         self._paths = set()
 
     def _missing(self) -> Sequence[Operation]:
-        cluster_id = self._directories.known_cluster_id()
+        # Metadata that others share and that are not there are those of the wrong cluster: giving
+        # them the id of the logs would make all of these strays.
+        known = self._directories.known_cluster_id() if self._is_alone else None
         operations = bootstrap(
             self._paths,
             random=self._random,
-            cluster_id=cluster_id or uuid_text(random_uuid(self._random)),
+            cluster_id=known or uuid_text(random_uuid(self._random)),
         )
         if not self._is_alone and self._broker_id not in self._image.adopted_by:
             # Logs that others deleted must never be taken for logs to adopt, also not by a later

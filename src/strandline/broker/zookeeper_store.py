@@ -62,6 +62,7 @@ from strandline.errors import InvalidSetting, InvariantViolated
 log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS: Final = 18_000
+CONNECTION_TIMEOUT_MS: Final = 18_000
 READS_PER_REQUEST: Final = 200
 RETRY_S: Final = 1.0
 METADATA_ROOTS: Final = tuple(
@@ -92,13 +93,13 @@ class ZooKeeperStore:
         hosts: str,
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        connection_timeout_ms: int | None = None,
+        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
         roots: Sequence[str] = METADATA_ROOTS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         """`hosts` is `host:port,host:port/chroot`. Raises `InvalidSetting` if it is not.
 
-        `load` waits `connection_timeout_ms` for a server, by default as long as a session lasts.
+        `load` waits `connection_timeout_ms` for a server; a short session does not shorten that.
         `request_bytes_max` is the servers' `jute.maxbuffer`.
         """
         try:
@@ -109,7 +110,7 @@ class ZooKeeperStore:
             ) from error
         self._hosts = hosts
         self._session_timeout_ms = session_timeout_ms
-        self._connection_timeout_ms = connection_timeout_ms or session_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms
         self._roots = tuple(roots)
         self._request_bytes_max = request_bytes_max
         self._state = _State.NEW
@@ -155,10 +156,11 @@ class ZooKeeperStore:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 view = await self._loading
         except TimeoutError:
+            state = self._state.value
             await self.close()
             raise StoreUnavailable(
                 f"No ZooKeeper server of {self._hosts} served within "
-                f"{self._connection_timeout_ms} ms (the store is {self._state.value})."
+                f"{self._connection_timeout_ms} ms (this broker is {state})."
             ) from None
         except BaseException:
             await self.close()

@@ -58,9 +58,6 @@ class Fetchers:
         self._placed: dict[Replica, _Placed] = {}
         self._note_own_epoch()
 
-    def __len__(self) -> int:
-        return len(self._placed)
-
     def follow(self, replica: Replica, leader: BrokerId, now: Instant) -> None:
         """Fetch the replica from that leader, in the leader epoch that the replica is in."""
         at = self._place(leader, replica.topic_partition)

@@ -133,11 +133,6 @@ class PeerLink:
         self._failed_at_ms = 0
         self._alarm: Timer | None = None
 
-    @property
-    def in_flight(self) -> int:
-        """Requests that were sent and are not answered."""
-        return len(self._asked)
-
     # -- Asking ------------------------------------------------------------------------------
 
     def ask(self, question: Question, now: Instant) -> bool:

@@ -89,7 +89,7 @@ class TopicNode:
 class PartitionStateNode:
     """Who leads a partition, since which epoch, and who is in sync.
 
-    `controller_epoch` is that of the controller that elected the leader.
+    `controller_epoch` is that of the controller that wrote it last.
     """
 
     leader: BrokerId
