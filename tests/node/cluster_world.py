@@ -103,7 +103,7 @@ class ClusterWorld:
         machine = self[broker_id]
         machine.event(lambda node, now: node.begin_shutdown(now))
         self.run_until(lambda: machine.node.is_shutdown_complete)
-        clean = machine.node.stop(machine.node.broker_epoch)
+        clean = machine.node.stop(machine.node.unbroken_since)
         machine.end(at_once=True)
         return clean
 

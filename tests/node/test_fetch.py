@@ -7,6 +7,8 @@ from uuid import UUID
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.types import Offset
+from tests.node.followers import Cluster
 from tests.node.messages import batch, fetch, fetched, offsets, produce, values
 from tests.node.world import World
 
@@ -256,3 +258,44 @@ def test_the_same_partition_twice_is_answered_twice(world: World) -> None:
     fill(world, batch(b"a", b"b"))
     answer = world.connect().ask(fetch(("orders", 0, 0), ("orders", 0, 1)), 11)
     assert [len(topic.partitions) for topic in answer.responses] == [2]
+
+
+@pytest.mark.parametrize(("committed", "is_answered"), [(2, True), (1, False)])
+def test_r29_a_fetch_at_the_end_of_a_segment_does_not_wait_in_vain(
+    cluster: Cluster, committed: int, is_answered: bool
+) -> None:
+    """An answer is from one segment: more bytes than that will not come, however long it waits.
+
+    But a segment that was rolled behind the high watermark is no reason to hurry (KAFKA-9807).
+    """
+    cluster.produce(b"a")
+    cluster.replica().log.roll(cluster.world.now.wall_ms)
+    cluster.produce(b"b")
+    for follower in (2, 3):
+        cluster.fetch(follower, committed)
+    client = cluster.world.connect()
+    client.send(fetch(("orders", 0, 0), max_wait_ms=500, min_bytes=100_000), 11)
+    cluster.world.turn()
+    assert len(client.answers) == int(is_answered)
+    cluster.world.advance(500)
+    assert values(client.answers[0]) == [b"a"]
+
+
+def test_r30_the_offsets_of_an_answer_are_of_one_moment(cluster: Cluster) -> None:
+    """KAFKA-7104: the high watermark is not behind the log start, nor the stable offset before."""
+    cluster.produce(b"a", b"b")
+    for follower in (2, 3):
+        cluster.fetch(follower, 2)
+    client, follower = cluster.world.connect(), cluster.client_of(2)
+    follower.send(cluster.fetch_request(2, 2, max_wait_ms=500), 17)
+    client.send(fetch(("orders", 0, 2), max_wait_ms=500), 11)
+    cluster.world.turn()
+    cluster.replica().log.delete_records_to(Offset(2))
+    cluster.produce(b"c")
+    cluster.fetch(3, 3)
+    cluster.fetch(2, 3)
+    for answer in (client.answers[-1], follower.answers[-2]):
+        for found in fetched(answer).values():
+            assert found.log_start_offset == 2
+            assert found.last_stable_offset == found.high_watermark
+            assert found.log_start_offset <= found.high_watermark <= 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strandline.errors import ErrorCode
 from strandline.node.connection import Connection
 from strandline.node.fetch_answer import FetchAnswer, PartitionAnswer, encode_fetch_answer
+from strandline.node.leader_hints import LeaderEndpoint, LeaderHint
 from strandline.node.outbox import Outbox
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -32,6 +33,10 @@ LONGS = st.integers(-(2**63), 2**63 - 1)
 INTS = st.integers(-(2**31), 2**31 - 1)
 
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+ENDPOINTS = st.builds(LeaderEndpoint, INTS, TEXTS, INTS, st.none() | TEXTS)
+
+
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionAnswer:
     answer = PartitionAnswer(draw(st.integers(0, 300)))
@@ -41,6 +46,7 @@ def partitions(draw: st.DrawFn) -> PartitionAnswer:
     answer.log_start_offset = draw(LONGS)
     answer.diverging = draw(st.none() | st.tuples(INTS, LONGS))
     answer.preferred_replica = draw(st.none() | st.integers(0, 2**31 - 1).map(BrokerId))
+    answer.current_leader = draw(st.none() | st.builds(LeaderHint, INTS, INTS))
     aborted = st.builds(
         AbortedTransaction,
         producer_id=LONGS.map(ProducerId),
@@ -62,6 +68,8 @@ def answers(draw: st.DrawFn, version: int) -> FetchAnswer:
     names: st.SearchStrategy[str | UUID] = (
         st.uuids() if version >= 13 else st.text(st.characters(exclude_categories=["Cs"]))
     )
+    if version >= 16:
+        answer.leaders = draw(st.lists(ENDPOINTS, max_size=3))
     for name in draw(st.lists(names, max_size=3)):
         for partition in draw(st.lists(partitions(), max_size=3)):
             answer.add(name, partition)
@@ -105,8 +113,17 @@ def by_the_codec(answer: FetchAnswer, version: int) -> bytes:
                 data.diverging_epoch = messages.EpochEndOffset(
                     epoch=entry.diverging[0], end_offset=entry.diverging[1]
                 )
+            if entry.current_leader is not None and version >= 16:
+                leader_id, leader_epoch = entry.current_leader
+                data.current_leader = messages.LeaderIdAndEpoch(
+                    leader_id=leader_id, leader_epoch=leader_epoch
+                )
             topic.partitions.append(data)
         response.responses.append(topic)
+    response.node_endpoints = [
+        messages.NodeEndpoint(node_id=end.broker_id, host=end.host, port=end.port, rack=end.rack)
+        for end in answer.leaders
+    ]
     chunks = response_frame(KNOWN[ApiKey.FETCH], version, 99, response)
     return joined(chunks)
 

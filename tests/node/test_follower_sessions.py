@@ -16,7 +16,7 @@ from strandline.node.fetch_reading import FollowerReader
 from strandline.node.fetch_sessions import EVICTION_AFTER_MS
 from strandline.node.follower_sessions import Followed
 from strandline.protocol.messages.fetch import FetchRequest
-from strandline.replication.policies import Policies, TimeLag
+from strandline.replication.policies import Policies, RecordLag, TimeLag
 from strandline.replication.progress import Progress
 from strandline.storage.log_read import LogSlice
 from strandline.types import BrokerId, Offset
@@ -71,10 +71,15 @@ class Follower:
             request.topics = []
         return request
 
-    def fetch(self, **more: int) -> dict[str, Any]:
+    def fetch(self, *, max_wait_ms: int = 0) -> dict[str, Any]:
         """One round; what the partitions in the answer say, by topic."""
         client = self.cluster.client_of(self.broker_id)
-        return self.take(client.ask(self.request(**more), FETCH_VERSION))
+        before = len(client.answers)
+        client.send(self.request(max_wait_ms=max_wait_ms), FETCH_VERSION)
+        self.cluster.world.turn()
+        if len(client.answers) == before:
+            self.cluster.world.advance(max_wait_ms)
+        return self.take(client.answers[before])
 
     def take(self, answer: Any) -> dict[str, Any]:
         assert answer.error_code == 0, answer
@@ -234,13 +239,110 @@ def test_a_session_that_is_left_behind_ends(pair: Cluster) -> None:
 
 
 def test_what_a_session_remembers_does_not_undo_what_another_fetch_told(pair: Cluster) -> None:
+    """Here the follower has lost a record, and says so without the session."""
     follower = follower_of(pair)
     pair.produce(b"m", topic="busy")
-    pair.fetch(B, 1, "busy")  # without a session, and further than the session is
-    assert pair.offsets("busy") == (1, 1)
-    pair.produce(b"m", topic="busy")
+    for _ in range(4):
+        follower.fetch()
     assert pair.remote("busy") == {2: 1}
-    assert follower.session[0] > 0
+    pair.fetch(B, 0, "busy")
+    pair.produce(b"m", topic="busy")
+    assert pair.remote("busy") == {2: 0}
+
+
+def test_a_follower_that_asks_again_is_told_again(pair: Cluster) -> None:
+    """It takes no partition from an answer that was on its way when it asked anew."""
+    pair.set_state("busy", isr=(1,))
+    follower = follower_of(pair)
+    client = pair.client_of(B)
+    client.send(follower.request(max_wait_ms=500), FETCH_VERSION)
+    pair.produce(b"m", topic="busy")
+    follower.take(client.answers[-1])
+    answers = []
+    for _ in range(2):
+        before = len(client.answers)
+        follower.told = {}
+        client.send(follower.request(max_wait_ms=500), FETCH_VERSION)
+        pair.world.turn()
+        answers += client.answers[before:]
+        follower.session = (follower.session[0], follower.session[1] + 1)
+    assert len(answers) == 1
+    pair.world.advance(500)
+    answers.append(client.answers[-1])
+    topic_id = pair.replica("busy").topic_id
+    assert [fetched(answer)[topic_id, 0].high_watermark for answer in answers] == [1, 1]
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["general", "short"])
+def test_a_request_does_not_wait_for_the_one_before(pair: Cluster, short: bool) -> None:
+    follower = follower_of(pair)
+    client = pair.client_of(B)
+    for _ in range(2):
+        before = len(client.answers)
+        follower.told.pop("busy")
+        if not short:
+            client.connection.short_way = None
+        client.send(follower.request(max_wait_ms=500), FETCH_VERSION)
+        follower.session = (follower.session[0], follower.session[1] + 1)
+    pair.world.turn()
+    assert len(client.answers) == before + 1
+    pair.world.advance(500)
+    assert len(client.answers) == before + 2
+
+
+def test_under_another_rule_of_lag_every_fetch_counts(pair: Cluster) -> None:
+    """What `TimeLag` does not ask of a quiet partition, another rule may."""
+    pair.world.node.replicas.host.policies = Policies(lag=RecordLag(5))
+    for topic in ("busy", "quiet"):
+        pair.set_state(topic)
+    follower = follower_of(pair)
+    for _ in range(10):
+        pair.world.advance(490)
+        follower.fetch()
+    assert pair.recorder.sets == []
+    pair.world.advance(2_000)
+    assert pair.recorder.sets == [{1}, {1}]
+
+
+def test_a_replica_whose_joining_was_refused_tries_again(pair: Cluster) -> None:
+    pair.set_state("quiet", isr=(1,))
+    follower = follower_of(pair)
+    proposals = len(pair.recorder.sets)
+    assert proposals
+    pair.replica("quiet").in_sync_refused(ErrorCode.INELIGIBLE_REPLICA, pair.world.now)
+    assert follower.fetch() == {}
+    assert pair.recorder.sets[proposals:] == [{1, 2}]
+
+
+def test_another_registration_counts_for_quiet_partitions_too(pair: Cluster) -> None:
+    """The session of a broker outlives its registration with the metadata store (KIP-903)."""
+    follower = follower_of(pair)
+    pair.register(B)
+    follower.fetch()
+    for topic in ("busy", "quiet"):
+        leader = pair.replica(topic).leader
+        assert leader is not None
+        assert leader.progress[B].broker_epoch == pair.epoch_of(B)
+
+
+def test_a_former_life_is_refused_quiet_partitions_too(pair: Cluster) -> None:
+    follower = follower_of(pair)
+    request = follower.request()
+    pair.register(B)
+    for topic in ("busy", "quiet"):
+        pair.set_state(topic, isr=(1, 2), new_epoch=False)
+    follower.fetch()
+    answer = pair.client_of(B).ask(
+        FetchRequest(
+            replica_state=request.replica_state,
+            max_bytes=1000,
+            session_id=follower.session[0],
+            session_epoch=follower.session[1],
+        ),
+        FETCH_VERSION,
+    )
+    codes = [partition.error_code for partition in fetched(answer).values()]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
 def test_r31_followers_are_never_refused_a_session_for_consumers(
@@ -300,6 +402,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("produce"), st.sampled_from(TOPICS)),
     st.tuples(st.just("fetch"), st.sampled_from([B, C])),
     st.tuples(st.just("fetch"), st.sampled_from([B, C])),
+    st.tuples(st.just("wait"), st.sampled_from([B, C])),
     st.tuples(st.just("advance"), st.sampled_from([1, 100, 450, 700, 2_000])),
     st.tuples(st.just("elect"), st.sampled_from(TOPICS)),
     st.tuples(st.just("commit"), st.sampled_from(TOPICS)),
@@ -327,10 +430,10 @@ class Play:
         match action:
             case "produce":
                 cluster.produce(b"m", topic=what)
-            case "fetch":
+            case "fetch" | "wait":
                 if not self.short:
                     cluster.client_of(what).connection.short_way = None
-                seen = self.followers[what].fetch()
+                seen = self.followers[what].fetch(max_wait_ms=50 if action == "wait" else 0)
             case "advance":
                 cluster.world.advance(what)
             case "elect":

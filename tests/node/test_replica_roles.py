@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.cluster.image import PartitionImage
@@ -96,7 +98,7 @@ def test_a_leader_elected_again_keeps_what_it_knows(cluster: Cluster) -> None:
 
 def test_a_state_from_before_is_ignored(cluster: Cluster) -> None:
     """R-09, KIP-570: an older leader epoch says nothing any more, whoever it names."""
-    former = cluster.state()
+    former = replace(cluster.state(), leader=B)
     cluster.set_state(isr=(1, 2))
     world = cluster.world
     topic = world.node.metadata.image.topics["orders"]
@@ -183,6 +185,29 @@ def test_a_partition_on_other_brokers_only(cluster: Cluster) -> None:
         assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     (partition,) = fetched(client.ask(fetch((topic_id, 7, 0)), 13)).values()
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_client_at_the_wrong_broker_is_told_the_right_one(cluster: Cluster) -> None:
+    """KIP-951: so that it need not ask for metadata first."""
+    cluster.set_state(leader=2)
+    topic_id = cluster.replica().topic_id
+    client = cluster.world.connect()
+    for message, version in (
+        (produce(batch(b"v"), acks=-1), 10),
+        (produce(batch(b"v"), topic_id=topic_id), 13),
+        (fetch((topic_id, 0, 0), leader_epoch=0), 16),
+    ):
+        answer = client.ask(message, version)
+        found = produced(answer) if version < 16 else fetched(answer)[topic_id, 0]
+        assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (2, 1)
+        (endpoint,) = answer.node_endpoints
+        assert (endpoint.node_id, endpoint.host, endpoint.port) == (2, "localhost", 9094)
+    assert produced(client.ask(produce(batch(b"v"), acks=-1), 9)).current_leader is None
+    cluster.leave(B)
+    cluster.set_state(leader=-1)
+    answer = client.ask(produce(batch(b"v"), acks=-1), 10)
+    assert produced(answer).current_leader.leader_id == -1
+    assert answer.node_endpoints == []
 
 
 def test_a_partition_that_nobody_leads(cluster: Cluster) -> None:

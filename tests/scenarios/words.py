@@ -57,23 +57,27 @@ _ACKNOWLEDGED = re.compile(r"^(\w+) is acknowledged at (\d+)$")
 
 
 def merge(events: list[str]) -> list[str]:
-    """Several acknowledgements in a row as one line."""
+    """Acknowledgements of records that follow one another as one line."""
     merged: list[str] = []
-    values: list[str] = []
-    first = last = ""
-    for event in [*events, ""]:
+    run: list[tuple[str, int]] = []
+    for event in events:
         match = _ACKNOWLEDGED.match(event)
-        if match is not None:
-            first, last = first or match[2], match[2]
-            values.append(match[1])
-            continue
-        if len(values) > 1:
-            merged.append(f"{' '.join(gather(values))} are acknowledged at {first} to {last}")
-        elif values:
-            merged.append(f"{values[0]} is acknowledged at {first}")
-        values, first = [], ""
-        merged.append(event)
-    return merged[:-1]
+        found = None if match is None else (match[1], int(match[2]))
+        if run and (found is None or found[1] != run[-1][1] + 1):
+            merged.append(_acknowledged(run))
+            run = []
+        if found is None:
+            merged.append(event)
+        else:
+            run.append(found)
+    return [*merged, _acknowledged(run)] if run else merged
+
+
+def _acknowledged(run: list[tuple[str, int]]) -> str:
+    (value, first), (_, last) = run[0], run[-1]
+    if len(run) == 1:
+        return f"{value} is acknowledged at {first}"
+    return f"{' '.join(gather([value for value, _ in run]))} are acknowledged at {first} to {last}"
 
 
 _NUMBERED = re.compile(r"^([a-z]+)(\d+)$")

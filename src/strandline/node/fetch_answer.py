@@ -10,12 +10,14 @@ the bytes against them, for every version.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from struct import Struct
 from typing import Any, Final
 from uuid import UUID
 
 from strandline.errors import ErrorCode
 from strandline.node.effects import Chunk
+from strandline.node.leader_hints import LeaderEndpoint, LeaderHint
 from strandline.node.request import Request
 from strandline.storage.log_read import LogSlice
 from strandline.storage.transaction_index import AbortedTransaction
@@ -26,6 +28,7 @@ _TOPIC_IDS_SINCE: Final = 13
 _SESSIONS_SINCE: Final = 7
 _LOG_START_SINCE: Final = 5
 _PREFERRED_REPLICA_SINCE: Final = 11
+_HINTS_SINCE: Final = 16
 _NO_REPLICA: Final = -1
 
 _HEAD: Final = Struct(">ihqq")
@@ -34,8 +37,10 @@ _INT: Final = Struct(">i")
 _SHORT: Final = Struct(">h")
 _ABORTED: Final = Struct(">qq")
 _TOP: Final = Struct(">ihi")
-# tag count 1, tag 0, size 13: epoch, end offset, and no tags of their own
-_DIVERGING: Final = Struct(">bbbiqb")
+# tag 0, size 13: epoch, end offset, and no tags of their own
+_DIVERGING: Final = Struct(">bbiqb")
+# tag 1, size 9: leader, leader epoch, and no tags of their own
+_CURRENT_LEADER: Final = Struct(">bbiib")
 
 
 # A whole frame up to the length of the records: size, correlation id, tags, throttle time, error,
@@ -52,6 +57,7 @@ class PartitionAnswer:
 
     __slots__ = (
         "aborted_transactions",
+        "current_leader",
         "diverging",
         "error_code",
         "high_watermark",
@@ -70,6 +76,7 @@ class PartitionAnswer:
         self.last_stable_offset: int = NO_OFFSET
         self.log_start_offset: int = NO_OFFSET
         self.diverging: tuple[int, int] | None = None
+        self.current_leader: LeaderHint | None = None
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.preferred_replica: BrokerId | None = None
         self.records: LogSlice | None = None
@@ -89,7 +96,11 @@ class PartitionAnswer:
     @property
     def is_plain(self) -> bool:
         """Whether it has only what every answer has."""
-        return self.diverging is None and self.aborted_transactions is None
+        return (
+            self.diverging is None
+            and self.aborted_transactions is None
+            and self.current_leader is None
+        )
 
     @property
     def is_news(self) -> bool:
@@ -114,11 +125,13 @@ class PartitionAnswer:
 class FetchAnswer:
     """A whole answer: an error for the request, or partitions in the order of the reading."""
 
-    __slots__ = ("error_code", "session_id", "topics")
+    __slots__ = ("error_code", "leaders", "session_id", "topics")
 
     def __init__(self, *, error_code: ErrorCode = ErrorCode.NONE, session_id: int = 0) -> None:
         self.error_code = error_code
         self.session_id = session_id
+        self.leaders: Collection[LeaderEndpoint] = ()
+        """Where the leaders are that partitions name instead of this broker."""
         self.topics: list[tuple[str | UUID, list[PartitionAnswer]]] = []
 
     def add(self, topic: str | UUID, partition: PartitionAnswer) -> None:
@@ -134,7 +147,12 @@ def encode_fetch_answer(request: Request[Any], answer: FetchAnswer) -> list[Chun
     """The frame, its size included, as bytes and file ranges in the order of sending."""
     version = request.version
     topics = answer.topics
-    if version >= _TOPIC_IDS_SINCE and len(topics) == 1 and len(topics[0][1]) == 1:
+    if (
+        version >= _TOPIC_IDS_SINCE
+        and not answer.leaders
+        and len(topics) == 1
+        and len(topics[0][1]) == 1
+    ):
         topic_id, (single,) = topics[0]
         if isinstance(topic_id, UUID) and single.is_plain:
             return _encode_single(request.correlation_id, answer, topic_id, single)
@@ -157,8 +175,29 @@ def encode_fetch_answer(request: Request[Any], answer: FetchAnswer) -> list[Chun
         for partition in partitions:
             _write_partition(writer, partition, version)
         writer.no_tags()
-    writer.no_tags()
+    if answer.leaders and version >= _HINTS_SINCE:
+        _write_leaders(writer, answer.leaders)
+    else:
+        writer.no_tags()
     return writer.finish()
+
+
+def _write_leaders(writer: _Writer, leaders: Collection[LeaderEndpoint]) -> None:
+    """The only tag of an answer: number 0, its size, an array of endpoints."""
+    tag = _Writer(flexible=True)
+    tag.array(len(leaders))
+    for leader in leaders:
+        tag.buffer += _INT.pack(leader.broker_id)
+        tag.string(leader.host)
+        tag.buffer += _INT.pack(leader.port)
+        if leader.rack is None:
+            tag.array(-1)
+        else:
+            tag.string(leader.rack)
+        tag.no_tags()
+    writer.buffer += bytes((1, 0))
+    writer.varint(len(tag.buffer))
+    writer.buffer += tag.buffer
 
 
 def _encode_single(
@@ -222,11 +261,16 @@ def _write_partition(writer: _Writer, answer: PartitionAnswer, version: int) -> 
     writer.array(answer.length)  # the length of bytes has the same form as that of arrays
     if answer.records is not None and answer.length:
         writer.range(answer.records)
-    if answer.diverging is not None and writer.flexible:
-        epoch, end_offset = answer.diverging
-        writer.buffer += _DIVERGING.pack(1, 0, 13, epoch, end_offset, 0)
-    else:
+    diverging = answer.diverging if writer.flexible else None
+    leader = answer.current_leader if version >= _HINTS_SINCE else None
+    if diverging is None and leader is None:
         writer.no_tags()
+        return
+    writer.buffer.append((diverging is not None) + (leader is not None))
+    if diverging is not None:
+        writer.buffer += _DIVERGING.pack(0, 13, *diverging, 0)
+    if leader is not None:
+        writer.buffer += _CURRENT_LEADER.pack(1, 9, *leader, 0)
 
 
 class _Writer:
@@ -245,11 +289,14 @@ class _Writer:
         if not self.flexible:
             self.buffer += _INT.pack(count)
             return
-        rest = count + 1
-        while rest > 0x7F:
-            self.buffer.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        self.buffer.append(rest)
+        self.varint(count + 1)
+
+    def varint(self, value: int) -> None:
+        """An unsigned number in as few bytes as it takes."""
+        while value > 0x7F:
+            self.buffer.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.buffer.append(value)
 
     def string(self, text: str) -> None:
         """A string that is not null."""

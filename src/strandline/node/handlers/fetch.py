@@ -24,6 +24,7 @@ from strandline.node.fetch_reading import ConsumerReader, FollowerReader, Reader
 from strandline.node.fetch_sessions import (
     FetchContext,
     Fetched,
+    FetchKey,
     FetchSessions,
     Session,
     key_of,
@@ -34,6 +35,7 @@ from strandline.node.follower_sessions import (
     FollowerIdentity,
     FollowerSession,
 )
+from strandline.node.leader_hints import MISDIRECTED, LeaderHints
 from strandline.node.leader_throttle import LeaderThrottle
 from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.replica import Replica
@@ -42,13 +44,14 @@ from strandline.node.request import Request
 from strandline.node.settings import Settings
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.replication.progress import NO_BROKER_EPOCH
-from strandline.types import BrokerId, Instant
+from strandline.types import BrokerId, Instant, TopicPartition
 
 log = logging.getLogger(__name__)
 
 _SESSIONS_SINCE: Final = 7
 _RACKS_SINCE: Final = 11
 _TOPIC_IDS_SINCE: Final = 13
+_HINTS_SINCE: Final = 16
 _CONSUMER: Final = -1
 
 _Read = tuple[Fetched, Replica | None, PartitionAnswer]
@@ -296,6 +299,7 @@ class _Fetch:
         context = self._context
         by_id = self._request.version >= _TOPIC_IDS_SINCE
         answer = FetchAnswer(session_id=context.session_id)
+        misdirected: list[tuple[FetchKey, PartitionAnswer]] = []
         for fetched, replica, partition in answers:
             has_records = partition.records is not None
             if context.must_tell(
@@ -310,4 +314,19 @@ class _Fetch:
                 answer.add(topic, partition)
                 if has_records and replica is not None:
                     self._reader.answered(replica, partition.length, now)
+                elif partition.error_code in MISDIRECTED:
+                    misdirected.append((key, partition))
+        if misdirected and self._request.version >= _HINTS_SINCE:
+            self._add_hints(answer, misdirected)
         self._request.reply_chunks(encode_fetch_answer(self._request, answer))
+
+    def _add_hints(
+        self, answer: FetchAnswer, misdirected: list[tuple[FetchKey, PartitionAnswer]]
+    ) -> None:
+        """Tell clients that asked the wrong broker whom to ask (KIP-951)."""
+        image = self._replicas.host.metadata.image
+        hints = LeaderHints(image, self.connection.listener)
+        for key, partition in misdirected:
+            name = image.topic_names.get(key.topic_id, "") if key.topic is None else key.topic
+            partition.current_leader = hints.of(TopicPartition(name, key.partition))
+        answer.leaders = hints.endpoints.values()

@@ -11,12 +11,17 @@ import logging
 from functools import partial
 from typing import Final
 
+from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.leader_hints import MISDIRECTED, LeaderHints
 from strandline.node.replica import Replica
+from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -26,7 +31,7 @@ from strandline.protocol.messages.produce import (
 from strandline.records.batch import CODEC_MASK
 from strandline.records.codec import Codec
 from strandline.records.record_checks import RecordsRejectedError
-from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant, Offset
+from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant, Offset, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +39,7 @@ _ACKS_NONE: Final = 0
 _ACKS_ALL: Final = -1
 _TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
+_HINTS_SINCE: Final = 10
 _CODEC_AT: Final = 22
 """The low byte of a batch's attributes, with the codec in its lowest bits."""
 
@@ -54,7 +60,7 @@ class ProduceHandler:
             self._refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return
         response = ProduceResponse()
-        waiting = _Waiting(request, response)
+        waiting = _Waiting(request, response, self._replicas.host)
         by_id = request.version >= _TOPIC_IDS_SINCE
         for topic in body.topic_data:
             answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
@@ -152,12 +158,38 @@ def _answer(request: Request[ProduceRequest], response: ProduceResponse) -> None
     request.no_reply()
 
 
+def _add_hints(
+    request: Request[ProduceRequest], response: ProduceResponse, image: ClusterImage
+) -> None:
+    """Tell clients that asked the wrong broker whom to ask (KIP-951)."""
+    if request.version < _HINTS_SINCE:
+        return
+    hints = LeaderHints(image, request.connection.listener)
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code not in MISDIRECTED:
+                continue
+            name = topic.name or image.topic_names.get(topic.topic_id, "")
+            hint = hints.of(TopicPartition(name, answer.index))
+            if hint is not None:
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+                )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=end.broker_id, host=end.host, port=end.port, rack=end.rack)
+        for end in hints.endpoints.values()
+    ]
+
+
 class _Waiting:
     """A produce that is answered when all its partitions have committed what was appended."""
 
-    __slots__ = ("_pending", "_request", "_response")
+    __slots__ = ("_host", "_pending", "_request", "_response")
 
-    def __init__(self, request: Request[ProduceRequest], response: ProduceResponse) -> None:
+    def __init__(
+        self, request: Request[ProduceRequest], response: ProduceResponse, host: ReplicaHost
+    ) -> None:
+        self._host = host
         self._request = request
         self._response = response
         self._pending = 0
@@ -177,6 +209,7 @@ class _Waiting:
     def answer_if_decided(self) -> None:
         """Answer unless some partition is still waited for."""
         if not self._pending:
+            _add_hints(self._request, self._response, self._host.metadata.image)
             _answer(self._request, self._response)
 
     def _decided(self, answer: PartitionProduceResponse, code: ErrorCode, now: Instant) -> None:
