@@ -53,7 +53,7 @@ def main() -> int:
 def _fuzz(name: str, seconds: int, corpus: Path | None) -> None:
     # In the child only, whose process it takes over; and without types.
     atheris = importlib.import_module("atheris")
-    with atheris.instrument_imports(include=["strandline", "fuzz.targets"]):
+    with atheris.instrument_imports(include=["strandline", "fuzz.targets", "fuzz.node_world"]):
         from fuzz.seeds import seeds_of
         from fuzz.targets import TARGETS, mixed
     with tempfile.TemporaryDirectory() as temporary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from fuzz.node_seeds import conversations
 from fuzz.targets import TARGETS
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import request_frame
@@ -53,6 +54,8 @@ def seeds_of(target: str) -> list[bytes]:
             ]
         case "node" | "framing":
             found = _conversations(with_size=target == "framing")
+            if target == "node":
+                found += conversations()
     return sorted(found, key=len) or [b"\0" * 40]
 
 

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Final
 
+from fuzz.node_world import feed
 from strandline.cluster import journal_format
-from strandline.cluster.controller import become_controller, bootstrap, register_broker
-from strandline.cluster.image import ClusterImage
-from strandline.cluster.store import MultiRefused, Operation, SessionId
-from strandline.cluster.tree import NodeTree
-from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.broker import SettingLayers
 from strandline.config.load import load_broker_config, make_broker_config
 from strandline.config.properties import parse_properties
@@ -33,9 +29,6 @@ from strandline.errors import (
 )
 from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
 from strandline.groups.offset_records import CoordinatorRecord, decode_record
-from strandline.node.connection import Connection
-from strandline.node.effects import Send, SyncLog, WriteMetadata
-from strandline.node.node import Node
 from strandline.protocol.apis import KNOWN
 from strandline.protocol.framing import parse_request_header, parse_response_header, split_frames
 from strandline.protocol.schema import decode_from
@@ -47,13 +40,13 @@ from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.directory_names import parse_directory_name
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.log_directory import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import read_meta_properties
 from strandline.storage.partition_metadata import read_topic_id
 from strandline.storage.producer_snapshot import decode_snapshot
 from strandline.storage.transaction_index import TransactionIndex
-from strandline.types import BrokerId, Instant, Offset, TopicPartition
+from strandline.types import Offset, TopicPartition
 
 Target = Callable[[bytes], None]
 
@@ -65,7 +58,6 @@ _RULES: Final = (
     AppendRules.for_topic(TopicConfig(compression_type="gzip")),
     AppendRules.for_topic(TopicConfig(message_timestamp_type="LogAppendTime")),
 )
-_SESSION: Final = SessionId(1)
 _SEGMENT: Final = f"{0:020d}"
 
 
@@ -223,75 +215,8 @@ def group_records(data: bytes) -> None:
             continue
 
 
-class _Node:
-    """A node with one topic, fresh for every input: what one input does must not show in others."""
-
-    def __init__(self) -> None:
-        config = load_broker_config(
-            None, ["node.id=1", "log.dirs=/d", "offsets.topic.num.partitions=1"]
-        ).config
-        random = _random()
-        self.tree, self.image = NodeTree(), ClusterImage()
-        self.monotonic_ms = 1000
-        files = MemoryFiles()
-        files.make_directory("/d")
-        self._decide(bootstrap(set(), random=random, cluster_id="AAAAAAAAAAAAAAAAAAAAAA"))
-        endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
-        broker = BrokerNode(BrokerId(1), (endpoint,), None, _NOW_MS)
-        self._decide(register_broker(self.image, broker))
-        self._decide(become_controller(self.image, BrokerId(1), now_ms=_NOW_MS))
-        directory: LogDirectory[Log] = LogDirectory(files, "/d")
-        directory.open(BrokerId(1), self.image.cluster_id or "")
-        directory.load_logs(lambda found: _no_log(found))
-        self.files = files
-        self.node = Node(config, self.image, [directory], files=files, random=random)
-        self.node.start(self.now)
-
-    @property
-    def now(self) -> Instant:
-        return Instant(self.monotonic_ms, _NOW_MS + self.monotonic_ms)
-
-    def _decide(self, operations: Sequence[Operation]) -> None:
-        changes = self.tree.multi(operations, _SESSION).changes
-        if changes is not None:
-            self.image, _ = self.image.apply(changes)
-
-    def turn(self, connections: dict[int, Connection]) -> None:
-        for _ in range(100):
-            effects = self.node.finish_turn(self.now)
-            if not effects:
-                return
-            for effect in effects:
-                match effect:
-                    case WriteMetadata(token, operations):
-                        self._write(token, operations)
-                    case SyncLog(token, plan):
-                        self.node.log_synced(token, plan.carry_out(self.files), self.now)
-                    case Send():
-                        pass
-                    case _:
-                        connection = connections.pop(effect.connection, None)
-                        if connection is not None:
-                            self.node.close_connection(connection)
-        raise AssertionError("The node never comes to rest.")
-
-    def _write(self, token: int, operations: Sequence[Operation]) -> None:
-        try:
-            changes = self.tree.multi(operations, _SESSION).changes
-        except MultiRefused as refused:
-            self.node.metadata_written(token, refused, self.now)
-            return
-        if changes is not None:
-            self.node.metadata_changed(changes, self.now)
-        self.node.metadata_written(token, None, self.now)
-
-
 def _random() -> Random:
     return Random(1)  # noqa: S311 -- a finding must be repeatable
-
-
-def _no_log(found: LogToLoad) -> Log:
-    raise AssertionError(f"{found.directory} cannot be there.")
 
 
 class _Bugs(logging.Handler):
@@ -303,40 +228,16 @@ class _Bugs(logging.Handler):
 
 
 def node(data: bytes) -> None:
-    """A whole node, fed with frames: each begins with one byte of length, one of connection."""
+    """A whole node among others, fed with frames and changes: see `node_world`."""
     logger = logging.getLogger("strandline")
     handler, propagated = _Bugs(), logger.propagate
     logger.addHandler(handler)
     logger.propagate = False
     try:
-        _feed(_Node(), data)
+        feed(data)
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagated
-
-
-def _feed(world: _Node, data: bytes) -> None:
-    connections: dict[int, Connection] = {}
-    slots: dict[int, int] = {}
-    position = 0
-    while position + 2 <= len(data):
-        size, slot = data[position], data[position + 1] % 4
-        frame = bytearray(data[position + 2 : position + 2 + size])
-        position += 2 + size
-        if slots.get(slot) not in connections:
-            fresh = world.node.open_connection("fuzz", "PLAINTEXT")
-            connections[fresh.id] = fresh
-            slots[slot] = fresh.id
-        connection = connections[slots[slot]]
-        if connection.wants_input:
-            world.node.receive(connection, memoryview(frame), world.now)
-        world.turn(connections)
-    world.monotonic_ms += 3_600_000
-    world.turn(connections)
-    for connection in connections.values():
-        world.node.close_connection(connection)
-    if len(world.node.purgatory):
-        raise AssertionError("A parked request outlived its connection.")
 
 
 def mixed(data: bytes) -> None:

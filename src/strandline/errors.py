@@ -19,7 +19,11 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes by their protocol names."""
+    """Kafka's error codes by their protocol names.
+
+    A number that is newer than this list counts as UNKNOWN_SERVER_ERROR, as in Kafka: a broker that
+    says more than we know is no reason to fail.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -156,6 +160,10 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
 
 RETRIABLE: Final = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import StoreUnavailable
 from tests.cli.conftest import COMMAND, run_here
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
-from tests.zookeeper.server import missing
+from tests.zookeeper.server import Ports, missing
 
 Serve = Callable[..., Any]
 
@@ -127,6 +128,38 @@ def test_an_id_that_is_in_use_is_refused(start: Serve, zookeeper: str, tmp_path:
     assert "A broker with the id 7 is running in this cluster" in second.stderr
     assert first.address in second.stderr
     assert "Traceback" not in second.stderr
+
+
+def test_a_broker_whose_id_was_taken_over_stops(
+    start: Serve, zookeeper: str, tmp_path: Path
+) -> None:
+    """It seemed dead for so long that another process with its id could start."""
+    path = f"{zookeeper}/taken-over"
+    first = start(*broker(path, 7, tmp_path / "first"))
+    first.process.send_signal(signal.SIGSTOP)
+    # Waits until the session of the first has ended.
+    second = start(*broker(path, 7, tmp_path / "second"))
+    ended = first.stop(signal.SIGCONT)
+    assert ended.code == 1
+    assert ended.err.splitlines()[-1].startswith(
+        f"Error: Another process, at PLAINTEXT://{second.address}, runs as broker 7 now"
+    )
+    assert "Traceback" not in ended.err
+    found = run_here(["cluster", "describe", "--json"], second.address).json
+    assert [each["id"] for each in found["brokers"]] == [7]
+    assert second.stop().code == 0
+
+
+def test_the_wait_for_zookeeper_is_a_setting(tmp_path: Path) -> None:
+    nobody = Ports.chosen()
+    ended = run_here(
+        [
+            *broker(f"{nobody.host}:{nobody.client}", 1, tmp_path),
+            *("--set", "zookeeper.connection.timeout.ms=200"),
+        ]
+    )
+    assert ended.code == 1
+    assert "within 200 ms, the limit of zookeeper.connection.timeout.ms" in ended.err
 
 
 def test_a_killed_broker_comes_back_when_its_session_has_ended(

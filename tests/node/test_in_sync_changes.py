@@ -179,6 +179,40 @@ def test_members_that_lag_are_proposed_to_leave(remote: Remote) -> None:
     assert remote.cluster.offsets() == (1, 1)
 
 
+@pytest.mark.parametrize("members", [(B,), (1, B, 9), ()])
+def test_an_answer_that_cannot_be_is_not_believed(
+    remote: Remote, members: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leader that is not in sync with itself, or strangers: found by fuzzing."""
+    cluster = remote.cluster
+    cluster.fetch(C, 0)
+    asked = remote.only()
+    (proposal,) = proposals_of(asked.body, 3)
+    wrong = PartitionAltered(
+        proposal.topic_id,
+        0,
+        None,
+        BrokerId(1),
+        proposal.leader_epoch,
+        tuple(map(BrokerId, members)),
+        proposal.partition_epoch + 1,
+    )
+    remote.answer(asked, response_of([wrong]))
+    assert in_sync(remote) == Expanding(frozenset({1, B}), C)
+    assert "which cannot be" in caplog.text
+    remote.world.advance(1000)
+    remote.commit(remote.only())
+    assert in_sync(remote) == Committed(frozenset({1, B, C}))
+
+
+def test_a_code_that_is_newer_than_this_broker_is_asked_again(remote: Remote) -> None:
+    remote.cluster.fetch(C, 0)
+    remote.answer(remote.only(), AlterPartitionResponse(error_code=999))
+    remote.world.advance(5000)
+    remote.commit(remote.only())
+    assert in_sync(remote) == Committed(frozenset({1, B, C}))
+
+
 def test_a_definite_refusal_ends_the_proposal(remote: Remote) -> None:
     remote.cluster.fetch(C, 0)
     remote.refuse(remote.only(), ErrorCode.INELIGIBLE_REPLICA)

@@ -190,3 +190,29 @@ def test_a_second_process_with_the_same_id_is_noticed(
     assert "Another process is registered as broker 2 (PLAINTEXT://elsewhere:9092)" in caplog.text
     world.store.apply([Delete(mine.node.path)])
     world.run_until(lambda: membership.is_registered)
+    # The cluster may have seen the other one in sync: whatever it recorded is not true of this one.
+    assert world.image.brokers[BrokerId(2)].previous_epoch == -1
+    assert world[2].node.unbroken_since == world.image.brokers[BrokerId(2)].epoch
+
+
+def test_who_was_ousted_claims_nothing_when_it_stops(world: ClusterWorld) -> None:
+    mine = world.image.brokers[BrokerId(2)]
+    assert world[2].node.unbroken_since == mine.epoch
+    other = mine.node.encode().replace(b"broker-2", b"elsewhere")
+    world.store.apply([SetData(mine.node.path, other, mine.version)])
+    world.run_until(lambda: world[2].node.membership.is_ousted)
+    assert world[2].node.unbroken_since == -1
+
+
+def test_a_registration_whose_answer_was_lost_long_ago_is_still_known_as_ours(
+    world: ClusterWorld,
+) -> None:
+    """The write may have arrived although this broker has tried, and failed, again since."""
+    node = world.image.brokers[BrokerId(2)].node
+    world[2].metadata.expire()
+    membership = world[2].node.membership
+    epoch = membership.broker_epoch
+    world.run_until(lambda: membership.broker_epoch > epoch)
+    again = world.image.brokers[BrokerId(2)].node
+    assert again.timestamp_ms == node.timestamp_ms
+    assert again.previous_epoch == epoch

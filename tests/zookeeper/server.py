@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -80,17 +80,21 @@ class ZooKeeperServer:
 
     def __init__(self, directory: Path, peers: tuple[Ports, ...], number: int) -> None:
         self.ports = peers[number]
+        self._peers = peers
         self._directory = directory
         self._config = directory / "zoo.cfg"
         self._process: subprocess.Popen[bytes] | None = None
-        data = directory / "data"
-        data.mkdir(parents=True)
-        (data / "myid").write_text(str(number + 1))
+        self._data = directory / "data"
+        self._data.mkdir(parents=True)
+        (self._data / "myid").write_text(str(number + 1))
+        self._configure()
+
+    def _configure(self) -> None:
         settings = [
             f"tickTime={TICK_MS}",
             "initLimit=50",
             "syncLimit=10",
-            f"dataDir={data}",
+            f"dataDir={self._data}",
             f"clientPortAddress={self.ports.host}",
             f"clientPort={self.ports.client}",
             "maxClientCnxns=0",
@@ -99,12 +103,17 @@ class ZooKeeperServer:
             "admin.enableServer=false",
             "4lw.commands.whitelist=*",
         ]
-        if len(peers) > 1:
+        if len(self._peers) > 1:
             settings += [
                 f"server.{index + 1}={peer.host}:{peer.quorum}:{peer.election}"
-                for index, peer in enumerate(peers)
+                for index, peer in enumerate(self._peers)
             ]
         self._config.write_text("\n".join(settings) + "\n")
+
+    def move(self, to: Ports) -> None:
+        """Listen for clients elsewhere from the next start on; its peers find it where it was."""
+        self.ports = replace(self.ports, host=to.host, client=to.client)
+        self._configure()
 
     @property
     def address(self) -> str:

@@ -68,6 +68,11 @@ class LocalCluster:
         """What the starts of the running brokers found."""
         return {each: self.brokers[each].report for each in sorted(self.brokers)}
 
+    async def until_unfit(self) -> str:
+        """Never returns: these brokers have the metadata to themselves, so nobody takes an id."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def stop(self) -> bool:
         """Stop all brokers cleanly, and the metadata store; whether all of them could."""
         try:

@@ -82,6 +82,19 @@ class Broker:
     def broker_id(self) -> BrokerId:
         return self.node.broker_id
 
+    async def until_unfit(self) -> str:
+        """Wait until this broker must not go on, and say why.
+
+        That is when another process has its id, which took it over when this one seemed dead: both
+        would be taken for the same broker.
+        """
+        await self._watch.for_ever_until(lambda: self.node.membership.is_ousted)
+        other = self.node.metadata.image.brokers[self.broker_id]
+        return (
+            f"Another process, at {other.endpoints[0]}, runs as broker {self.broker_id} now: "
+            "every broker needs an id of its own."
+        )
+
     async def stop(self, gate: asyncio.Barrier | None = None) -> bool:
         """Shut down cleanly; returns whether the next start needs no recovery.
 
@@ -133,6 +146,7 @@ class Broker:
         self.is_paused = False
         self._server.resume()
         self._embedded.resume()
+        self._watch.changed()
 
     def cut_from(self, others: Collection[BrokerId], *, and_metadata: bool) -> None:
         """Lose exactly these connections: of this broker to others, and to the metadata store."""

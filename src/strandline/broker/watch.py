@@ -25,6 +25,11 @@ class Watch:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    async def for_ever_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds, which only a change can bring about."""
+        while not condition():
+            await self._changed.wait()
+
     async def until(self, condition: Callable[[], bool], *, timeout_s: float) -> bool:
         """Wait until the condition holds; whether it did in time."""
         loop = asyncio.get_running_loop()

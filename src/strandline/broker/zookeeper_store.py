@@ -62,7 +62,7 @@ from strandline.errors import InvalidSetting, InvariantViolated
 log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS: Final = 18_000
-CONNECTION_TIMEOUT_MS: Final = 18_000
+CONNECTION_TIMEOUT_MS_MIN: Final = 18_000
 READS_PER_REQUEST: Final = 200
 RETRY_S: Final = 1.0
 METADATA_ROOTS: Final = tuple(
@@ -93,13 +93,14 @@ class ZooKeeperStore:
         hosts: str,
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+        connection_timeout_ms: int | None = None,
         roots: Sequence[str] = METADATA_ROOTS,
         request_bytes_max: int = REQUEST_BYTES_MAX,
     ) -> None:
         """`hosts` is `host:port,host:port/chroot`. Raises `InvalidSetting` if it is not.
 
-        `load` waits `connection_timeout_ms` for a server; a short session does not shorten that.
+        `load` waits `connection_timeout_ms` for a server. Without one it waits as long as a session
+        lasts in silence, but a short session does not shorten that.
         `request_bytes_max` is the servers' `jute.maxbuffer`.
         """
         try:
@@ -110,7 +111,9 @@ class ZooKeeperStore:
             ) from error
         self._hosts = hosts
         self._session_timeout_ms = session_timeout_ms
-        self._connection_timeout_ms = connection_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms or max(
+            session_timeout_ms, CONNECTION_TIMEOUT_MS_MIN
+        )
         self._roots = tuple(roots)
         self._request_bytes_max = request_bytes_max
         self._state = _State.NEW
@@ -160,7 +163,8 @@ class ZooKeeperStore:
             await self.close()
             raise StoreUnavailable(
                 f"No ZooKeeper server of {self._hosts} served within "
-                f"{self._connection_timeout_ms} ms (this broker is {state})."
+                f"{self._connection_timeout_ms} ms, the limit of zookeeper.connection.timeout.ms "
+                f"(this broker is {state})."
             ) from None
         except BaseException:
             await self.close()

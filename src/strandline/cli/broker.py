@@ -11,6 +11,7 @@ from strandline.broker.startup import start_broker
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
 from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import Store
+from strandline.config.broker import BrokerConfig
 
 
 @click.command()
@@ -47,7 +48,7 @@ def broker(
     config = load_config(config_path, (*overrides, *wanted), data_dir, listen)
     if not config.zookeeper_connect:
         raise click.UsageError("Where is ZooKeeper? Say --zookeeper HOST:PORT.")
-    store = _zookeeper(config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+    store = _zookeeper(config, config.zookeeper_connect)
 
     async def start() -> _OneBroker:
         return _OneBroker(await start_broker(config, store, is_alone=False))
@@ -65,11 +66,14 @@ class _OneBroker:
     def reports(self) -> Mapping[int, StartReport]:
         return {self._running.broker_id: self._running.report}
 
+    async def until_unfit(self) -> str:
+        return await self._running.until_unfit()
+
     async def stop(self) -> bool:
         return await self._running.stop()
 
 
-def _zookeeper(hosts: str, session_timeout_ms: int) -> Store:
+def _zookeeper(config: BrokerConfig, hosts: str) -> Store:
     """The store, whose driver is an extra: who runs `serve` need not install it."""
     try:
         from strandline.broker.zookeeper_store import ZooKeeperStore
@@ -79,4 +83,8 @@ def _zookeeper(hosts: str, session_timeout_ms: int) -> Store:
         raise click.ClickException(
             "ZooKeeper needs the package kazoo: pip install 'strandline[zookeeper]'."
         ) from missing
-    return ZooKeeperStore(hosts, session_timeout_ms=session_timeout_ms)
+    return ZooKeeperStore(
+        hosts,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+    )

@@ -41,6 +41,9 @@ class Running(Protocol):
     def reports(self) -> Mapping[int, StartReport]:
         """What their starts found, by the ids of the brokers."""
 
+    async def until_unfit(self) -> str:
+        """Wait until they must not go on, which may never be, and say why."""
+
     async def stop(self) -> bool:
         """Stop all of them; whether all shutdowns were clean."""
 
@@ -48,13 +51,13 @@ class Running(Protocol):
 def run_until_stopped(start: Callable[[], Awaitable[Running]]) -> None:
     """Start brokers, say so, and stop them at Ctrl-C or SIGTERM."""
     with asyncio.Runner() as runner:
-        was_clean = runner.run(_run(start))
-    if not was_clean:
-        raise click.ClickException("The shutdown was not clean; the next start recovers.")
+        wrong = runner.run(_run(start))
+    if wrong:
+        raise click.ClickException(" ".join(wrong))
 
 
-async def _run(start: Callable[[], Awaitable[Running]]) -> bool:
-    """Start, wait for a signal, stop; whether the shutdown was clean."""
+async def _run(start: Callable[[], Awaitable[Running]]) -> list[str]:
+    """Start, wait for a signal, stop; sentences about what went wrong after the start."""
     running = await _start(start)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -65,14 +68,27 @@ async def _run(start: Callable[[], Awaitable[Running]]) -> bool:
     gc.set_threshold(*_GC_THRESHOLDS)
     click.echo("\n".join(report_lines(running.reports)))
     sys.stdout.flush()
-    await stop.wait()
+    wrong = await _until_to_be_stopped(running, stop)
     click.echo("Stopping. Ctrl-C again stops at once.")
     begun = time.monotonic()
     was_clean = await running.stop()
     log.info("The shutdown took %.2f s", time.monotonic() - begun)
     if was_clean:
         click.echo("Stopped cleanly.")
-    return was_clean
+    else:
+        wrong.append("The shutdown was not clean; the next start recovers.")
+    return wrong
+
+
+async def _until_to_be_stopped(running: Running, stop: asyncio.Event) -> list[str]:
+    """Wait for a signal, or for a reason to stop without one, which is returned."""
+    signalled = asyncio.ensure_future(stop.wait())
+    unfit = asyncio.ensure_future(running.until_unfit())
+    await asyncio.wait((signalled, unfit), return_when=asyncio.FIRST_COMPLETED)
+    reasons = [unfit.result()] if unfit.done() else []
+    signalled.cancel()
+    unfit.cancel()
+    return reasons
 
 
 async def _start(start: Callable[[], Awaitable[Running]]) -> Running:

@@ -63,10 +63,8 @@ def refusal(number: int, message: str | None, what: str) -> ProtocolError:
     The broker's own sentence wins if it sent one. A code that is newer than this client counts as
     UNKNOWN_SERVER_ERROR.
     """
-    try:
-        code = ErrorCode(number)
-    except ValueError:
-        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    code = ErrorCode(number)
+    if code != number:
         message = message or f"The broker answered with the unknown error {number} about {what}"
     if not message:
         sentence = _SENTENCES.get(code)

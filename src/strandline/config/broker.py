@@ -104,6 +104,8 @@ class BrokerConfig:
     leader_imbalance_per_broker_percentage: int = 10
     zookeeper_connect: str | None = None
     """Where the metadata is; None: in a store of this process."""
+    zookeeper_connection_timeout_ms: int | None = None
+    """How long a start waits for ZooKeeper; None: as its store thinks right."""
     zookeeper_session_timeout_ms: int = 18_000
 
     # Consumer groups

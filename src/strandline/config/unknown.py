@@ -36,8 +36,8 @@ def unknown_setting(name: str, known: Iterable[str], what: str) -> InvalidSettin
     if name.startswith("zookeeper."):
         return InvalidSetting(
             name,
-            f"{name} is not a {what} any more: Strandline serves only zookeeper.connect and "
-            "zookeeper.session.timeout.ms of these.",
+            f"{name} is not a {what} any more: Strandline serves only zookeeper.connect, "
+            "zookeeper.connection.timeout.ms and zookeeper.session.timeout.ms of these.",
         )
     import difflib  # here because only a mistake needs it, and start-up time counts
 

@@ -249,10 +249,21 @@ class InSyncChanges:
             self._ask_again(unanswered.replica, now)
 
     def _commit(self, proposal: _Sent, result: PartitionAltered, now: Instant) -> None:
-        replica = proposal.replica
-        if result.leader_epoch == replica.leader_epoch == proposal.leader_epoch:
-            replica.in_sync_committed(result.in_sync_replicas, result.partition_epoch, now)
-        # Else leadership has changed, and the metadata tells or has told about it.
+        replica, leader = proposal.replica, proposal.replica.leader
+        if leader is None or not (
+            result.leader_epoch == replica.leader_epoch == proposal.leader_epoch
+        ):
+            return  # leadership has changed, and the metadata tells or has told about it
+        members = result.in_sync_replicas
+        if self._membership.broker_id in members and set(members) <= set(leader.replicas):
+            replica.in_sync_committed(members, result.partition_epoch, now)
+            return
+        log.error(
+            "The controller answered that %s are in sync with %s, which cannot be",
+            sorted(members),
+            replica.topic_partition,
+        )
+        self._ask_again(replica, now)
 
     def _refuse(self, proposal: _Sent, code: ErrorCode, now: Instant) -> None:
         replica = proposal.replica

@@ -37,8 +37,8 @@ class Membership:
     def __init__(
         self, metadata: Metadata, settings: Settings, timers: Timers, registration: BrokerNode
     ) -> None:
-        """`registration` is what this broker tells about itself, with `previous_epoch` if the
-        process before it lost nothing."""
+        """`registration` is what this broker tells about itself: the time of its start with it,
+        and `previous_epoch` if the process before it lost nothing."""
         self.broker_id = registration.broker_id
         self.broker_epoch: int = NOT_REGISTERED
         """Of this broker's newest registration. Never falls; -1 before the first."""
@@ -66,7 +66,14 @@ class Membership:
             self._was_ousted = False
             if self._first_epoch == NOT_REGISTERED:
                 self._first_epoch = mine.epoch
+        elif mine is not None:
+            self._give_up_continuity()
         self._order.wake()
+
+    def _give_up_continuity(self) -> None:
+        """Another process has been this broker: what the cluster knows of it is not true of us."""
+        self._first_epoch = NOT_REGISTERED
+        self._registration = replace(self._registration, previous_epoch=NO_PREVIOUS_EPOCH)
 
     def act(self, now: Instant) -> None:
         """Write what is missing. Once per turn."""
@@ -154,11 +161,12 @@ class Membership:
     # -- What is to be written ---------------------------------------------------------------
 
     def _decide(self, image: ClusterImage, now: Instant) -> Decision[str]:
+        del now
         mine = image.brokers.get(self.broker_id)
         if mine is None:
             if self._is_leaving:
                 return Decision(())
-            return self._register(image, now)
+            return self._register(image)
         if not self._is_own(mine):
             self._complain(mine)
         elif self._is_leaving and not self._is_overdue and not mine.is_shutting_down:
@@ -166,14 +174,12 @@ class Membership:
             return Decision((sentence,), tuple(announce_shutdown(image, self.broker_id)))
         return Decision(())
 
-    def _register(self, image: ClusterImage, now: Instant) -> Decision[str]:
-        node = replace(self._registration, timestamp_ms=now.wall_ms)
+    def _register(self, image: ClusterImage) -> Decision[str]:
         if self._first_epoch != NOT_REGISTERED:
             # The session expired, but this process and its logs went on.
-            node = replace(node, previous_epoch=self.unbroken_since)
-        self._registration = node
+            self._registration = replace(self._registration, previous_epoch=self.unbroken_since)
         sentence = f"Broker {self.broker_id} is registered."
-        return Decision((sentence,), register_broker(image, node))
+        return Decision((sentence,), register_broker(image, self._registration))
 
     def _told(self, sentences: tuple[str, ...], now: Instant) -> None:
         del now
@@ -195,6 +201,7 @@ class Membership:
 
     def _is_own(self, mine: BrokerImage) -> bool:
         """Whether a registration is that of this process, told by what it wrote into it: so it is
-        recognised even if the store lost the answer to the write."""
+        recognised even if the store lost the answer to the write, or to one long ago. For that, all
+        registrations of a process have the time of its start."""
         own = self._registration
         return (mine.node.endpoints, mine.node.timestamp_ms) == (own.endpoints, own.timestamp_ms)

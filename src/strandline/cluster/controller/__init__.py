@@ -57,9 +57,14 @@ from strandline.cluster.controller.reassignments import (
     alter_reassignments,
     list_reassignments,
 )
-from strandline.cluster.controller.reconciliation import reconcile, touched_by
+from strandline.cluster.controller.reconciliation import (
+    PARTITIONS_PER_MULTI,
+    reconcile,
+    touched_by,
+)
 
 __all__ = [
+    "PARTITIONS_PER_MULTI",
     "Adoption",
     "ConfigAlteration",
     "ConfigReplacement",

@@ -31,6 +31,10 @@ ZOOKEEPER: Final[tuple[Setting, ...]] = (
             "ZooKeeper servers, host:port[,host:port...][/chroot]. Not set: metadata is kept in "
             "the first log directory, and the cluster lives in one process.",
             deviation=_GONE),
+    Setting("zookeeper.connection.timeout.ms", INT, None, HIGH, at_least(1), SERVED,
+            "How long a starting broker waits for a ZooKeeper server. Not set: as long as "
+            "zookeeper.session.timeout.ms, but not less than 18 seconds.",
+            deviation=_GONE + " There, a short session shortens it."),
     Setting("zookeeper.session.timeout.ms", INT, 18_000, HIGH, at_least(1), SERVED,
             "Silence after which the cluster takes a broker for dead.",
             deviation=_GONE),

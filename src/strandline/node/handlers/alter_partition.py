@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
-from strandline.cluster.controller import PartitionAltered, alter_partitions
+from strandline.cluster.controller import (
+    Decision,
+    InSyncProposal,
+    PartitionAltered,
+    Refusal,
+    alter_partitions,
+)
+from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
+from strandline.node.handlers.portions import InPortions
 from strandline.node.in_sync_wire import proposals_of, response_of
 from strandline.node.office import Office
 from strandline.node.request import Request
@@ -13,7 +21,7 @@ from strandline.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from strandline.types import BrokerId, Instant
+from strandline.types import BrokerId, Instant, TopicId
 
 
 class AlterPartitionHandler:
@@ -26,19 +34,42 @@ class AlterPartitionHandler:
         """Change in-sync sets as their leaders propose, where that is safe."""
         body = request.body
 
-        def done(results: tuple[PartitionAltered, ...], at: Instant) -> None:
+        def decide(
+            image: ClusterImage, some: Sequence[InSyncProposal]
+        ) -> Decision[PartitionAltered]:
+            return alter_partitions(
+                image,
+                broker_id=BrokerId(body.broker_id),
+                broker_epoch=body.broker_epoch,
+                items=some,
+                policy=self._office.policy,
+            )
+
+        def done(results: Sequence[PartitionAltered], at: Instant) -> None:
             del at
             request.reply(response_of(results))
 
-        def failed(error: ProtocolError, at: Instant) -> None:
+        def failed(
+            error: ProtocolError,
+            results: Sequence[PartitionAltered],
+            left: Sequence[InSyncProposal],
+            at: Instant,
+        ) -> None:
             del at
-            request.reply(AlterPartitionResponse(error_code=error.code))
+            if results:
+                refusal = Refusal.of(error)
+                refused = [
+                    PartitionAltered(item.topic_id, item.partition, refusal) for item in left
+                ]
+                request.reply(response_of([*results, *refused]))
+            else:
+                request.reply(AlterPartitionResponse(error_code=error.code))
 
-        decide = partial(
-            alter_partitions,
-            broker_id=BrokerId(body.broker_id),
-            broker_epoch=body.broker_epoch,
-            items=proposals_of(body, request.version),
-            policy=self._office.policy,
+        proposals = proposals_of(body, request.version)
+        InPortions(self._office, decide, proposals, key=_partition_of).carry_out(
+            done=done, failed=failed, now=now
         )
-        self._office.carry_out(decide, done=done, failed=failed, now=now)
+
+
+def _partition_of(item: InSyncProposal) -> tuple[TopicId, int]:
+    return item.topic_id, item.partition

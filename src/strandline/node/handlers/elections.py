@@ -7,11 +7,11 @@ which every broker can answer from its image.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import groupby
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from strandline.cluster.controller import (
+    Decision,
     Elected,
     ElectionKind,
     ReassignmentAnswer,
@@ -21,7 +21,9 @@ from strandline.cluster.controller import (
     elect_leaders,
     list_reassignments,
 )
+from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.handlers.portions import InPortions
 from strandline.node.metadata import Metadata
 from strandline.node.office import Office, tell_events
 from strandline.node.request import Request
@@ -44,9 +46,6 @@ from strandline.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from strandline.types import BrokerId, Instant, TopicPartition
-
-_PER_DECISION: Final = 1000
-"""Partitions that are elected for in one write."""
 
 
 class ElectLeadersHandler:
@@ -76,61 +75,59 @@ class ElectLeadersHandler:
                 for topic in body.topic_partitions
                 for number in topic.partitions
             ]
-        _Election(self._office, request, kind, list(dict.fromkeys(partitions))).go_on(now)
+        self._elect(request, kind, list(dict.fromkeys(partitions)), now)
 
-
-class _Election:
-    """One request, decided in portions."""
-
-    def __init__(
+    def _elect(
         self,
-        office: Office,
         request: Request[ElectLeadersRequest],
         kind: ElectionKind,
         partitions: Sequence[TopicPartition],
+        now: Instant,
     ) -> None:
-        self._office = office
-        self._request = request
-        self._kind = kind
-        self._left = partitions
-        self._results: list[Elected] = []
+        policy = self._office.policy
 
-    def go_on(self, now: Instant) -> None:
-        """Decide the next portion, or answer; the first call always asks whether we may."""
-        portion, self._left = self._left[:_PER_DECISION], self._left[_PER_DECISION:]
-        decide = partial(
-            elect_leaders, kind=self._kind, partitions=portion, policy=self._office.policy
-        )
+        def decide(image: ClusterImage, some: Sequence[TopicPartition]) -> Decision[Elected]:
+            return elect_leaders(image, kind, some, policy)
 
-        def failed(error: ProtocolError, at: Instant) -> None:
-            del at
-            if error.code is ErrorCode.NOT_CONTROLLER and not self._results:
-                _reply_elected(self._request, [], error.code)
+        def done(results: Sequence[Elected], at: Instant) -> None:
+            _tell(results, at)
+            if request.body.topic_partitions is None:
+                # Asked for all, Kafka tells of those only for which there was something to do.
+                results = [
+                    result
+                    for result in results
+                    if result.refusal is None
+                    or result.refusal.code is not ErrorCode.ELECTION_NOT_NEEDED
+                ]
+            _reply_elected(request, results, ErrorCode.NONE)
+
+        def failed(
+            error: ProtocolError,
+            results: Sequence[Elected],
+            left: Sequence[TopicPartition],
+            at: Instant,
+        ) -> None:
+            _tell(results, at)
+            if error.code is ErrorCode.NOT_CONTROLLER and not results:
+                _reply_elected(request, [], error.code)
                 return
             # Before version 1 there is no code for the whole; and some may be elected already.
             refusal = Refusal.of(error)
-            left = [Elected(each, refusal) for each in (*portion, *self._left)]
-            _reply_elected(self._request, [*self._results, *left], ErrorCode.NONE)
+            refused = [Elected(each, refusal) for each in left]
+            _reply_elected(request, [*results, *refused], ErrorCode.NONE)
 
-        self._office.carry_out(decide, done=self._done, failed=failed, now=now)
+        InPortions(self._office, decide, partitions, key=_itself).carry_out(
+            done=done, failed=failed, now=now
+        )
 
-    def _done(self, results: tuple[Elected, ...], now: Instant) -> None:
-        for result in results:
-            tell_events(result.events, now)
-        self._results += results
-        if self._left:
-            self.go_on(now)
-            return
-        wanted = self._results
-        if self._request.body.topic_partitions is None:
-            # Asked for all, Kafka tells of those only for which there was something to do.
-            wanted = [
-                result
-                for result in wanted
-                if result.refusal is None
-                or result.refusal.code is not ErrorCode.ELECTION_NOT_NEEDED
-            ]
-        _reply_elected(self._request, wanted, ErrorCode.NONE)
+
+def _tell(results: Sequence[Elected], now: Instant) -> None:
+    for result in results:
+        tell_events(result.events, now)
+
+
+def _itself(partition: TopicPartition) -> TopicPartition:
+    return partition
 
 
 def _reply_elected(
@@ -182,36 +179,38 @@ class ReassignmentsHandler:
             for item in topic.partitions
         ]
 
-        def done(results: tuple[ReassignmentAnswer, ...], at: Instant) -> None:
-            del at
-            response = AlterPartitionReassignmentsResponse(
-                allow_replication_factor_change=body.allow_replication_factor_change
-            )
-            for name, group in groupby(_by_topic(results), _topic_of):
-                response.responses.append(
-                    ReassignableTopicResponse(
-                        name=name, partitions=[_reassigned(item) for item in group]
-                    )
-                )
-            request.reply(response)
-
-        def failed(error: ProtocolError, at: Instant) -> None:
-            del at
-            request.reply(
-                AlterPartitionReassignmentsResponse(
-                    allow_replication_factor_change=body.allow_replication_factor_change,
-                    error_code=error.code,
-                    error_message=error.message or None,
-                )
+        def decide(
+            image: ClusterImage, some: Sequence[ReassignmentWish]
+        ) -> Decision[ReassignmentAnswer]:
+            return alter_reassignments(
+                image,
+                some,
+                self._office.policy,
+                may_change_replication_factor=body.allow_replication_factor_change,
             )
 
-        decide = partial(
-            alter_reassignments,
-            wishes=wishes,
-            policy=self._office.policy,
-            may_change_replication_factor=body.allow_replication_factor_change,
+        def done(results: Sequence[ReassignmentAnswer], at: Instant) -> None:
+            del at
+            _reply_reassigned(request, results)
+
+        def failed(
+            error: ProtocolError,
+            results: Sequence[ReassignmentAnswer],
+            left: Sequence[ReassignmentWish],
+            at: Instant,
+        ) -> None:
+            del at
+            if results:
+                refusal = Refusal.of(error)
+                names = dict.fromkeys(wish.partition for wish in left)
+                refused = [ReassignmentAnswer(each, refusal) for each in names]
+                _reply_reassigned(request, [*results, *refused])
+            else:
+                _reply_reassigned(request, [], error)
+
+        InPortions(self._office, decide, wishes, key=_partition_of).carry_out(
+            done=done, failed=failed, now=now
         )
-        self._office.carry_out(decide, done=done, failed=failed, now=now)
 
     def list(self, request: Request[ListPartitionReassignmentsRequest], now: Instant) -> None:
         """Tell the moves that are under way."""
@@ -244,6 +243,23 @@ class ReassignmentsHandler:
         request.reply(response)
 
 
+def _reply_reassigned(
+    request: Request[AlterPartitionReassignmentsRequest],
+    results: Iterable[ReassignmentAnswer],
+    error: ProtocolError | None = None,
+) -> None:
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.body.allow_replication_factor_change,
+        error_code=error.code if error else ErrorCode.NONE,
+        error_message=error.message or None if error else None,
+    )
+    for name, group in groupby(_by_topic(results), _topic_of):
+        response.responses.append(
+            ReassignableTopicResponse(name=name, partitions=[_reassigned(item) for item in group])
+        )
+    request.reply(response)
+
+
 def _reassigned(item: ReassignmentAnswer) -> ReassignablePartitionResponse:
     refusal = item.refusal
     return ReassignablePartitionResponse(
@@ -264,6 +280,10 @@ _Item = TypeVar("_Item", bound=_OfPartition)
 def _by_topic(items: Iterable[_Item]) -> list[_Item]:
     """Each topic's items together; otherwise in their order."""
     return sorted(items, key=_topic_of)
+
+
+def _partition_of(item: _OfPartition) -> TopicPartition:
+    return item.partition
 
 
 def _topic_of(item: _OfPartition) -> str:

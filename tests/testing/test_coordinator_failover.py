@@ -1,0 +1,60 @@
+"""Consumer groups go on when their coordinator dies or stops, and no commit is lost (I-39)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.testing import Cluster
+from tests.testing.group_work import (
+    TOPIC,
+    Feed,
+    Ledger,
+    Member,
+    PythonMember,
+    RdkafkaMember,
+    committed,
+)
+
+# kafka-python reads its own files through a deprecated function, once for each message's schema.
+pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+
+OFFSETS = "__consumer_offsets"
+PARTITIONS = 2
+MEMBERS = {"librdkafka": RdkafkaMember, "kafka-python": PythonMember}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """All groups have the leader of one partition as their coordinator."""
+    settings = {"offsets.topic.num.partitions": 1, "auto.leader.rebalance.enable": False}
+    with Cluster(brokers=3, settings=settings) as running:
+        running.create_topic(TOPIC, PARTITIONS, min_insync_replicas=2)
+        yield running
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_the_coordinator_goes_and_the_group_works_on(cluster: Cluster, kind: str, how: str) -> None:
+    servers, ledger = cluster.bootstrap_servers, Ledger()
+    make: type[Member] = MEMBERS[kind]  # type: ignore[type-abstract]
+    with Feed(servers, PARTITIONS) as feed:
+        with make("first", servers, ledger), make("second", servers, ledger):
+            ledger.wait_for_commits(PARTITIONS)
+            cluster.wait_until_in_sync()
+            coordinator = cluster.leader_of(OFFSETS)
+            ledger.wait_for_commits(PARTITIONS)
+            (cluster.kill if how == "kill" else cluster.stop)(coordinator)
+            before = dict(ledger.acknowledged)
+            cluster.wait_for_leader(OFFSETS, other_than=coordinator)
+            after = committed(servers, PARTITIONS)
+            assert all(after[each] >= before[each] for each in before), (after, before)
+            ledger.wait_for_commits(PARTITIONS)
+            cluster.start(coordinator)
+            ledger.wait_for_commits(PARTITIONS)
+            feed.stop()
+            ledger.wait_for_commits(PARTITIONS, feed.ends)
+        assert not ledger.wrong, ledger.wrong[0]
+    assert committed(servers, PARTITIONS) == ledger.acknowledged == feed.ends
+    assert ledger.read == {each: set(range(end)) for each, end in feed.ends.items()}
