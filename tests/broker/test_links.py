@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from strandline.broker.links import Links
+from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server import read_clock
-from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
+from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
 

@@ -18,7 +18,7 @@ from strandline.broker.local_cluster import LocalCluster
 from strandline.cli.main import cli
 from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import StoreUnavailable
-from tests.cli.conftest import COMMAND, run_here
+from tests.cli.conftest import COMMAND, DEADLINE_S, run_here
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.server import Ports, missing
 
@@ -77,6 +77,72 @@ def test_three_killed_brokers_recover(serve: Serve, tmp_path: Path) -> None:
     (described,) = run_here(["topics", "describe", "orders", "--json"], again.address).json
     assert described["partitions"][0]["leader"] in (1, 2, 3)
     assert again.stop().code == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_with_fewer_brokers_the_partitions_of_the_others_wait_for_them(
+    serve: Serve, tmp_path: Path, how: int
+) -> None:
+    arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    three = serve("--brokers", "3", *arguments)
+    create = ("topics", "create", "--replication-factor", "1", "--partitions", "3")
+    assert run_here([*create, "spread"], three.address).code == 0
+    lines = b"".join(b"%d\n" % number for number in range(300))
+    written = subprocess.run(
+        [*COMMAND, "-b", three.address, "produce", "spread"],
+        input=lines,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert written.returncode == 0, written.stderr
+
+    def described(address: str) -> list[Any]:
+        (topic,) = run_here(["topics", "describe", "spread", "--json"], address).json
+        partitions: list[Any] = topic["partitions"]
+        return partitions
+
+    before = described(three.address)
+    assert sorted(each["leader"] for each in before) == [1, 2, 3]
+    assert sum(each["high_watermark"] for each in before) == 300
+    three.stop(how)
+
+    one = serve("--brokers", "1", *arguments)
+    said = "\n".join(one.said)
+    assert "notice      Offline partitions: 2 of 3. Nothing of them is lost: " in said
+    assert "brokers that do not run (2, 3), and is back when they do." in said
+    for was, each in zip(before, described(one.address), strict=True):
+        assert each["leader"] == (1 if was["leader"] == 1 else None)
+        assert each["high_watermark"] == (was["high_watermark"] if was["leader"] == 1 else None)
+    assert one.stop().code == 0
+
+    again = serve("--brokers", "3", *arguments)
+    assert "Offline" not in "\n".join(again.said)
+    for was, each in zip(before, described(again.address), strict=True):
+        assert each["leader"] == was["leader"]
+        assert each["high_watermark"] == was["high_watermark"]
+    assert again.stop().code == 0
+
+
+@pytest.mark.parametrize("count", ["1", "3"])
+def test_data_of_a_running_cluster_is_not_served_twice(
+    serve: Serve, tmp_path: Path, count: str
+) -> None:
+    arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    first = serve("--brokers", "3", *arguments)
+    second = subprocess.run(
+        [*COMMAND, "serve", "--brokers", count, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "Another process holds the lock" in second.stderr
+    assert "Is a broker running on this data?" in second.stderr
+    assert "Traceback" not in second.stderr
+    assert run_here(["topics", "create", "orders"], first.address).code == 0
+    assert first.stop().code == 0
 
 
 def test_ports_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,13 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def healed(cluster: Cluster) -> Iterator[None]:
+    """A test that fails half-way takes no other one with it."""
+    yield
+    cluster.heal()
+
+
 def run(cluster: Cluster, *arguments: str) -> Ended:
     return run_here(arguments, cluster.bootstrap_servers)
 
@@ -51,6 +58,93 @@ def test_partitions_are_moved(cluster: Cluster, name: str) -> None:
     assert assigned(cluster, name, 1) == (3,)
     assert cluster.leader_of(name, 1) == 3
     assert run(cluster, "topics", "moves") == (0, "", "")
+
+
+def throttled(cluster: Cluster, topic: str, *brokers: int) -> tuple[dict[str, str], list[str]]:
+    """The topic's throttled replicas, and the rates of brokers."""
+    (described,) = run(cluster, "topics", "describe", topic, "--json").json
+    rates = []
+    for broker in brokers:
+        shown = run(cluster, "configs", "describe", "--broker", str(broker), "--json").json
+        rates += [each["value"] for each in shown if each["name"].endswith(".throttled.rate")]
+    return described["configs"], rates
+
+
+def test_a_throttled_move_leaves_nothing_behind(cluster: Cluster, name: str) -> None:
+    cluster.create_topic(name, assignment={0: (1,), 1: (1,)})
+    run(
+        cluster,
+        *("topics", "alter", name),
+        *("--config", "leader.replication.throttled.replicas=1:1"),
+    )
+    # Broker 2 copies nothing while it cannot reach the leader: there is time to look.
+    cluster.partition({1}, {2, 3}, metadata_with={1, 2, 3})
+    move = ("topics", "move", f"{name}:0", "--to", "2", "--throttle", "1048576")
+    begun = run(cluster, *move)
+    assert begun.out == (
+        f"Moving {name}-0.\nEach broker sends and receives at most 1.0 MiB per second.\n"
+    )
+    assert throttled(cluster, name, 1, 2) == (
+        {
+            "follower.replication.throttled.replicas": "0:2",
+            "leader.replication.throttled.replicas": "0:1,1:1",
+        },
+        ["1048576"] * 4,
+    )
+    assert throttled(cluster, name, 3)[1] == []
+    cluster.heal()
+    assert run(cluster, *move, "--wait").code == 0
+    assert assigned(cluster, name) == (2,)
+    # What somebody else has set is still there.
+    assert throttled(cluster, name, 1, 2, 3) == (
+        {"leader.replication.throttled.replicas": "1:1"},
+        [],
+    )
+
+
+def test_a_throttle_of_a_finished_move_is_removed_by_the_same_command(
+    cluster: Cluster, name: str
+) -> None:
+    cluster.create_topic(name, assignment={0: (1,)})
+    move = ("topics", "move", name, "--to", "2", "--throttle", "1048576")
+    assert run(cluster, *move).code == 0
+    cluster.wait_until(
+        lambda status: status.partition(name, 0).assigned == (2,), "the partition has moved"
+    )
+    assert throttled(cluster, name)[0].keys() == {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+    }
+    assert run(cluster, *move, "--wait").code == 0
+    assert throttled(cluster, name, 1, 2) == ({}, [])
+
+
+def test_a_move_that_is_refused_leaves_no_throttle(cluster: Cluster, name: str) -> None:
+    cluster.create_topic(name, assignment={0: (1,)})
+    refused = run(cluster, "topics", "move", name, "--to", "1,9", "--throttle", "1000")
+    assert refused.code == 1
+    assert refused.err.startswith(f"{name}-0 is not moved: ")
+    assert throttled(cluster, name, 1) == ({}, [])
+    needless = run(cluster, "topics", "move", name, "--cancel", "--throttle", "1000")
+    assert needless.code == 2
+
+
+def test_eligible_leaders_are_shown_when_there_are_any(cluster: Cluster, name: str) -> None:
+    """Two of three replicas die; the minimum of two keeps one of them eligible (KIP-966)."""
+    cluster.create_topic(name, assignment={0: (1, 2, 3)}, min_insync_replicas=2)
+    assert "ELIGIBLE" not in run(cluster, "topics", "describe", name).out
+    cluster.stop(3)
+    cluster.stop(2)
+    (described,) = run(cluster, "topics", "describe", name, "--json").json
+    (partition,) = described["partitions"]
+    assert partition["in_sync"] == [1]
+    assert partition["eligible_leaders"] == [2]
+    lines = run(cluster, "topics", "describe", name).out.splitlines()
+    header, row = (line.split() for line in lines[-2:])
+    assert row[header.index("ELIGIBLE") - 1] == "2"
+    cluster.start(2, 3)
+    cluster.wait_until_in_sync(name)
+    assert "ELIGIBLE" not in run(cluster, "topics", "describe", name).out
 
 
 def test_a_move_that_cannot_end_is_shown_and_called_off(cluster: Cluster, name: str) -> None:

@@ -381,6 +381,26 @@ def test_a_throttled_follower_is_slow_until_it_is_in_sync() -> None:
     world.check()
 
 
+def test_a_throttled_follower_goes_on_soon_when_the_limit_is_raised() -> None:
+    world = ClusterWorld(3, "replica.fetch.max.bytes=20000")
+    world.create_topic("t", (A, B))
+    alter(world, 2, "t", follower_replication_throttled_replicas=f"0:{B}")
+    alter(world, 4, "", follower_replication_throttled_rate="1000")
+    world.kill(B, expire=True)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    for _ in range(30):
+        assert write(world, "t", b"x" * 10_000) == 0
+    world.start(B)
+    world.run(2000)
+    assert 0 < world.offsets(B, "t")[0] < 30
+    alter(world, 4, "", follower_replication_throttled_rate="100000000")
+    started_ms = world.schedule.now_ms
+    world.run_until(world.is_settled)
+    # Within replica.fetch.backoff.ms, and not after the pause that the old limit asked for.
+    assert world.schedule.now_ms - started_ms < 1500
+    world.check()
+
+
 def test_only_the_named_replicas_are_slowed(world: ClusterWorld) -> None:
     alter(world, 2, "t", follower_replication_throttled_replicas=f"0:{C},1:{B}")
     settings = Settings(world[B].config)

@@ -35,7 +35,8 @@ class Ledger:
     def __init__(self) -> None:
         self.read: dict[int, set[int]] = {}
         self.acknowledged: dict[int, int] = {}
-        self.commits = 0
+        self.members: dict[int, str] = {}
+        """Who committed last."""
         self.wrong: list[str] = []
         self._changed = threading.Condition()
 
@@ -46,16 +47,25 @@ class Ledger:
                 self.wrong.append(f"{member} reads {partition}@{offset} after commit {committed}")
             self.read.setdefault(partition, set()).add(offset)
 
-    def note_committed(self, offsets: Mapping[int, int]) -> None:
+    def note_committed(self, member: str, offsets: Mapping[int, int]) -> None:
         with self._changed:
             self.acknowledged |= offsets
-            self.commits += 1
+            self.members |= dict.fromkeys(offsets, member)
             self._changed.notify_all()
 
     def fail(self, sentence: str) -> None:
         with self._changed:
             self.wrong.append(sentence)
             self._changed.notify_all()
+
+    def wait_until_shared(self, members: int) -> None:
+        """Wait until so many members have work."""
+        with self._changed:
+            reached = self._changed.wait_for(
+                lambda: self.wrong or len({*self.members.values()}) == members, PATIENCE_S
+            )
+        assert not self.wrong, self.wrong[0]
+        assert reached, f"after {PATIENCE_S} s the work is done by {self.members}"
 
     def wait_for_commits(self, partitions: int, least: Mapping[int, int] | None = None) -> None:
         """Wait until every partition has a commit beyond `least`, or beyond what it has now."""
@@ -126,7 +136,7 @@ class Member(ABC):
             self._ledger.note_read(self.name, partition, offset)
             offsets[partition] = offset + 1
         if offsets and self.commit(offsets):
-            self._ledger.note_committed(offsets)
+            self._ledger.note_committed(self.name, offsets)
 
 
 class RdkafkaMember(Member):

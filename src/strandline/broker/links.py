@@ -21,7 +21,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
-from strandline.broker.transport import BufferPool, Transport
+from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.transport import Transport
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.log_directories import make_durably
+from strandline.broker.readiness import offline_notice
 from strandline.broker.running import Broker, StartReport
 from strandline.broker.startup import start_broker
 from strandline.broker.watch import Watch
@@ -67,6 +68,11 @@ class LocalCluster:
     def reports(self) -> dict[int, StartReport]:
         """What the starts of the running brokers found."""
         return {each: self.brokers[each].report for each in sorted(self.brokers)}
+
+    @property
+    def notice(self) -> str | None:
+        """What is not there although all brokers run: they may have been more before."""
+        return offline_notice(self.image)
 
     async def until_unfit(self) -> str:
         """Never returns: these brokers have the metadata to themselves, so nobody takes an id."""

@@ -1,4 +1,4 @@
-"""When a starting broker is ready for clients, as far as the metadata tells it."""
+"""When a starting broker is ready for clients, as far as the metadata tells it, and what is not."""
 
 from __future__ import annotations
 
@@ -50,6 +50,28 @@ class Readiness:
         if state is None or is_present(image, state, state.leader):
             return True
         return not any(image.is_alive(each) for each in state.in_sync_replicas)
+
+
+def offline_notice(image: ClusterImage) -> str | None:
+    """A sentence about partitions that nobody can lead, if there are any, and whom they need."""
+    states = [state for topic in image.topics.values() for state in topic.partitions.values()]
+    offline = [state for state in states if not is_present(image, state, state.leader)]
+    if not offline:
+        return None
+    needed = {
+        broker
+        for state in offline
+        for broker in (*state.in_sync_replicas, *state.elr)
+        if not image.is_alive(broker)
+    }
+    share = f"Offline partitions: {len(offline)} of {len(states)}."
+    if not needed:
+        return f"{share} Leaders are still to be elected."
+    brokers = ", ".join(map(str, sorted(needed)))
+    return (
+        f"{share} Nothing of them is lost: what was committed is on brokers that do not run "
+        f"({brokers}), and is back when they do."
+    )
 
 
 def is_present(image: ClusterImage, state: PartitionImage, broker: BrokerId) -> bool:

@@ -21,6 +21,7 @@ from typing import Final
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.log_directories import LogDirectories
+from strandline.broker.readiness import offline_notice
 from strandline.broker.server import Server
 from strandline.broker.watch import Watch
 from strandline.cluster.store import Store
@@ -81,6 +82,11 @@ class Broker:
     @property
     def broker_id(self) -> BrokerId:
         return self.node.broker_id
+
+    @property
+    def notice(self) -> str | None:
+        """What the cluster lacks at the moment."""
+        return offline_notice(self.node.metadata.image)
 
     async def until_unfit(self) -> str:
         """Wait until this broker must not go on, and say why.

@@ -19,7 +19,8 @@ from typing import Any, Final, assert_never
 
 from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
 from strandline.broker.links import Links
-from strandline.broker.transport import RECEIVE_BUFFER_BYTES, BufferPool, Transport
+from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.cluster.store import Changes, OutcomeUnknown, Store, StoreError
 from strandline.errors import StorageError
 from strandline.node.connection import Connection

@@ -7,9 +7,7 @@ transports, because a broker's small requests are dominated by what a transport 
 Reading. All connections share one receive buffer, so that a thousand idle clients cost nothing.
 Frames that arrive whole are handed on as slices of it; the node is done with a frame when
 `receive` returns. What is left over is kept by the connection. A frame of which
-`_LARGE_PART_BYTES` have arrived gets a buffer of its own, which grows as the bytes really come: a
-client that announces a hundred megabytes has to send them before they are allocated. Such buffers
-are used again, because zeroing a new one costs as much as filling it.
+`_LARGE_PART_BYTES` have arrived gets a buffer of its own (`receive_buffers`).
 
 Writing. Answers are sent at once if the socket takes them; the rest waits and the node's limit of
 requests in flight keeps that rest bounded. Log ranges go out with `sendfile`, small ones are read
@@ -27,6 +25,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from strandline.broker.receive_buffers import BufferPool, LargeFrame
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
 from strandline.storage.files import File
@@ -38,7 +37,6 @@ log = logging.getLogger(__name__)
 _SIZE: Final = Struct(">i")
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 _LARGE_PART_BYTES: Final = RECEIVE_BUFFER_BYTES // 2
-_LARGE_BUFFER_BYTES: Final = 2 * 1024 * 1024
 _COPIED_SLICE_BYTES: Final = 16 * 1024
 _MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
 """Where the system has it: do not send a head in a packet of its own."""
@@ -83,32 +81,6 @@ class Host(Protocol):
 
     def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
         """Call `on_readable` / `on_writable` from now on when the socket is ready."""
-
-
-class BufferPool:
-    """Large receive buffers for reuse: allocating and zeroing a megabyte per request is slow."""
-
-    def __init__(self, keep: int) -> None:
-        self._keep = keep
-        self._free: list[bytearray] = []
-
-    def take(self) -> bytearray:
-        """A buffer of `_LARGE_BUFFER_BYTES`."""
-        return self._free.pop() if self._free else bytearray(_LARGE_BUFFER_BYTES)
-
-    def give_back(self, buffer: bytearray) -> None:
-        """Offer a buffer for reuse; the caller must not keep views of it."""
-        if len(buffer) == _LARGE_BUFFER_BYTES and len(self._free) < self._keep:
-            self._free.append(buffer)
-
-
-@dataclass(slots=True)
-class _LargeFrame:
-    """A frame that is still arriving; `size` counts its payload, `filled` what is there of it."""
-
-    buffer: bytearray
-    size: int
-    filled: int
 
 
 @dataclass(slots=True)
@@ -161,7 +133,7 @@ class Transport(Generic[PartyT]):
         self.last_active_ms = 0
         self._shared = shared
         self._pool = pool
-        self._large: _LargeFrame | None = None
+        self._large: LargeFrame | None = None
         self._leftover = b""
         self._is_held_back = False
         self._pending: deque[bytes | memoryview | _FileRange] = deque()
@@ -218,7 +190,7 @@ class Transport(Generic[PartyT]):
             start = position + 4
             if end - start < size:
                 if end - start >= _LARGE_PART_BYTES:
-                    self._begin_large(view[start:end], size)
+                    self._large = LargeFrame(view[start:end], size, self._pool)
                     return
                 break
             receive(connection, view[start : start + size], now)
@@ -229,31 +201,18 @@ class Transport(Generic[PartyT]):
         self._is_held_back = not connection.wants_input
         self.update_watch()
 
-    def _begin_large(self, part: memoryview, size: int) -> None:
-        buffer = self._pool.take()
-        buffer[: len(part)] = part
-        self._large = _LargeFrame(buffer, size, len(part))
-
-    def _read_large(self, large: _LargeFrame) -> None:
-        if large.filled == len(large.buffer):
-            # The announced bytes are really coming: double the room.
-            room = bytearray(min(large.size, 2 * len(large.buffer)))
-            room[: large.filled] = large.buffer
-            large.buffer = room
-        end = min(large.size, len(large.buffer))
-        view = memoryview(large.buffer)
-        count = self.socket.recv_into(view[large.filled : end])
+    def _read_large(self, large: LargeFrame) -> None:
+        count = self.socket.recv_into(large.room())
         if count == 0:
             self.close(None)
             return
-        large.filled += count
-        if large.filled < large.size:
+        if not large.received(count):
             return
         self._large = None
         now = self._host.begin()
         self.last_active_ms = now.monotonic_ms
-        self._host.receive(self.connection, view[: large.size], now)
-        self._pool.give_back(large.buffer)
+        self._host.receive(self.connection, memoryview(large.buffer)[: large.size], now)
+        large.let_go()
         self.update_watch()
 
     def resume(self) -> None:

@@ -29,6 +29,7 @@ from typing import Any, Final
 from kazoo.hosts import collect_hosts
 
 from strandline.broker.zookeeper_absence import Absence
+from strandline.broker.zookeeper_leftovers import Leftovers
 from strandline.broker.zookeeper_mirror import Mirror
 from strandline.broker.zookeeper_requests import (
     REQUEST_BYTES_MAX,
@@ -47,7 +48,6 @@ from strandline.cluster.store import (
     NO_ZXID,
     Changes,
     Create,
-    Delete,
     MultiResult,
     Operation,
     OutcomeUnknown,
@@ -121,7 +121,7 @@ class ZooKeeperStore:
         self._listener: Callable[[Changes], None] = _nobody
         self._loading: asyncio.Future[StoreView] | None = None
         self._session = NO_SESSION
-        self._former_sessions: set[SessionId] = set()
+        self._leftovers = Leftovers()
         # Counts what the answers to reads belong to: others come too late.
         self._connection = 0
         self._mirror = Mirror(self._roots)
@@ -218,8 +218,7 @@ class ZooKeeperStore:
             return
         if session != self._session:
             log.info("ZooKeeper gave this broker the session %#x.", session)
-            if self._session != NO_SESSION:
-                self._former_sessions.add(self._session)
+            self._leftovers.session_ended(self._session)
             self._session = session
         self._survey()
 
@@ -316,7 +315,7 @@ class ZooKeeperStore:
         if mirror.is_older_than_told(zxid):
             self._give_up("The ZooKeeper server is behind its ensemble.", again=self._survey)
             return
-        if self._state is _State.SURVEYING and self._clear_leftovers():
+        if self._state is _State.SURVEYING and self._leftovers.clear(mirror, self._the_link):
             return
         if self._state is _State.SURVEYING:
             self._state = _State.READY
@@ -329,24 +328,6 @@ class ZooKeeperStore:
         changes = mirror.tell(zxid)
         if changes is not None:
             self._tell(changes)
-
-    def _clear_leftovers(self) -> bool:
-        """Delete what a session of ours that is over still owns (KAFKA-7165); whether any was.
-
-        A broker may learn of the end of its session before its nodes are gone, and nodes of its own
-        would keep it from making them again.
-        """
-        leftovers = self._mirror.owned_by(self._former_sessions)
-        if leftovers and self._mirror.is_tired:
-            log.warning("%s of a former session of this broker will not go.", ", ".join(leftovers))
-            return False
-        for path in leftovers:
-            log.info("%s is left of a former session of this broker: deleting it.", path)
-            request = Multi([Delete(path)], chroot=self._the_link.chroot)
-            # Requests are carried out in order: the read that follows shows what came of it.
-            self._the_link.ask(request, _whatever)
-            self._mirror.changed(path)
-        return bool(leftovers)
 
     def _tell(self, changes: Changes) -> None:
         try:
@@ -399,7 +380,3 @@ class ZooKeeperStore:
 
 def _nobody(_: Changes) -> None:
     """The listener before there is one."""
-
-
-def _whatever(value: Any, error: Exception | None, zxid: Zxid) -> None:
-    """For a request whose outcome is read from the tree."""

@@ -66,6 +66,10 @@ class _OneBroker:
     def reports(self) -> Mapping[int, StartReport]:
         return {self._running.broker_id: self._running.report}
 
+    @property
+    def notice(self) -> str | None:
+        return self._running.notice
+
     async def until_unfit(self) -> str:
         return await self._running.until_unfit()
 

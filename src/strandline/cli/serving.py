@@ -41,6 +41,10 @@ class Running(Protocol):
     def reports(self) -> Mapping[int, StartReport]:
         """What their starts found, by the ids of the brokers."""
 
+    @property
+    def notice(self) -> str | None:
+        """What the cluster lacks although these brokers run."""
+
     async def until_unfit(self) -> str:
         """Wait until they must not go on, which may never be, and say why."""
 
@@ -66,7 +70,7 @@ async def _run(start: Callable[[], Awaitable[Running]]) -> list[str]:
     # What a start leaves behind lives as long as the process: never look at it again.
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
-    click.echo("\n".join(report_lines(running.reports)))
+    click.echo("\n".join(report_lines(running.reports, running.notice)))
     sys.stdout.flush()
     wrong = await _until_to_be_stopped(running, stop)
     click.echo("Stopping. Ctrl-C again stops at once.")
@@ -116,7 +120,7 @@ def _on_signal(number: int, stop: asyncio.Event) -> None:
     stop.set()
 
 
-def report_lines(reports: Mapping[int, StartReport]) -> list[str]:
+def report_lines(reports: Mapping[int, StartReport], lack: str | None = None) -> list[str]:
     """What a person reads when brokers are ready. One broker is not named in every line."""
     several = len(reports) > 1
     any_report = next(iter(reports.values()))
@@ -142,6 +146,8 @@ def report_lines(reports: Mapping[int, StartReport]) -> list[str]:
                 f"  recovery    {whose}the last shutdown was not clean; the logs were checked"
             )
         lines += [f"  notice      {whose}{notice}" for notice in report.notices]
+    if lack is not None:
+        lines.append(f"  notice      {lack}")
     return [
         *lines,
         f"  try         kcat -b {address} -L",

@@ -10,10 +10,11 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table
+from strandline.cli.output import print_json, print_table, size_text
 from strandline.cli.scope import parse_scope
+from strandline.client.admin import Admin
 from strandline.client.admin_replicas import Election, Move, Outcomes, ReplicaAdmin
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, StrandlineError
 from strandline.types import BrokerId, TopicPartition
 
 _LOOK_AGAIN_S: Final = 0.5
@@ -54,31 +55,69 @@ def elect(scopes: tuple[str, ...], all_topics: bool, unclean: bool, bootstrap: s
 @click.option("--to", "targets", metavar="ID,...", help="The brokers that are to hold replicas.")
 @click.option("--cancel", is_flag=True, help="Call moves off: replicas stay where they were.")
 @click.option("--wait", is_flag=True, help="Return when the moves are finished.")
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Per second and broker at most; with --wait until the moves are finished.",
+)
 @bootstrap_option
 def move(
-    scopes: tuple[str, ...], targets: str | None, cancel: bool, wait: bool, bootstrap: str | None
+    scopes: tuple[str, ...],
+    targets: str | None,
+    cancel: bool,
+    wait: bool,
+    throttle: int | None,
+    bootstrap: str | None,
 ) -> None:
     """Move partitions to other brokers, or change how many replicas they have.
 
     Partitions are led by the brokers in turn: the second partition prefers the second broker.
     Nothing is lost and clients go on meanwhile. Without --wait the command only begins the moves;
-    `topics moves` shows those under way.
+    `topics moves` shows those under way, and a --throttle stays until the same command with --wait
+    has seen their end.
     """
     if (targets is None) != cancel:
         raise click.UsageError("Say --to ID,... or --cancel.")
+    if cancel and throttle is not None:
+        raise click.UsageError("A move that is called off needs no --throttle.")
     brokers = [] if targets is None else _parse_brokers(targets)
     with open_cluster(bootstrap) as client:
-        admin = ReplicaAdmin(client)
         partitions = parse_scope(client, scopes)
-        outcomes = admin.move({each: _placed(each, brokers) or None for each in partitions})
         if cancel:
+            outcomes = ReplicaAdmin(client).move(dict.fromkeys(partitions))
             done, failed = "Called the move of {} off.", "The move of {} was not called off"
+            _print_outcomes(outcomes, done=done, failed=failed)
         else:
-            done, failed = "Moving {}.", "{} is not moved"
-        _print_outcomes(outcomes, done=done, failed=failed)
-        if wait and not cancel:
-            _wait(admin, partitions)
-            click.echo(f"Moved {counted(len(partitions), 'partition')}.")
+            placed = {each: _placed(each, brokers) for each in partitions}
+            _move(Admin(client), placed, throttle, wait=wait)
+
+
+def _move(
+    admin: Admin,
+    targets: dict[TopicPartition, list[BrokerId]],
+    bytes_per_s: int | None,
+    *,
+    wait: bool,
+) -> None:
+    if bytes_per_s is not None:
+        admin.throttles.begin(targets, bytes_per_s)
+    try:
+        outcomes = admin.replicas.move(targets)
+    except StrandlineError:
+        if bytes_per_s is not None:
+            admin.throttles.end(targets)
+        raise
+    if bytes_per_s is not None:
+        admin.throttles.end([each for each, refusal in outcomes.items() if refusal is not None])
+    _print_outcomes(outcomes, done="Moving {}.", failed="{} is not moved")
+    if bytes_per_s is not None:
+        click.echo(f"Each broker sends and receives at most {size_text(bytes_per_s)} per second.")
+    if wait:
+        _wait(admin.replicas, list(targets))
+        if bytes_per_s is not None:
+            admin.throttles.end(targets)
+        click.echo(f"Moved {counted(len(targets), 'partition')}.")
 
 
 @click.command()

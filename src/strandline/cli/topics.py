@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -194,6 +195,7 @@ class _Details:
         ]
         self._starts = list_offsets(client, dict.fromkeys(led, EARLIEST))
         self._ends = list_offsets(client, dict.fromkeys(led, LATEST))
+        self._eligible = admin.replicas.eligible_leaders(topic.name for topic in found)
         self._sizes = sizes_by_partition(admin.cluster.log_directories())
         self._configs: dict[str, list[ConfigEntry]] = {
             topic.name: [
@@ -227,6 +229,7 @@ class _Details:
             "replicas": list(each.replicas),
             "in_sync": list(each.in_sync_replicas),
             "offline": list(each.offline_replicas),
+            "eligible_leaders": list(self._eligible.get(partition, ())),
             "start_offset": _offset(self._starts.get(partition)),
             "high_watermark": _offset(self._ends.get(partition)),
             "size_bytes": self._sizes.get(partition),
@@ -242,33 +245,29 @@ def _print_topic(topic: dict[str, Any]) -> None:
     )
     for name, value in topic["configs"].items():
         click.echo(f"  {name}={value}")
+    columns: dict[str, Callable[[dict[str, Any]], object]] = {
+        "PARTITION": lambda each: each["partition"],
+        "LEADER": lambda each: each["leader"],
+        "EPOCH": lambda each: each["leader_epoch"],
+        "REPLICAS": lambda each: _ids(each["replicas"]),
+        "IN SYNC": lambda each: _ids(each["in_sync"]),
+        "ELIGIBLE": lambda each: _ids(each["eligible_leaders"]),
+        "OFFLINE": lambda each: _ids(each["offline"]),
+        "START": lambda each: each["start_offset"],
+        "HIGH WATERMARK": lambda each: each["high_watermark"],
+        "SIZE": lambda each: None if each["size_bytes"] is None else size_text(each["size_bytes"]),
+    }
+    if not any(each["eligible_leaders"] for each in partitions):
+        # Brokers that may lead although they are not in sync: mostly there are none.
+        del columns["ELIGIBLE"]
     print_table(
-        (
-            "PARTITION",
-            "LEADER",
-            "EPOCH",
-            "REPLICAS",
-            "IN SYNC",
-            "OFFLINE",
-            "START",
-            "HIGH WATERMARK",
-            "SIZE",
-        ),
-        (
-            (
-                each["partition"],
-                each["leader"],
-                each["leader_epoch"],
-                ",".join(map(str, each["replicas"])),
-                ",".join(map(str, each["in_sync"])) or None,
-                ",".join(map(str, each["offline"])) or None,
-                each["start_offset"],
-                each["high_watermark"],
-                None if each["size_bytes"] is None else size_text(each["size_bytes"]),
-            )
-            for each in partitions
-        ),
+        tuple(columns),
+        (tuple(show(each) for show in columns.values()) for each in partitions),
     )
+
+
+def _ids(brokers: list[int]) -> str | None:
+    return ",".join(map(str, brokers)) or None
 
 
 def _offset(found: OffsetAt | None) -> int | None:

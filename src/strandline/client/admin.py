@@ -14,6 +14,7 @@ from strandline.client.admin_cluster import ClusterAdmin
 from strandline.client.admin_configs import ConfigAdmin
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.admin_replicas import ReplicaAdmin
+from strandline.client.admin_throttles import ThrottleAdmin
 from strandline.client.admin_topics import TopicAdmin
 from strandline.client.cluster import ClusterClient
 
@@ -27,3 +28,4 @@ class Admin:
         self.groups = GroupAdmin(cluster)
         self.cluster = ClusterAdmin(cluster)
         self.replicas = ReplicaAdmin(cluster)
+        self.throttles = ThrottleAdmin(cluster)

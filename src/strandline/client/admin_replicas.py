@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,6 +17,12 @@ from strandline.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
+)
+from strandline.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
 )
 from strandline.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -153,9 +159,44 @@ class ReplicaAdmin:
 
         return sorted(self._cluster.retry_on_controller(attempt), key=lambda move: move.partition)
 
+    def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """Brokers that are not in sync and may lead all the same, where there are any (KIP-966).
+
+        They hold every committed record. Nothing from a broker that knows nothing of this.
+        """
+        wanted = [TopicRequest(name=name) for name in sorted(set(topics))]
+
+        def attempt() -> dict[TopicPartition, tuple[BrokerId, ...]]:
+            connection = self._cluster.any_connection()
+            found: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+            if not wanted or not connection.serves(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+                return found
+            cursor: Cursor | None = None
+            while True:
+                request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
+                page = connection.call(
+                    ApiKey.DESCRIBE_TOPIC_PARTITIONS, DescribeTopicPartitionsResponse, request
+                )
+                found.update(_eligible(page))
+                if page.next_cursor is None or page.next_cursor == cursor:
+                    return found
+                cursor = page.next_cursor
+
+        return self._cluster.retry(attempt)
+
     @property
     def _timeout_ms(self) -> int:
         return self._cluster.settings.request_timeout_ms
+
+
+def _eligible(
+    page: DescribeTopicPartitionsResponse,
+) -> Iterator[tuple[TopicPartition, tuple[BrokerId, ...]]]:
+    for topic in page.topics:
+        for each in topic.partitions:
+            if each.eligible_leader_replicas:
+                at = TopicPartition(topic.name or "", each.partition_index)
+                yield at, tuple(map(BrokerId, each.eligible_leader_replicas))
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -171,7 +171,9 @@ class Fetcher:
             partition.replica, is_in_sync=partition.is_in_sync, now=now
         )
         if delay_ms:
-            self._hold(partition, delay_ms, now)
+            # Not longer than any other pause: the limit may be raised meanwhile.
+            limit_ms = max(BACKOFF_MS_MIN, self._means.settings.broker.replica_fetch_backoff_ms)
+            self._hold(partition, min(delay_ms, limit_ms), now)
             return
         self._session.want(partition.key, partition.want())
         self._changed.append(partition)
@@ -182,7 +184,8 @@ class Fetcher:
         def resume(at: Instant) -> None:
             partition.pause = None
             self._resume(partition, at)
-            self._hurry(at)
+            if partition.pause is None:
+                self._hurry(at)
 
         self._leave_out(partition)
         partition.pause = self._means.timers.schedule(now.monotonic_ms + delay_ms, resume)
