@@ -21,6 +21,7 @@ def test_a_topic_is_created_described_altered_and_deleted(strandline: Run, name:
         "replicas": [1],
         "in_sync": [1],
         "offline": [],
+        "eligible_leaders": [],
         "start_offset": 0,
         "high_watermark": 0,
         "size_bytes": 0,
