@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -94,9 +95,22 @@ class World:
 
 
 @pytest.fixture(params=["real", "memory", "crashed"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     files: Files = RealFiles() if request.param == "real" else MemoryFiles()
-    return World(files, f"{tmp_path}/data", request.param)
+    yield World(files, f"{tmp_path}/data", request.param)
+    if request.param == "real":
+        _close_all_below(tmp_path)
+
+
+def _close_all_below(directory: Path) -> None:
+    """Logs that a test leaves open, some on purpose, would use up the process's descriptors."""
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            is_below = os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{directory}/")
+        except FileNotFoundError:  # the one with which the list was read
+            continue
+        if is_below:
+            os.close(int(descriptor))
 
 
 class Kit:

@@ -48,8 +48,12 @@ class Written:
     @property
     def is_acknowledged(self) -> bool:
         """Whether it was answered by now, and well."""
-        readable, _, _ = select.select([self._wire.socket], [], [], 0)
-        return (bool(readable) or self._code is not None) and self.code == 0
+        if self._code is None:
+            answers = select.poll()  # `select` itself takes no descriptor above 1023
+            answers.register(self._wire.socket, select.POLLIN)
+            if not answers.poll(0):
+                return False
+        return self.code == 0
 
     @property
     def code(self) -> int:
