@@ -11,7 +11,6 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -21,8 +20,6 @@ from confluent_kafka import KafkaException
 with warnings.catch_warnings():
     # The library reads its own files through a deprecated function while it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
-    from kafka.errors import KafkaError
 
 PATIENCE_S = 30.0
 TOPIC = "work"
@@ -176,47 +173,6 @@ class RdkafkaMember(Member):
 
     def close(self) -> None:
         self._consumer.close()
-
-
-class PythonMember(Member):
-    """With kafka-python."""
-
-    def __init__(self, name: str, servers: str, ledger: Ledger) -> None:
-        super().__init__(name, ledger)
-        self._consumer = kafka.KafkaConsumer(
-            TOPIC,
-            bootstrap_servers=servers,
-            client_id=name,
-            group_id=GROUP,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            session_timeout_ms=10_000,
-            heartbeat_interval_ms=200,
-            fetch_max_wait_ms=50,
-            retry_backoff_ms=50,
-            reconnect_backoff_ms=50,
-            reconnect_backoff_max_ms=300,
-            metadata_max_age_ms=1000,
-        )
-
-    def poll(self) -> list[tuple[int, int]]:
-        found = self._consumer.poll(timeout_ms=50, max_records=50)
-        return [(at.partition, each.offset) for at, records in found.items() for each in records]
-
-    def commit(self, offsets: Mapping[int, int]) -> bool:
-        wanted = {
-            kafka.TopicPartition(TOPIC, p): kafka.OffsetAndMetadata(at, "", -1)
-            for p, at in offsets.items()
-        }
-        try:
-            self._consumer.commit(wanted, timeout_ms=5000)
-        except KafkaError:
-            return False
-        return True
-
-    def close(self) -> None:
-        with suppress(KafkaError):
-            self._consumer.close()
 
 
 class Feed:

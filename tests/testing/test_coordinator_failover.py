@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -12,31 +11,12 @@ from tests.testing.group_work import (
     TOPIC,
     Feed,
     Ledger,
-    Member,
-    PythonMember,
     RdkafkaMember,
     committed,
 )
 
-# kafka-python reads its own files through a deprecated function, once for each message's schema,
-# and leaves the sockets of connections that were refused to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning"),
-    pytest.mark.filterwarnings(
-        r"ignore:Exception ignored in. <socket\.socket:pytest.PytestUnraisableExceptionWarning"
-    ),
-]
-
 OFFSETS = "__consumer_offsets"
 PARTITIONS = 2
-MEMBERS = {"librdkafka": RdkafkaMember, "kafka-python": PythonMember}
-
-
-@pytest.fixture(autouse=True)
-def no_litter() -> Iterator[None]:
-    """No later test has to answer for those sockets."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture
@@ -48,13 +28,11 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_the_coordinator_goes_and_the_group_works_on(cluster: Cluster, kind: str, how: str) -> None:
+def test_the_coordinator_goes_and_the_group_works_on(cluster: Cluster, how: str) -> None:
     servers, ledger = cluster.bootstrap_servers, Ledger()
-    make: type[Member] = MEMBERS[kind]  # type: ignore[type-abstract]
     with Feed(servers, PARTITIONS) as feed:
-        with make("first", servers, ledger), make("second", servers, ledger):
+        with RdkafkaMember("first", servers, ledger), RdkafkaMember("second", servers, ledger):
             ledger.wait_until_shared(2)
             cluster.wait_until_in_sync()
             coordinator = cluster.leader_of(OFFSETS)
