@@ -15,6 +15,7 @@ from strandline.broker.zookeeper_store import ZooKeeperStore
 from strandline.cluster.store import Create
 from tests.broker.store_worlds import PATIENCE_S, Follower, store_of, until, written
 from tests.cli.conftest import run_here, start
+from tests.faults.processes import until as eventually
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.server import Ports, missing, own_address
 
@@ -108,6 +109,15 @@ def broker_epochs(hosts: str) -> dict[str, int]:
         client.close()
 
 
+def in_sync_of(topic: str, address: str) -> list[int] | None:
+    """The in-sync replicas as one broker tells them, or None while it does not know the topic."""
+    ended = run_here(["topics", "describe", topic, "--json"], address)
+    if ended.code != 0:
+        return None
+    (described,) = ended.json
+    return sorted(described["partitions"][0]["in_sync"])
+
+
 def test_brokers_go_on_when_the_ensemble_has_moved_to_new_servers(
     ensemble: ZooKeeperEnsemble, start: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -133,8 +143,11 @@ def test_brokers_go_on_when_the_ensemble_has_moved_to_new_servers(
     # No session was lost on the way, so nobody had to register again.
     assert broker_epochs(f"{new}/moved") == registered
     for name in ("before", "after"):
-        (topic,) = run_here(["topics", "describe", name, "--json"], brokers[2].address).json
-        assert sorted(topic["partitions"][0]["in_sync"]) == [1, 2, 3]
+        # Brokers follow the metadata each at its own pace: this one may not know the topic yet.
+        eventually(
+            lambda name=name: in_sync_of(name, brokers[2].address) == [1, 2, 3],
+            f"{name} in sync on all brokers",
+        )
     for each in brokers:
         ended = each.stop()
         assert (ended.code, ended.out.splitlines()[-1]) == (0, "Stopped cleanly."), ended.err
