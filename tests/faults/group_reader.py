@@ -13,8 +13,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from strandline.sim.history.operations import Assigned, Event, Polled
 from tests.faults.librdkafka_clients import PATIENT, POLL_S, end_of
-from tests.history.operations import Assigned, Event, Polled
 
 GROUP: Final = "group"
 LIFE_S: Final = 1.5

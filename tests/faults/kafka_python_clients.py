@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from tests.history.operations import Acknowledged, Event
+from strandline.sim.history.operations import Acknowledged, Event
 
 with warnings.catch_warnings():
     # The library reads its own files through a deprecated function while it is imported.

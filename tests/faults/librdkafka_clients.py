@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.history.operations import Acknowledged, Event
+from strandline.sim.history.operations import Acknowledged, Event
 
 POLL_S: Final = 0.1
 ASK_S: Final = 10.0

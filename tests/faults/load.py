@@ -16,10 +16,10 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from strandline.sim.history.operations import Acknowledged, Assigned, Event, Polled, Sent
 from tests.faults.group_reader import GROUP, GroupReader
 from tests.faults.kafka_python_clients import KafkaPythonProducer, KafkaPythonReader
 from tests.faults.librdkafka_clients import LibrdkafkaProducer, LibrdkafkaReader
-from tests.history.operations import Acknowledged, Assigned, Event, Polled, Sent
 
 PAUSE_S: Final = 0.004
 """Between two sends of one producer."""

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from strandline.sim.history.checker import check
+from strandline.sim.history.operations import Event
+from strandline.sim.history.report import Anomaly, AnomalyKind, Report
 from tests.faults.group_reader import GROUP
 from tests.faults.load import LAST_READERS, SETTLE_S, Load, LoadError
 from tests.faults.processes import until
-from tests.history.checker import check
-from tests.history.operations import Event
-from tests.history.report import Anomaly, AnomalyKind, Report
 
 ROOT: Final = Path(__file__).parents[2]
 ANSWER_S: Final = 6 * SETTLE_S

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from strandline.sim.history.report import Report
 from tests.faults import replicas
 from tests.faults.cluster import ClusterProcesses
 from tests.faults.load_process import LoadProcess
 from tests.faults.processes import until
-from tests.history.report import Report
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 2

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from strandline.sim.history.report import AnomalyKind, Report
 from tests.faults.cluster import ClusterProcesses
 from tests.faults.load_process import LoadProcess
 from tests.faults.network import ZOOKEEPER
 from tests.faults.run import TOPIC
 from tests.faults.zookeeper_cluster import ZooKeeperCluster
-from tests.history.report import AnomalyKind, Report
 
 LOSS = {
     AnomalyKind.LOST,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from strandline.broker.log_directories import LogDirectories
 from strandline.cluster.controller import adopt_partitions, bootstrap
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
@@ -31,6 +30,7 @@ from strandline.node.effects import (
     SyncLog,
     WriteMetadata,
 )
+from strandline.node.log_directories import LogDirectories
 from strandline.node.node import Node
 from strandline.node.settings import Settings
 from strandline.storage.memory_files import MemoryFiles

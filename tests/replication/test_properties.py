@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from strandline.replication.in_sync import Committed
 from strandline.replication.policies import DEFAULT, AnswerWatermark, Policies
-from tests.scenarios.controller import Rules
-from tests.scenarios.messages import Write
-from tests.scenarios.replica import Replica
-from tests.scenarios.world import World
+from strandline.sim.scenarios.controller import Rules
+from strandline.sim.scenarios.messages import Write
+from strandline.sim.scenarios.replica import Replica
+from strandline.sim.scenarios.world import World
 
 NAMES = "ABC"
 ALL = Write(acks="all")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.player import Unexpected, play
-from tests.scenarios.script import Script, load_script
+from strandline.sim.scenarios.player import Unexpected, play
+from strandline.sim.scenarios.script import Script, load_script
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
 

@@ -147,6 +147,7 @@ def test_brokers_go_on_when_the_ensemble_has_moved_to_new_servers(
         eventually(
             lambda name=name: in_sync_of(name, brokers[2].address) == [1, 2, 3],
             f"{name} in sync on all brokers",
+            seconds=PATIENCE_S,
         )
     for each in brokers:
         ended = each.stop()

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
-from strandline.broker.log_directories import make_durably
 from strandline.broker.readiness import offline_notice
 from strandline.broker.running import Broker, StartReport
 from strandline.broker.startup import start_broker
@@ -22,6 +21,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreUnavailable
 from strandline.config.broker import BrokerConfig
 from strandline.errors import InvariantViolated
+from strandline.node.log_directories import make_durably
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 

@@ -20,13 +20,13 @@ from typing import Final
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
-from strandline.broker.log_directories import LogDirectories
 from strandline.broker.readiness import offline_notice
 from strandline.broker.server import Server
 from strandline.broker.watch import Watch
 from strandline.cluster.store import Store
 from strandline.config.listeners import Listener
 from strandline.errors import InvariantViolated
+from strandline.node.log_directories import LogDirectories
 from strandline.node.node import Node
 from strandline.types import BrokerId
 

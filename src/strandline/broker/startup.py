@@ -20,7 +20,6 @@ from typing import Final
 from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_store import EmbeddedStore
-from strandline.broker.log_directories import LogDirectories
 from strandline.broker.readiness import Readiness
 from strandline.broker.running import Broker, Parts, StartReport
 from strandline.broker.server import Server, read_clock
@@ -43,6 +42,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
+from strandline.node.log_directories import LogDirectories
 from strandline.node.node import Node
 from strandline.node.settings import Settings
 from strandline.storage.real_files import RealFiles

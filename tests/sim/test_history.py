@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tests.history.checker import MalformedHistory, check
-from tests.history.operations import (
+from strandline.sim.history.checker import MalformedHistory, check
+from strandline.sim.history.operations import (
     Acknowledged,
     Assigned,
     EndSeen,
@@ -18,7 +18,7 @@ from tests.history.operations import (
     Sent,
     Value,
 )
-from tests.history.report import AnomalyKind, Report
+from strandline.sim.history.report import AnomalyKind, Report
 
 A, B = "p", "q"
 

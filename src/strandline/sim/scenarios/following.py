@@ -26,10 +26,10 @@ from strandline.replication.follower import (
     restart_offset,
 )
 from strandline.replication.policies import TruncateBy
+from strandline.sim.scenarios.leading import Leading
+from strandline.sim.scenarios.messages import Fetch, History, Reply
+from strandline.sim.scenarios.replica import WALL_MS, Replica
 from strandline.types import NO_EPOCH, Offset
-from tests.scenarios.leading import Leading
-from tests.scenarios.messages import Fetch, History, Reply
-from tests.scenarios.replica import WALL_MS, Replica
 
 
 class Following(Leading):

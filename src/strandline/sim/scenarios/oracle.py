@@ -14,13 +14,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.replication.in_sync import Committed
-from tests.scenarios.controller import State
-from tests.scenarios.replica import Entry, Replica, broker_id_of, names_of
+from strandline.sim.scenarios.controller import State
+from strandline.sim.scenarios.replica import Entry, Replica, broker_id_of, names_of
 
 if TYPE_CHECKING:
     from strandline.replication.leader import Leader
+    from strandline.sim.scenarios.leading import Leading
     from strandline.types import Offset
-    from tests.scenarios.leading import Leading
 
 
 class Reign(NamedTuple):

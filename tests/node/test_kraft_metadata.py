@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from strandline.broker.kraft_metadata import read_kraft_metadata
 from strandline.cluster.kraft_settings import UnreadableMetadata
 from strandline.errors import CorruptRecords
+from strandline.node.kraft_metadata import read_kraft_metadata
 from strandline.records.builder import build_batch, build_control_batch
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.records.record import Record

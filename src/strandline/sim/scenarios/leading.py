@@ -18,14 +18,14 @@ from strandline.replication.follower import FetchAnswer
 from strandline.replication.leader import Leader
 from strandline.replication.policies import AnswerWatermark, Policies
 from strandline.replication.truncation import EpochEnd, divergence
+from strandline.sim.scenarios.controller import Rules, State
+from strandline.sim.scenarios.messages import Fetch, History, Produce, Reply, Write
+from strandline.sim.scenarios.replica import WALL_MS, Replica, broker_id_of, name_of, names_of
 from strandline.storage.log import Log
 from strandline.types import BrokerId, Offset, ProducerEpoch, ProducerId
-from tests.scenarios.controller import Rules, State
-from tests.scenarios.messages import Fetch, History, Produce, Reply, Write
-from tests.scenarios.replica import WALL_MS, Replica, broker_id_of, name_of, names_of
 
 if TYPE_CHECKING:
-    from tests.scenarios.oracle import Oracle
+    from strandline.sim.scenarios.oracle import Oracle
 
 
 class Leading(ABC):

@@ -10,12 +10,12 @@ import os.path
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
-from strandline.broker.kraft_metadata import read_kraft_metadata
 from strandline.cluster.controller import FoundPartition
 from strandline.cluster.identifiers import random_uuid
 from strandline.cluster.kraft_settings import KraftSettings, UnreadableMetadata
 from strandline.config.topic import TopicConfig
 from strandline.errors import CorruptRecords, StorageError
+from strandline.node.kraft_metadata import read_kraft_metadata
 from strandline.node.logs import Directory
 from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.files import Files, join, parent_of

@@ -16,11 +16,11 @@ from strandline.replication.in_sync import Committed, InSyncState
 from strandline.replication.leader import Leader
 from strandline.replication.policies import Policies, TruncateBy
 from strandline.replication.truncation import first_truncation
+from strandline.sim.scenarios.controller import Live, Proposal, Rules, State, decide, reconcile
+from strandline.sim.scenarios.following import Following
+from strandline.sim.scenarios.oracle import Oracle
+from strandline.sim.scenarios.replica import NO_LEADER, Replica, broker_id_of, name_of
 from strandline.types import BrokerId, LeaderEpoch, Offset
-from tests.scenarios.controller import Live, Proposal, Rules, State, decide, reconcile
-from tests.scenarios.following import Following
-from tests.scenarios.oracle import Oracle
-from tests.scenarios.replica import NO_LEADER, Replica, broker_id_of, name_of
 
 DEFINITE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.replication.in_sync import Committed, Expanding, Shrinking
-from tests.scenarios.replica import Replica, name_of, names_of
-from tests.scenarios.script import Step
-from tests.scenarios.words import gather, show, spread
-from tests.scenarios.world import World
+from strandline.sim.scenarios.replica import Replica, name_of, names_of
+from strandline.sim.scenarios.script import Step
+from strandline.sim.scenarios.words import gather, show, spread
+from strandline.sim.scenarios.world import World
 
 
 def check_expectation(world: World, step: Step) -> None:

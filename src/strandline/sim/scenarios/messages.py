@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.replication.follower import FetchAnswer
+from strandline.sim.scenarios.replica import Replica
 from strandline.storage.log import Log
 from strandline.types import LeaderEpoch, Offset
-from tests.scenarios.replica import Replica
 
 
 @dataclass(frozen=True, slots=True)

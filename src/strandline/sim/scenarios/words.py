@@ -17,7 +17,7 @@ import re
 
 from strandline.replication.in_sync import Expanding, Shrinking
 from strandline.replication.progress import Progress
-from tests.scenarios.replica import Replica, name_of, names_of
+from strandline.sim.scenarios.replica import Replica, name_of, names_of
 
 
 def show(replica: Replica) -> str:

@@ -33,12 +33,12 @@ from strandline.replication.policies import (
     TimeLag,
     TruncateBy,
 )
-from tests.scenarios.controller import Rules
-from tests.scenarios.expectations import check_expectation
-from tests.scenarios.messages import Write
-from tests.scenarios.script import BadScript, Script, Step, parse_ms
-from tests.scenarios.words import merge, show, spread
-from tests.scenarios.world import World
+from strandline.sim.scenarios.controller import Rules
+from strandline.sim.scenarios.expectations import check_expectation
+from strandline.sim.scenarios.messages import Write
+from strandline.sim.scenarios.script import BadScript, Script, Step, parse_ms
+from strandline.sim.scenarios.words import merge, show, spread
+from strandline.sim.scenarios.world import World
 
 
 class Unexpected(AssertionError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
-from tests.history.operations import Partition
+from strandline.sim.history.operations import Partition
 
 SHOWN_PER_KIND = 5
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from strandline.broker.log_directories import UNKNOWN_EPOCH, LogDirectories, make_durably
+from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories, make_durably
 from strandline.storage.clean_shutdown import write_marker
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles

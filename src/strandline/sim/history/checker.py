@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from tests.history.operations import (
+from strandline.sim.history.operations import (
     Acknowledged,
     Assigned,
     EndSeen,
@@ -31,7 +31,7 @@ from tests.history.operations import (
     Sent,
     Value,
 )
-from tests.history.report import Anomaly, AnomalyKind, Report
+from strandline.sim.history.report import Anomaly, AnomalyKind, Report
 
 
 class MalformedHistory(ValueError):
