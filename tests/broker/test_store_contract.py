@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 
@@ -46,21 +46,9 @@ from tests.broker.store_worlds import (
     until,
     written,
 )
-from tests.zookeeper.ensemble import ZooKeeperEnsemble
-from tests.zookeeper.server import missing
 
 Scenario = Callable[[World], Awaitable[None]]
 Run = Callable[[Scenario], None]
-
-
-@pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    """One server for all tests of the file; each test has a chroot of its own."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with ZooKeeperEnsemble() as servers:
-        yield servers
 
 
 @pytest.fixture(params=["embedded", "zookeeper"])

@@ -34,20 +34,10 @@ from tests.broker.store_worlds import (
 )
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.proxy import TcpProxy
-from tests.zookeeper.server import Ports, missing
+from tests.zookeeper.server import Ports
 
 Scenario = Callable[[ZooKeeperWorld], Awaitable[None]]
 Run = Callable[[Scenario], None]
-
-
-@pytest.fixture(scope="module")
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
-    """One server for all tests of the file; each test has a chroot of its own."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with ZooKeeperEnsemble() as servers:
-        yield servers
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class Cluster:
     def __init__(self, *settings: str, racks: dict[int, str] | None = None) -> None:
         self.world = World(*settings)
         self.recorder = Recorder()
-        self.world.node.replicas.proposals = self.recorder
+        self.world.node.replicas.host.proposals = self.recorder
         self.clients: dict[int, Client] = {}
         self.racks = racks or {}
         for broker_id in (B, C):

@@ -56,7 +56,7 @@ class Remote:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.world = cluster.world
-        self.world.node.replicas.proposals = self.world.node.in_sync_changes
+        self.world.node.replicas.host.proposals = self.world.node.in_sync_changes
 
     def take_office(self, broker_id: BrokerId) -> None:
         """The store says that this broker is the controller now."""

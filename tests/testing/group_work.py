@@ -8,18 +8,12 @@ the committed offset, so a lost or outdated one would show.
 from __future__ import annotations
 
 import threading
-import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 import confluent_kafka
 from confluent_kafka import KafkaException
-
-with warnings.catch_warnings():
-    # The library reads its own files through a deprecated function while it is imported.
-    warnings.simplefilter("ignore", DeprecationWarning)
 
 PATIENCE_S = 30.0
 TOPIC = "work"
@@ -84,26 +78,31 @@ class Ledger:
         assert reached, f"after {PATIENCE_S} s {self.acknowledged}, waiting to get beyond {floor}"
 
 
-class Member(ABC):
+class Member:
     """One member in a thread of its own, until it is left."""
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
+    def __init__(self, name: str, servers: str, ledger: Ledger) -> None:
         self.name = name
         self._ledger = ledger
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
-
-    @abstractmethod
-    def poll(self) -> list[tuple[int, int]]:
-        """Some records as (partition, offset)."""
-
-    @abstractmethod
-    def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit, and wait for the answer; returns whether it was acknowledged."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave the group."""
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": servers,
+                "client.id": name,
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 200,
+                "fetch.wait.max.ms": 50,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 300,
+                "topic.metadata.refresh.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        self._consumer.subscribe([TOPIC])
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -125,54 +124,27 @@ class Member(ABC):
         except Exception as bug:  # noqa: BLE001 -- told to the test, which is another thread
             self._ledger.fail(f"{self.name} failed: {bug!r}")
         finally:
-            self.close()
+            self._consumer.close()
 
     def _work(self) -> None:
         offsets: dict[int, int] = {}
-        for partition, offset in self.poll():
+        for partition, offset in self._poll():
             self._ledger.note_read(self.name, partition, offset)
             offsets[partition] = offset + 1
-        if offsets and self.commit(offsets):
+        if offsets and self._commit(offsets):
             self._ledger.note_committed(self.name, offsets)
 
-
-class RdkafkaMember(Member):
-    """With librdkafka."""
-
-    def __init__(self, name: str, servers: str, ledger: Ledger) -> None:
-        super().__init__(name, ledger)
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": servers,
-                "client.id": name,
-                "group.id": GROUP,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 200,
-                "fetch.wait.max.ms": 50,
-                "retry.backoff.ms": 50,
-                "reconnect.backoff.max.ms": 300,
-                "topic.metadata.refresh.interval.ms": 500,
-                "log_level": 0,
-            }
-        )
-        self._consumer.subscribe([TOPIC])
-
-    def poll(self) -> list[tuple[int, int]]:
+    def _poll(self) -> list[tuple[int, int]]:
         messages = self._consumer.consume(50, timeout=0.05)
         return [(each.partition(), each.offset()) for each in messages if each.error() is None]
 
-    def commit(self, offsets: Mapping[int, int]) -> bool:
+    def _commit(self, offsets: Mapping[int, int]) -> bool:
         wanted = [confluent_kafka.TopicPartition(TOPIC, p, at) for p, at in offsets.items()]
         try:
             done = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException:
             return False
         return all(each.error is None for each in done)
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 class Feed:

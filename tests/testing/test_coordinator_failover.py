@@ -11,7 +11,7 @@ from tests.testing.group_work import (
     TOPIC,
     Feed,
     Ledger,
-    RdkafkaMember,
+    Member,
     committed,
 )
 
@@ -32,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
 def test_the_coordinator_goes_and_the_group_works_on(cluster: Cluster, how: str) -> None:
     servers, ledger = cluster.bootstrap_servers, Ledger()
     with Feed(servers, PARTITIONS) as feed:
-        with RdkafkaMember("first", servers, ledger), RdkafkaMember("second", servers, ledger):
+        with Member("first", servers, ledger), Member("second", servers, ledger):
             ledger.wait_until_shared(2)
             cluster.wait_until_in_sync()
             coordinator = cluster.leader_of(OFFSETS)

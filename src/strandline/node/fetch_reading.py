@@ -22,6 +22,7 @@ from strandline.node.replica_host import ReplicaHost
 from strandline.replication.leader import Leader
 from strandline.replication.policies import AnswerWatermark, TimeLag
 from strandline.replication.replica_selection import preferred_replica, readable_followers
+from strandline.replication.truncation import divergence
 from strandline.storage.log import Log
 from strandline.types import NO_EPOCH, BrokerId, Instant, LeaderEpoch, Offset
 
@@ -230,20 +231,15 @@ def _fill_offsets(answer: PartitionAnswer, log: Log) -> None:
 def _has_diverged(fetched: Fetched, answer: PartitionAnswer, log: Log) -> bool:
     """Whether the reader has something that this log does not have; then the answer says where."""
     last_epoch, offset = fetched.last_fetched_epoch, fetched.fetch_offset
-    if last_epoch == NO_EPOCH:
-        return False
     if (
         last_epoch == log.leader_epochs.latest
         and log.log_start_offset <= offset <= log.log_end_offset
     ):
         return False  # the usual case: the newest epoch ends where the log does
-    epoch, end = log.end_offset_for_epoch(LeaderEpoch(last_epoch))
-    if epoch == NO_EPOCH or offset < log.log_start_offset:
-        raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < last_epoch or end < offset:
-        answer.diverging = (epoch, end)
-        return True
-    return False
+    answer.diverging = divergence(
+        LeaderEpoch(last_epoch), Offset(offset), log_start_offset=log.log_start_offset, history=log
+    )
+    return answer.diverging is not None
 
 
 def _read(

@@ -37,7 +37,6 @@ from strandline.replication.follower import (
 )
 from strandline.replication.truncation import EpochEnd, Target, first_truncation
 from strandline.storage.files import DiskFull
-from strandline.storage.log import Log
 from strandline.storage.log_append import UnexpectedOffset
 from strandline.types import Instant, LeaderEpoch, Offset, TopicId
 
@@ -78,24 +77,6 @@ class Next(Enum):
     """As it would have gone on without the answer."""
 
 
-class LogHistory:
-    """The leader epochs of a log, as truncation asks for them."""
-
-    __slots__ = ("_log",)
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    @property
-    def latest(self) -> LeaderEpoch:
-        """The newest epoch, or `NO_EPOCH`."""
-        return self._log.leader_epochs.latest
-
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch up to `epoch`, and where it ends."""
-        return self._log.end_offset_for_epoch(epoch)
-
-
 class FetchedPartition:
     """A replica that follows in one leader epoch. Another epoch is another object (KAFKA-7164).
 
@@ -120,7 +101,6 @@ class FetchedPartition:
         self.pause: Timer | None = None
         self.failures = 0
         self.is_in_sync = False
-        self._history = LogHistory(replica.log)
         self._wanted: Wanted | None = None
         self._asked: Asked | None = None
         self._asked_in = 0
@@ -263,7 +243,7 @@ class FetchedPartition:
             bool(data.records),
         )
         followed = Followed(
-            replica.leader_epoch, log.log_end_offset, log.high_watermark, self._history
+            replica.leader_epoch, log.log_end_offset, log.high_watermark, self.replica.log
         )
         return judge(answer, self._asked, followed)
 

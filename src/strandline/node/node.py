@@ -38,6 +38,7 @@ from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
 from strandline.node.produce_path import ProducePath
 from strandline.node.purgatory import Purgatory
+from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
@@ -76,7 +77,7 @@ class Node:
         self.purgatory = Purgatory(self.timers, self.outbox)
         self.metadata = Metadata(image, self.outbox)
         self.settings = Settings(config)
-        self.replicas = Replicas(
+        host = ReplicaHost(
             Logs(
                 files,
                 directories,
@@ -87,8 +88,8 @@ class Node:
             self.settings,
             self.purgatory,
             self.timers,
-            internal_topics=INTERNAL_TOPICS,
         )
+        self.replicas = Replicas(host, internal_topics=INTERNAL_TOPICS)
         self.peers = Peers(self.metadata, self.settings, self.outbox, self.timers)
         self.fetchers = Fetchers(
             self.broker_id, self.metadata, self.settings, self.peers, self.timers
@@ -101,7 +102,7 @@ class Node:
         self.in_sync_changes = InSyncChanges(
             self.metadata, self.settings, self.membership, self.office, self.peers, self.timers
         )
-        self.replicas.proposals = self.in_sync_changes
+        host.proposals = self.in_sync_changes
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
         self.routes = Routes(self, random)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import Buffer
+from strandline.replication.follower import follower_high_watermark
 from strandline.storage.log_append import AppendResult
 from strandline.types import Instant, Offset
 
@@ -33,7 +34,11 @@ class FollowsPartition(ReplicaState):
         log = self.log
         before = log.high_watermark
         if high_watermark != before:
-            log.restore_high_watermark(Offset(high_watermark))
+            log.restore_high_watermark(
+                follower_high_watermark(
+                    Offset(high_watermark), log.log_start_offset, log.log_end_offset
+                )
+            )
         if log_start_offset > log.log_start_offset:
             log.delete_records_to(Offset(min(log_start_offset, log.high_watermark)))
         if log.high_watermark != before and self.waiting:

@@ -21,14 +21,10 @@ from typing import NamedTuple
 from strandline.cluster.image import PartitionImage, TopicImage
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
-from strandline.node.logs import Directory, Logs, Removed
-from strandline.node.metadata import Metadata
-from strandline.node.purgatory import Purgatory
+from strandline.node.logs import Directory, Removed
 from strandline.node.replica import NOBODY, Replica
-from strandline.node.replica_host import Proposals, ReplicaHost
+from strandline.node.replica_host import ReplicaHost
 from strandline.node.replica_state import ReplicaState
-from strandline.node.settings import Settings
-from strandline.node.timers import Timers
 from strandline.storage.files import Files
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
 
@@ -48,23 +44,14 @@ class RoleChange(NamedTuple):
 class Replicas:
     """Every partition that this node leads or follows."""
 
-    def __init__(
-        self,
-        logs: Logs,
-        metadata: Metadata,
-        settings: Settings,
-        purgatory: Purgatory,
-        timers: Timers,
-        *,
-        internal_topics: frozenset[str],
-    ) -> None:
+    def __init__(self, host: ReplicaHost, *, internal_topics: frozenset[str]) -> None:
         self.internal_topics = internal_topics
         self.has_roles = False
         """Whether any partition was given a role yet; until then nothing is to be said of high
         watermarks that the checkpoint does not say better (KAFKA-1647)."""
-        self._logs = logs
-        self._metadata = metadata
-        self.host = ReplicaHost(logs, metadata, settings, purgatory, timers)
+        self.host = host
+        self._logs = host.logs
+        self._metadata = host.metadata
         self._by_name: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[TopicId, int], Replica] = {}
         self._unavailable: dict[tuple[str, int], str] = {}
@@ -89,15 +76,6 @@ class Replicas:
     def removed(self) -> list[Removed]:
         """Deleted partitions whose files are still there."""
         return self._logs.removed
-
-    @property
-    def proposals(self) -> Proposals | None:
-        """Where leaders propose changes of their in-sync sets; to be set by the node."""
-        return self.host.proposals
-
-    @proposals.setter
-    def proposals(self, proposals: Proposals) -> None:
-        self.host.proposals = proposals
 
     # -- Finding -----------------------------------------------------------------------------
 

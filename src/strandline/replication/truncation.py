@@ -19,10 +19,6 @@ from strandline.types import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 class EpochHistory(Protocol):
     """The leader epochs of one replica's log."""
 
-    @property
-    def latest(self) -> LeaderEpoch:
-        """The newest epoch, or `NO_EPOCH`."""
-
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to `epoch` and where it ends; (`NO_EPOCH`, `NO_OFFSET`) unknown."""
 
