@@ -10,20 +10,21 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from strandline.broker.startup import Broker, StartReport, start_broker
+from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_response_header, request_frame
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.protocol.schema import decode_response
+from strandline.testing.loop_thread import LoopThread
 from tests.node.world import joined
 
 T = TypeVar("T")
@@ -47,18 +48,21 @@ class LocalBroker:
     """A broker on an event loop of its own, in a thread of this process."""
 
     def __init__(self, directory: Path, *more: str, port: int = 0) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = LoopThread("broker under test")
         self.loop_errors: list[dict[str, Any]] = []
-        self._loop.set_exception_handler(lambda loop, context: self.loop_errors.append(context))
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
         config = load_broker_config(None, overrides(directory, *more, port=port)).config
         try:
-            self.broker: Broker = self._await(start_broker(config))
+            self.broker: Broker = self._await(self._start(config))
         except BaseException:
-            self._end()
+            self._loop.close()
             raise
         self.port = self.report.addresses[0].port
+
+    async def _start(self, config: BrokerConfig) -> Broker:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: self.loop_errors.append(context)
+        )
+        return await start_broker(config)
 
     @property
     def report(self) -> StartReport:
@@ -70,25 +74,19 @@ class LocalBroker:
         async def run() -> T:
             return function()
 
-        return self._await(run())  # type: ignore[no-any-return]
+        return self._await(run())
 
     def stop(self) -> bool:
         """Shut down; returns whether it was clean."""
         try:
-            clean: bool = self._await(self.broker.stop())
+            clean = self._await(self.broker.stop())
         finally:
-            self._end()
+            self._loop.close()
         assert not self.loop_errors, self.loop_errors
         return clean
 
-    def _await(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)
-
-    def _end(self) -> None:
-        self._await(self._loop.shutdown_default_executor())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE_S)
-        self._loop.close()
+    def _await(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.submit(coroutine).result(PATIENCE_S)
 
     def __enter__(self) -> LocalBroker:
         return self
