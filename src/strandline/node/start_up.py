@@ -1,0 +1,221 @@
+"""The start of one broker up to its node: what it reads, writes and waits for, in the right order.
+
+    what is missing of the cluster's tree ── claim the log directories ── load the logs
+    ── adopt what only the disk knows ── wait until the broker's id is free ── the node
+
+Linear code, because a start is a sequence, but without waiting: `steps` hands every write and every
+wait to its driver and goes on with the outcome. The asyncio broker and the simulator drive the same
+steps, so that a simulated crash in the middle of a start is one of the broker's own start. This
+file decides nothing about the log; what ends a start is raised to the driver.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, TypeAlias
+
+from strandline.cluster.controller import adopt_partitions, bootstrap
+from strandline.cluster.identifiers import random_uuid, uuid_text
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import (
+    Changes,
+    Create,
+    MultiRefused,
+    NodeCreated,
+    Operation,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+    StoreView,
+)
+from strandline.cluster.znodes import BrokerNode, Endpoint, adoption_path
+from strandline.config.broker import BrokerConfig
+from strandline.config.topic import TopicConfig
+from strandline.errors import InvalidSetting
+from strandline.node.log_directories import LogDirectories
+from strandline.node.node import Node
+from strandline.node.settings import Settings
+from strandline.storage.files import Files
+from strandline.types import BrokerId, Instant, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_WRITE_ROUNDS_MAX: Final = 20
+_ID_GRACE_MS: Final = 2_000
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """Apply all operations to the metadata store or none; `error` says why it went wrong."""
+
+    operations: Sequence[Operation]
+    error: StoreError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Wait until the condition holds or the time is over; `is_met` says which it was."""
+
+    condition: Callable[[], bool]
+    timeout_ms: int
+    is_met: bool = False
+
+
+Step: TypeAlias = Write | Wait
+"""What a driver has to do; it sets the outcome and goes on."""
+
+
+class StartUp:
+    """The start of one broker. `directories` must be let go by whoever gives the start up."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        files: Files,
+        random: Random,
+        *,
+        clock: Callable[[], Instant],
+        is_alone: bool,
+    ) -> None:
+        """A broker that is alone in its cluster adopts logs that the metadata does not know."""
+        self.directories = LogDirectories(files, config.log_dirs, random)
+        self.image = ClusterImage()
+        """The metadata as heard so far. Once there is a node, that keeps its own."""
+        self._config = config
+        self._broker_id = BrokerId(config.node_id)
+        self._files = files
+        self._random = random
+        self._clock = clock
+        self._is_alone = is_alone
+        self._paths: set[str] = set()
+
+    def changed(self, changes: Changes) -> None:
+        """The metadata changed while there is no node yet."""
+        self.image, _ = self.image.apply(changes)
+        self._paths.update(
+            change.path for change in changes.changes if isinstance(change, NodeCreated)
+        )
+
+    def steps(self, view: StoreView) -> Generator[Step, None, None]:
+        """Everything up to the moment at which the node can be made, from what the store has now.
+
+        Raises `InvalidSetting` if the id is taken, `StorageError` and `StoreError`.
+        """
+        self.image = ClusterImage.from_view(view)
+        self._paths = {node.path for node in view.nodes}
+        yield from self._write(self._missing)
+        self._paths = set()
+        self.directories.open(self._broker_id, self.image.cluster_id or "")
+        self._load_logs()
+        yield from self._adopt()
+        yield from self._wait_for_id()
+
+    def make_node(self, endpoints: Sequence[Endpoint]) -> Node:
+        """The node, which registers itself when it is started."""
+        registration = BrokerNode(
+            self._broker_id,
+            tuple(endpoints),
+            self._config.broker_rack,
+            self._clock().wall_ms,
+            previous_epoch=self.directories.previous_epoch,
+        )
+        return Node(
+            self._config,
+            self.image,
+            self.directories.all,
+            files=self._files,
+            random=self._random,
+            registration=registration,
+        )
+
+    def id_in_use(self, image: ClusterImage) -> InvalidSetting:
+        """What to say when another process has this broker's id."""
+        other = image.brokers[self._broker_id]
+        return InvalidSetting(
+            "node.id",
+            f"A broker with the id {self._broker_id} is running in this cluster, at "
+            f"{other.endpoints[0]}: every broker needs an id of its own.",
+        )
+
+    # -- the steps ---------------------------------------------------------------------------
+
+    def _missing(self) -> Sequence[Operation]:
+        # Metadata that others share and that are not there are those of the wrong cluster: giving
+        # them the id of the logs would make all of these strays.
+        known = self.directories.known_cluster_id() if self._is_alone else None
+        operations = bootstrap(
+            self._paths,
+            random=self._random,
+            cluster_id=known or uuid_text(random_uuid(self._random)),
+        )
+        if not self._is_alone and self._broker_id not in self.image.adopted_by:
+            # Logs that others deleted must never be taken for logs to adopt, also not by a later
+            # start of this broker alone.
+            operations += (Create(adoption_path(self._broker_id)),)
+        return operations
+
+    def _load_logs(self) -> None:
+        settings = Settings(self._config)
+        settings.follow(self.image, self._broker_id)
+
+        def config_of(partition: TopicPartition) -> TopicConfig:
+            return settings.of_topic(partition.topic, self.image)
+
+        self.directories.load(
+            config_of,
+            now_ms=self._clock().wall_ms,
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+        )
+
+    def _adopt(self) -> Generator[Step, None, None]:
+        """Take in what only the disk knows, the first time; later such logs are strays."""
+        found = self.directories.found()
+        is_first = self._broker_id not in self.image.adopted_by
+        adoption = adopt_partitions(
+            self.image,
+            found,
+            self._broker_id,
+            self._config,
+            random=self._random,
+            kept=self.directories.settings_of_kafka() if is_first else None,
+        )
+        self.directories.notices += adoption.notices()
+        # Also when nothing was found: what lies here from now on is no reason to adopt again.
+        if adoption.operations:
+            write = Write(adoption.operations)
+            yield write
+            if write.error is not None:
+                raise write.error
+        self.directories.set_aside(adoption.stray)
+
+    def _wait_for_id(self) -> Generator[Step, None, None]:
+        """A registration under this broker's id ends with its session, if its process is gone."""
+
+        def is_free() -> bool:
+            return self._broker_id not in self.image.brokers
+
+        if is_free():
+            return
+        log.info("Broker %d is still registered; its session may have to end", self._broker_id)
+        wait = Wait(is_free, 2 * self._config.zookeeper_session_timeout_ms + _ID_GRACE_MS)
+        yield wait
+        if not wait.is_met:
+            raise self.id_in_use(self.image)
+
+    def _write(self, decide: Callable[[], Sequence[Operation]]) -> Generator[Step, None, None]:
+        """Make a decision true; it is made again if somebody else was faster."""
+        for _ in range(_WRITE_ROUNDS_MAX):
+            operations = decide()
+            if not operations:
+                return
+            write = Write(operations)
+            yield write
+            if write.error is None:
+                return
+            if not isinstance(write.error, MultiRefused | OutcomeUnknown):
+                raise write.error
+            log.info("Writing the first metadata again: %s", write.error)
+        raise StoreUnavailable("The metadata keeps changing while this broker starts.")

@@ -1,0 +1,127 @@
+"""What all simulated clients are: a name, a stream of random numbers, connections, findings.
+
+A client is a state machine: the schedule and the network call it, and it sends frames and plans
+alarms; it never waits. `finish()` asks it to begin nothing new and to bring the last through; when
+it `is_done`, it has closed its connections, and nothing of it is left anywhere (I-50).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+from uuid import UUID
+
+from strandline.sim.clients.cluster import Cluster
+from strandline.sim.clients.versions import Versions
+from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.plan import ClientSpec
+from strandline.types import NO_TOPIC_ID, TopicPartition
+
+PATIENCE_US: Final = 60_000_000
+"""How long after `finish` a client tries to bring through what it has begun (I-50)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a client saw and that must not be."""
+
+    invariant: str
+    what: str
+    at_us: int
+    partition: str | None = None
+
+
+class SimClient:
+    """See the module. `start` is called once, by whoever made it."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
+        self.world = world
+        self.spec = spec
+        self.name = spec.name
+        self.random = world.streams(f"client {spec.name}")
+        self.findings: list[Finding] = []
+        self.is_finishing = False
+        self.is_done = False
+        self.give_up_us = 0
+        """When patience ends, once `finish` was called."""
+        self.names_by = wishes.one_of("by", ("any", "id", "name"))
+        drawn = wishes.one_of("versions", ("newest", "drawn")) == "drawn"
+        versions = Versions(drawn_from=self.random if drawn else None, by=self.names_by)
+        self.cluster = Cluster(world, self.name, self.random, versions, [])
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What happened to it how often."""
+        return self.cluster.counters
+
+    @property
+    def outstanding(self) -> int:
+        """Requests without an outcome."""
+        return self.cluster.outstanding
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to work."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Begin nothing new, bring the last through, then be done."""
+        if not self.is_finishing:
+            self.is_finishing = True
+            self.give_up_us = self.now_us + PATIENCE_US
+            self.finishing()
+
+    def finishing(self) -> None:
+        """`finish` was called: hurry up."""
+
+    def done(self) -> None:
+        """Nothing is left to do."""
+        if not self.is_done:
+            self.is_done = True
+            self.cluster.close()
+            for what in self.cluster.malformed:
+                self.found("I-47", f"{self.name} was sent a malformed answer: {what}")
+
+    # -- short ways --------------------------------------------------------------------------
+
+    @property
+    def now_us(self) -> int:
+        return self.world.schedule.now_us
+
+    def after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Do it later, unless the client is done by then."""
+
+        def due() -> None:
+            if not self.is_done:
+                action()
+
+        self.world.schedule.after(delay_us, due)
+
+    def about(self, interval_us: int) -> int:
+        """The interval, give or take a quarter: so that clients do not beat in time."""
+        quarter = interval_us // 4
+        return interval_us - quarter + self.random.randrange(2 * quarter + 1)
+
+    def found(self, invariant: str, what: str, partition: object = None) -> None:
+        """Report something that must not be."""
+        at = None if partition is None else str(partition)
+        self.findings.append(Finding(invariant, what, self.now_us, at))
+
+    def place(self, at: TopicPartition, topic_id: UUID = NO_TOPIC_ID) -> Place:
+        """How the history calls a partition."""
+        return place_of(at, topic_id)
+
+
+Place = str
+"""A partition in the history: with its topic's id, since a topic that is made anew is another."""
+
+
+def place_of(at: TopicPartition, topic_id: UUID) -> Place:
+    """How the history calls a partition of this incarnation of a topic."""
+    return f"{at.topic}-{at.partition}:{topic_id.hex[-8:]}"

@@ -1,0 +1,302 @@
+"""A simulated client's way into the cluster: what it believes of it, and its connections.
+
+Theory: everything that is learned of the cluster may be stale by the time it is used. A broker that
+is asked for something that is not its affair says so; then the metadata is fetched anew, from any
+broker that lets itself be reached. The view keeps the newest leader epoch of each partition, so
+that a broker that is behind cannot send a client back to a leader that was deposed (KIP-320); a
+topic with another id is another topic, of which nothing is known yet.
+
+This file must not know what its clients ask for beyond metadata.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final, NamedTuple
+
+from strandline.errors import ErrorCode
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from strandline.sim.clients.backoff import Backoff
+from strandline.sim.clients.connection import Connection, Lost, Outcome, Then
+from strandline.sim.clients.versions import Versions
+from strandline.sim.clients.world import ClientWorld
+from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+REQUEST_TIMEOUT_US: Final = 5_000_000
+REFRESH_US: Final = 10_000_000
+"""So old metadata is fetched anew although nobody complained."""
+_GRACE_US: Final = 5_000
+"""Complaints of one moment make one refresh."""
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as far as is known."""
+
+    broker_id: BrokerId
+    epoch: LeaderEpoch
+
+
+class TopicView(NamedTuple):
+    """What a client believes of a topic."""
+
+    topic_id: TopicId
+    leaders: dict[int, Leader | None]
+    """By partition; None: it has no leader at the moment."""
+
+
+class Cluster:
+    """See the module. One per client."""
+
+    def __init__(
+        self, world: ClientWorld, name: str, random: Random, versions: Versions, topics: list[str]
+    ) -> None:
+        self.versions = versions
+        self.topics = topics
+        """Whose metadata is asked for; more may be added before a `refresh`."""
+        self.counters: Counter[str] = Counter()
+        self.malformed: list[str] = []
+        """Answers that were none, although the network did no harm."""
+        self.last_overdue_us = 0
+        """When a request was not answered in time for the last time."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called after each metadata answer."""
+        self.is_closed = False
+        self._world = world
+        self._name = name
+        self._random = random
+        self._views: dict[str, TopicView] = {}
+        self._brokers = [BrokerId(number + 1) for number in range(world.options.brokers)]
+        self._connections: dict[tuple[BrokerId, str], Connection] = {}
+        self._dialing: dict[BrokerId, Backoff] = {}
+        self._closed_until_us: dict[BrokerId, int] = {}
+        self._refreshing = Backoff(random)
+        self._is_refreshing = False
+        self._refresh_at_us: int | None = None
+        self._refreshed_us = 0
+        self._is_wanted = False
+
+    # -- What is known -----------------------------------------------------------------------
+
+    def view(self, topic: str) -> TopicView | None:
+        """A topic, or None if it is not known (yet, or any more)."""
+        return self._views.get(topic)
+
+    def topic_id(self, topic: str) -> TopicId:
+        """The id of a topic; the nil one if it is not known."""
+        view = self._views.get(topic)
+        return NO_TOPIC_ID if view is None else view.topic_id
+
+    def leader(self, at: TopicPartition) -> Leader | None:
+        """Who leads. Without an answer, a refresh is on its way."""
+        view = self._views.get(at.topic)
+        leader = None if view is None else view.leaders.get(at.partition)
+        if leader is None:
+            self.stale()
+        return leader
+
+    def hint(self, at: TopicPartition, broker_id: int, epoch: int) -> None:
+        """A broker said who leads (KIP-951)."""
+        view = self._views.get(at.topic)
+        if view is None or at.partition not in view.leaders or broker_id < 0:
+            return
+        known = view.leaders[at.partition]
+        if known is None or epoch > known.epoch:
+            view.leaders[at.partition] = Leader(BrokerId(broker_id), LeaderEpoch(epoch))
+            self.counters["leader hint used"] += 1
+
+    def names_by_id(self) -> dict[TopicId, str]:
+        """The names of the topics that are known."""
+        return {view.topic_id: name for name, view in self._views.items()}
+
+    # -- Metadata ----------------------------------------------------------------------------
+
+    def stale(self) -> None:
+        """Something that is believed here is not true any more: ask anew, soon."""
+        self._is_wanted = True
+        self._plan_refresh(_GRACE_US)
+
+    def keep_fresh(self) -> None:
+        """Ask anew if the last answer is old."""
+        if self._world.schedule.now_us - self._refreshed_us >= REFRESH_US:
+            self.stale()
+
+    def _plan_refresh(self, wait_us: int) -> None:
+        now_us = self._world.schedule.now_us
+        if self.is_closed or self._is_refreshing:
+            return
+        if self._refresh_at_us is not None and self._refresh_at_us > now_us:
+            return
+        self._refresh_at_us = now_us + wait_us
+        self._world.schedule.at(self._refresh_at_us, self._refresh)
+
+    def _refresh(self) -> None:
+        if self.is_closed or self._is_refreshing or not self._is_wanted:
+            return
+        if self._refresh_at_us is None or self._world.schedule.now_us < self._refresh_at_us:
+            return
+        self._refresh_at_us = None
+        connection = self.any_connection()
+        if connection is None:
+            self._plan_refresh(self._refreshing.next_us())
+            return
+        self._is_refreshing = True
+        self._is_wanted = False
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in self.topics],
+            allow_auto_topic_creation=False,
+        )
+        self.ask(connection, ApiKey.METADATA, request, self._refreshed)
+
+    def _refreshed(self, outcome: Outcome) -> None:
+        self._is_refreshing = False
+        if isinstance(outcome, Lost):
+            self._is_wanted = True
+            self._plan_refresh(self._refreshing.next_us())
+            return
+        self._refreshed_us = self._world.schedule.now_us
+        is_complete = self._take(outcome)
+        if is_complete:
+            self._refreshing.worked()
+        else:
+            self._is_wanted = True
+        if self._is_wanted:
+            self._plan_refresh(self._refreshing.next_us())
+        self.changed()
+
+    def _take(self, response: MetadataResponse) -> bool:
+        """Believe an answer; whether every topic has all its leaders."""
+        is_complete = True
+        for topic in response.topics:
+            name = topic.name
+            if name is None:
+                continue
+            if topic.error_code in _NO_SUCH_TOPIC:
+                self._views.pop(name, None)
+                is_complete = False
+                continue
+            if topic.error_code != ErrorCode.NONE:
+                is_complete = False
+                continue
+            self._views[name] = view = self._merged(name, topic)
+            is_complete &= all(leader is not None for leader in view.leaders.values())
+        return is_complete
+
+    def _merged(self, name: str, topic: MetadataResponseTopic) -> TopicView:
+        known = self._views.get(name)
+        if known is not None and known.topic_id != topic.topic_id:
+            self.counters["topic id changed"] += 1
+            known = None
+        leaders: dict[int, Leader | None] = {}
+        for answer in topic.partitions:
+            number = answer.partition_index
+            before = None if known is None else known.leaders.get(number)
+            leader = None
+            if answer.leader_id >= 0:
+                leader = Leader(BrokerId(answer.leader_id), LeaderEpoch(answer.leader_epoch))
+            if before is not None and answer.leader_epoch < before.epoch:
+                leader = before
+                self.counters["stale metadata ignored"] += 1
+            leaders[number] = leader
+        if known is not None:
+            # A broker that is behind does not know the newest partitions.
+            for number, before in known.leaders.items():
+                leaders.setdefault(number, before)
+        return TopicView(topic.topic_id, leaders)
+
+    # -- Connections -------------------------------------------------------------------------
+
+    @property
+    def outstanding(self) -> int:
+        """Requests without an outcome, on all connections."""
+        return sum(connection.outstanding for connection in self._connections.values())
+
+    def connection(self, broker_id: BrokerId, purpose: str = "") -> Connection | None:
+        """The connection to a broker; None while it is too early to try again. Connections for
+        different purposes are different: a request that waits must not hold up another one."""
+        connection = self._connections.get((broker_id, purpose))
+        if connection is not None:
+            return connection
+        if self.is_closed or self.closed_until_us(broker_id) > self._world.schedule.now_us:
+            return None
+        connection = Connection(broker_id, self._world.schedule, self, self._name)
+        self._connections[broker_id, purpose] = connection
+        connection.attach(self._world.network.dial(self._name, broker_id, connection))
+        return connection
+
+    def closed_until_us(self, broker_id: BrokerId) -> int:
+        """Until when this broker is left alone after a failure."""
+        return self._closed_until_us.get(broker_id, 0)
+
+    def any_connection(self) -> Connection | None:
+        """A connection to a drawn broker, of those that are not left alone now."""
+        now_us = self._world.schedule.now_us
+        eligible = [each for each in self._brokers if self.closed_until_us(each) <= now_us]
+        return self.connection(self._random.choice(eligible)) if eligible else None
+
+    def ask(
+        self,
+        connection: Connection,
+        key: ApiKey,
+        message: object,
+        then: Then,
+        *,
+        version: int | None = None,
+        timeout_us: int = REQUEST_TIMEOUT_US,
+    ) -> None:
+        """Send a request in this client's version of it."""
+        spoken = self.versions.of(key) if version is None else version
+        connection.ask(key, spoken, message, timeout_us, then)
+
+    def close(self) -> None:
+        """End all connections. The client is gone."""
+        self.is_closed = True
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def drop(self, broker_ids: Iterable[BrokerId]) -> None:
+        """End the connections to some brokers; new ones may be made at once."""
+        for broker_id in broker_ids:
+            for key, connection in list(self._connections.items()):
+                if key[0] == broker_id:
+                    connection.close()
+
+    # -- What connections tell ---------------------------------------------------------------
+
+    def connection_ended(self, connection: Connection, *, was_open: bool) -> None:
+        """See `Watcher`."""
+        for key, each in self._connections.items():
+            if each is connection:
+                del self._connections[key]
+                break
+        if self.is_closed:
+            return
+        broker_id = connection.broker_id
+        backoff = self._dialing.setdefault(broker_id, Backoff(self._random))
+        if was_open:
+            backoff.worked()
+        self._closed_until_us[broker_id] = self._world.schedule.now_us + backoff.next_us()
+        self.stale()
+
+    def request_overdue(self, broker_id: BrokerId, api: ApiKey) -> None:
+        """See `Watcher`."""
+        self.last_overdue_us = self._world.schedule.now_us
+        self.counters["request timed out"] += 1
+        self._world.note(f"{self._name}: broker {broker_id} did not answer {api.name} in time")
+
+    def answer_malformed(self, broker_id: BrokerId, what: str, *, is_damaged: bool) -> None:
+        """See `Watcher`."""
+        if is_damaged:
+            self.counters["damaged answer"] += 1
+        else:
+            self.malformed.append(f"broker {broker_id}: {what}")
+
+
+_NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -1,0 +1,60 @@
+"""Which version of each API a client speaks: the newest, or one drawn for each API.
+
+All brokers of a world are of one build, so no handshake is needed to know what they serve. Drawn
+versions exercise the old encodings and the rules that only old clients meet.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from strandline.protocol.apis import KNOWN, ApiKey
+
+IDS_SINCE: Final = 13
+"""Produce and Fetch name topics by id from this version on, and by name before it."""
+METADATA_LEAST: Final = 12
+"""The versions below do not tell the ids of topics (or tell them without a way to ask by them)."""
+_SPOKEN: Final = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.JOIN_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.API_VERSIONS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+)
+
+
+class Versions:
+    """The versions of one client."""
+
+    __slots__ = ("_lowered",)
+
+    def __init__(self, *, drawn_from: Random | None, by: str) -> None:
+        """`by` is `id`, `name`, or `any`: how Produce and Fetch are to name topics. Without a
+        generator every version is the newest that does so."""
+        self._lowered: dict[ApiKey, int] = {}
+        for key in _SPOKEN:
+            lowest, highest = KNOWN[key].versions
+            if key is ApiKey.METADATA:
+                lowest = METADATA_LEAST
+            elif key in (ApiKey.PRODUCE, ApiKey.FETCH) and by == "id":
+                lowest = IDS_SINCE
+            elif key in (ApiKey.PRODUCE, ApiKey.FETCH) and by == "name":
+                highest = IDS_SINCE - 1
+            if drawn_from is not None:
+                highest = drawn_from.randint(lowest, highest)
+            self._lowered[key] = highest
+
+    def of(self, key: ApiKey) -> int:
+        """The version to speak."""
+        version = self._lowered.get(key)
+        return KNOWN[key].versions.highest if version is None else version

@@ -1,0 +1,41 @@
+"""What clients need of the world that they are in. `strandline.sim.world.World` has all of it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from strandline.sim.clients.connection import Peer, Wire
+from strandline.sim.history.operations import Event
+from strandline.sim.plan import Options
+from strandline.sim.schedule import Schedule
+from strandline.sim.streams import Streams
+from strandline.types import BrokerId
+
+
+class ClientNetwork(Protocol):
+    """Gives connections to brokers."""
+
+    def dial(self, source: str, target: BrokerId, peer: Peer) -> Wire:
+        """Begin to open one; the peer is told what becomes of it."""
+
+
+class ClientWorld(Protocol):
+    """See the module."""
+
+    @property
+    def schedule(self) -> Schedule: ...
+
+    @property
+    def streams(self) -> Streams: ...
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def network(self) -> ClientNetwork: ...
+
+    @property
+    def history(self) -> list[Event]: ...
+
+    def note(self, text: str) -> None:
+        """Write into the ring of last events."""

@@ -1,0 +1,194 @@
+"""Faults of processes and machines: they die, lose power, hang, are stopped, get a new disk.
+
+All of them come back by themselves: the supervisor of the scene starts what has ended, `down=`
+after its end; what hangs goes on after `for=`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from strandline.sim.faults.scene import Scene, Skipped
+from strandline.sim.faults.targets import one, running
+from strandline.sim.faults.verb import Verb
+from strandline.sim.machine import Machine
+from strandline.sim.plan import Action
+from strandline.sim.scenarios.script import BadScript
+
+_DOWN_US: Final = 1_000_000
+_OPERATIONS: Final = 20
+
+
+def kill(scene: Scene, action: Action) -> None:
+    """SIGKILL: what was written stays in the page cache."""
+    machine = running(scene, action.word(0))
+    scene.expect_end(machine, action.time_us("down", _DOWN_US))
+    machine.kill()
+
+
+def power_cut(scene: Scene, action: Action) -> None:
+    """The machine loses its power, and with it what was not synced."""
+    machine = one(scene, action.word(0))
+    if not machine.is_powered:
+        raise Skipped(f"{machine.broker_id} has no power")
+    check_budget(scene, machine)
+    scene.expect_end(machine, action.time_us("down", _DOWN_US))
+    was_running = machine.is_running
+    lossy = machine.power_cut(action.options.get("mode", "any"))
+    if not was_running:
+        # Nobody ended: what a process left behind in the page cache was lost after its death.
+        scene.ended(machine, "power", lossy=lossy)
+
+
+def pause(scene: Scene, action: Action) -> None:
+    """SIGSTOP, and SIGCONT later: a long garbage collection, a virtual machine that moves."""
+    machine = running(scene, action.word(0))
+    life = machine.life
+
+    def resume() -> None:
+        if machine.life == life and machine.is_paused:
+            scene.world.note(f"resume {machine.broker_id}")
+            machine.resume()
+
+    scene.hold(
+        ("pause", machine.broker_id, life), machine.pause, resume, action.time_us("for", _DOWN_US)
+    )
+
+
+def stop(scene: Scene, action: Action) -> None:
+    """SIGTERM: a controlled shutdown, and a start afterwards."""
+    _stop(scene, running(scene, action.word(0)), action.time_us("down", _DOWN_US))
+
+
+def rolling_restart(scene: Scene, action: Action) -> None:
+    """Stop and start every broker, one after the other; `every` is from one start to the next."""
+    every_us = action.time_us("every", 3_000_000)
+    for turn, machine in enumerate(scene.world.machines.values()):
+
+        def restart(machine: Machine = machine) -> None:
+            if machine.is_running:
+                _stop(scene, machine, action.time_us("down", _DOWN_US))
+
+        scene.later(turn * every_us, restart)
+
+
+def swap_disk(scene: Scene, action: Action) -> None:
+    """The machine loses its power and comes back with empty disks."""
+    machine = one(scene, action.word(0))
+    check_budget(scene, machine)
+    swap(scene, machine, action.time_us("down", _DOWN_US))
+
+
+def crash_in(scene: Scene, action: Action) -> None:
+    """Die at the n-th disk operation from now, before it takes effect."""
+    machine = running(scene, action.word(0))
+    how = _how(action)
+    if how == "power":
+        check_budget(scene, machine)
+        scene.budget.arm(machine)
+    scene.expect_end(machine, action.time_us("down", _DOWN_US))
+    machine.crash_in(action.number("operations", _OPERATIONS), how)
+
+
+def crash_in_recovery(scene: Scene, action: Action) -> None:
+    """Die, and die again while recovering, `times` in all; the disk operations count each life."""
+    machine = running(scene, action.word(0))
+    how = _how(action)
+    if how == "power":
+        check_budget(scene, machine)
+    down_us = action.time_us("down", _DOWN_US)
+    random = scene.random(action)
+    operations = action.number("operations", _OPERATIONS)
+    left = action.number("times", 2)
+
+    def again(machine: Machine) -> None:
+        nonlocal left
+        if left > 0:
+            left -= 1
+            if how == "power":
+                scene.budget.arm(machine)
+            scene.expect_end(machine, down_us, again)
+            machine.crash_in(random.randint(1, operations), how)
+
+    scene.expect_end(machine, down_us, again)
+    if how == "power":
+        machine.power_cut(action.options.get("mode", "any"))
+    else:
+        machine.kill()
+
+
+def election_storm(scene: Scene, action: Action) -> None:
+    """Whoever leads the partition dies, again and again."""
+    word = f"leader:{action.word(0)}"
+    down_us = action.time_us("down", 200_000)
+
+    def strike() -> None:
+        try:
+            machine = running(scene, word)
+        except Skipped:
+            return  # nobody leads at this moment: the next blow will find somebody
+        scene.expect_end(machine, down_us)
+        machine.kill()
+
+    for turn in range(action.number("times", 5)):
+        scene.later(turn * action.time_us("every", 300_000), strike)
+
+
+def check_budget(scene: Scene, machine: Machine) -> None:
+    """Do not go on if the broker must not lose anything now."""
+    refusal = scene.budget.refusal(machine)
+    if refusal is not None:
+        raise Skipped(refusal)
+
+
+def swap(scene: Scene, machine: Machine, down_us: int) -> None:
+    """Put empty disks into a machine."""
+    scene.expect_end(machine, down_us)
+    was_running = machine.is_running
+    machine.swap_disk()
+    scene.budget.new_disk(machine)
+    if not was_running:
+        scene.ended(machine, "swap", lossy=True)
+
+
+def _stop(scene: Scene, machine: Machine, down_us: int) -> None:
+    scene.expect_end(machine, down_us)
+    machine.stop()
+
+
+def _how(action: Action) -> Literal["kill", "power"]:
+    match action.options.get("how", "power"):
+        case "kill":
+            return "kill"
+        case "power":
+            return "power"
+        case other:
+            raise BadScript(f"A process ends by kill or power, not by '{other}'.")
+
+
+VERBS: Final = (
+    Verb("kill", kill, ("F-01", "F-02", "F-03", "F-11", "F-16", "F-17", "F-20"), "BROKER [down=]"),
+    Verb(
+        "power-cut",
+        power_cut,
+        ("F-04", "F-05", "F-06", "F-07", "F-42", "F-43", "F-44", "F-52"),
+        "BROKER [mode=any|none|prefix|torn|hole] [down=]",
+    ),
+    Verb("pause", pause, ("F-13", "F-14", "F-15"), "BROKER [for=]"),
+    Verb("stop", stop, ("F-10", "F-18"), "BROKER [down=]"),
+    Verb("rolling-restart", rolling_restart, ("F-18", "F-19"), "[every=] [down=]"),
+    Verb("swap-disk", swap_disk, ("F-12",), "BROKER [down=]"),
+    Verb(
+        "crash-in",
+        crash_in,
+        ("F-09", "F-10", "F-42", "F-44", "F-52"),
+        "BROKER operations=N [how=power|kill] [down=]",
+    ),
+    Verb(
+        "crash-in-recovery",
+        crash_in_recovery,
+        ("F-08", "F-09"),
+        "BROKER [times=] [operations=N] [how=power|kill] [mode=] [down=]",
+    ),
+    Verb("election-storm", election_storm, ("F-60", "F-61"), "PARTITION [times=] [every=] [down=]"),
+)

@@ -1,0 +1,137 @@
+"""What is broken at this moment, and how it comes right again.
+
+Theory: every fault is a *hold* on something (a link, a store session, the power of a machine) with a
+count, so that two faults that overlap end only when both are over. The end of a fault is planned
+when it begins. `end_all` ends everything at once, which is the beginning of the liveness phase.
+
+A broker whose process has ended is started again after a while, whoever ended it: as a supervisor
+does. A fault says beforehand how long that takes. This file knows no verb.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, TypeAlias
+
+from strandline.sim.faults.budget import Budget
+from strandline.sim.faults.moments import Moments
+from strandline.sim.machine import Machine
+from strandline.sim.observer import Ending, Silent
+from strandline.sim.plan import Action
+from strandline.sim.world import World
+from strandline.types import BrokerId
+
+RESTART_US: Final = 500_000
+"""After how long a process is started again if no fault says otherwise."""
+
+Key: TypeAlias = tuple[str | int, ...]
+
+
+class Skipped(Exception):
+    """An action that makes no sense, or would break too much, at the moment of its turn."""
+
+
+class Scene(Silent):
+    """The faults of one run, as an observer of its world."""
+
+    def __init__(self, world: World, client_names: Sequence[str] = ()) -> None:
+        self.world = world
+        self.client_names = tuple(client_names)
+        self.budget = Budget(world)
+        self.moments = Moments(world)
+        self.is_over = False
+        """Whether all faults have ended for good."""
+        self.done: Counter[str] = Counter()
+        """How often each verb was carried out."""
+        self._holds: Counter[Key] = Counter()
+        self._undo: dict[Key, Callable[[], None]] = {}
+        self._down_us: dict[BrokerId, int] = {}
+        self._before_start: dict[BrokerId, list[Callable[[Machine], None]]] = {}
+        world.observers.append(self)
+        world.observers.append(self.moments)
+
+    # -- time --------------------------------------------------------------------------------
+
+    def later(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Do something after a while, unless all is over by then."""
+
+        def act() -> None:
+            if not self.is_over:
+                action()
+
+        self.world.schedule.after(delay_us, act)
+
+    def random(self, action: Action) -> Random:
+        """What an action draws from: its own stream, so that others can be dropped."""
+        return self.world.streams(f"action {action}")
+
+    # -- holds -------------------------------------------------------------------------------
+
+    def hold(
+        self, key: Key, apply: Callable[[], None], undo: Callable[[], None], for_us: int
+    ) -> None:
+        """Break something for a time; it is whole again when everybody who broke it is done."""
+        self._holds[key] += 1
+        if self._holds[key] == 1:
+            self._undo[key] = undo
+            apply()
+        self.later(for_us, lambda: self._release(key))
+
+    def is_held(self, key: Key) -> bool:
+        """Whether that is broken now."""
+        return self._holds[key] > 0
+
+    def _release(self, key: Key) -> None:
+        self._holds[key] -= 1
+        if self._holds[key] == 0:
+            self._undo.pop(key)()
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def expect_end(
+        self,
+        machine: Machine,
+        down_us: int,
+        before_start: Callable[[Machine], None] | None = None,
+    ) -> None:
+        """The process will end soon; start the next one after `down_us`, something done before."""
+        self._down_us[machine.broker_id] = down_us
+        if before_start is not None:
+            self._before_start.setdefault(machine.broker_id, []).append(before_start)
+
+    def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
+        """Start the process again after a while."""
+        self.budget.ended(machine, lossy=lossy)
+        down_us = RESTART_US if self.is_over else self._down_us.pop(machine.broker_id, RESTART_US)
+        self.world.schedule.after(down_us, lambda: self._start(machine))
+
+    def _start(self, machine: Machine) -> None:
+        if machine.is_running:
+            return
+        before = self._before_start.pop(machine.broker_id, [])
+        for action in () if self.is_over else before:
+            action(machine)
+        self.world.note(f"start {machine.broker_id}")
+        machine.start()
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def end_all(self) -> None:
+        """End every fault, and have every broker running."""
+        self.is_over = True
+        self.moments.forget()
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+        self._holds.clear()
+        self._before_start.clear()
+        self.world.network.heal()
+        for machine in self.world.machines.values():
+            machine.disarm()
+            machine.disk.heal()
+            self.world.store.heal(machine.broker_id)
+            if machine.is_paused:
+                machine.resume()
+            self._start(machine)
