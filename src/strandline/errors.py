@@ -5,6 +5,7 @@
     ├── MalformedFrame          bytes that do not follow the protocol: one connection closes
     ├── CorruptRecords          the bytes of a record batch are damaged
     ├── InvalidSetting          a setting's name or value is refused; names the setting
+    ├── BadScript               a scenario or plan of the simulator cannot be understood (in `sim`)
     ├── StorageError            a disk operation failed; the log directory is suspect
     └── InvariantViolated       a bug of ours: the partition it happened in goes offline
 

@@ -1,4 +1,5 @@
-"""Every scenario goes as its script says, and its trace is the one beside it.
+"""Every scenario goes as its script says, under each policy that it offers, and its trace is the
+one beside it: `x-4.trace` for its own policy, `x-4.truncate=high-watermark.trace` for another.
 
 `STRANDLINE_REWRITE_TRACES=1` writes the traces anew; a change of one is to be read, not accepted.
 """
@@ -10,43 +11,111 @@ from pathlib import Path
 
 import pytest
 
-from strandline.sim.scenarios.player import Unexpected, play
-from strandline.sim.scenarios.script import BadScript, load_script, parse_script
+from strandline.sim.scenarios.player import Player, Unexpected, play
+from strandline.sim.scenarios.policy import Policy, variants
+from strandline.sim.scenarios.script import REPLICAS, BadScript, load_script, parse_script
 
 FOLDER = Path(__file__).parent
 SCRIPTS = sorted(FOLDER.glob("*.txt"))
 REWRITE = os.environ.get("STRANDLINE_REWRITE_TRACES") == "1"
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_scenario(path: Path) -> None:
-    trace = play(load_script(path))
-    golden = path.with_suffix(".trace")
+def golden(path: Path, policy: Policy) -> Path:
+    """Where the trace of a script under a policy is; its own policy needs no name."""
+    own = load_script(path).policy
+    others = [f"{name}={value}" for name, value in policy.items() if value != own[name]]
+    return path.with_name(".".join([path.stem, *others, "trace"]))
+
+
+RUNS = [
+    (path, policy)
+    for path in SCRIPTS
+    if load_script(path).world == REPLICAS
+    for policy in variants(load_script(path))
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "policy"), RUNS, ids=[golden(path, policy).stem for path, policy in RUNS]
+)
+def test_scenario(path: Path, policy: dict[str, str]) -> None:
+    trace = play(load_script(path), policy)
     if REWRITE:
-        golden.write_text(trace)
-    assert trace == golden.read_text()
+        golden(path, policy).write_text(trace)
+    assert trace == golden(path, policy).read_text()
 
 
 def test_every_trace_has_its_script() -> None:
-    assert {path.stem for path in FOLDER.glob("*.trace")} == {path.stem for path in SCRIPTS}
+    assert set(FOLDER.glob("*.trace")) == {golden(path, policy) for path, policy in RUNS}
 
 
 HEADER = "title: t\nreplicas: A B\n"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "sentence"),
     [
-        "replicas: A",
-        "title: t",
-        HEADER + "fetch B =1",
-        HEADER + "wait 5",
-        HEADER + "fly B",
+        ("replicas: A", "bad has no title."),
+        ("title: t", "bad has no replicas."),
+        ("title: t\nreplicas: A A", "names a replica twice"),
+        ("title: t\nreplicas: a", "named A to Z"),
+        (HEADER + "in-sync: B", "A leads"),
+        (HEADER + "mood: good", "bad, line 3: The header has no 'mood'."),
+        (HEADER + "lag-max: soon", "The header of bad: 'soon' is not a time such as 500ms or 30s."),
+        (HEADER + "min-in-sync: few", "The header of bad: 'few' is not a whole number."),
+        (
+            HEADER + "policy: truncate=never",
+            "bad, line 3: The rule truncate can be leader-epoch or",
+        ),
+        (HEADER + "policy: mood=good", "bad, line 3: There is no rule 'mood'; there are truncate,"),
+        (HEADER + "violates when mood=good: I-23", "bad, line 3: There is no rule 'mood'"),
+        (HEADER + "violates when so: I-23", "bad, line 3: 'when' is followed by rules such as"),
+        (HEADER + "spare when strict=no: C", "bad, line 3: Only 'violates' can depend on"),
+        (HEADER + "\nfetch B =1", "bad, line 4: '=1' has no name before its value."),
+        (HEADER + "\nfetch B when\n", "bad, line 4: 'when' is followed by rules such as"),
+        (HEADER + "\nfetch B when mood=good", "bad, line 4: There is no rule 'mood'"),
+        (
+            HEADER + "\nwhen strict=perhaps:\n  fetch B",
+            "bad, line 5: The rule strict can be yes or",
+        ),
+        (HEADER + "wait 5", "bad, line 3: '5' is not a time such as 500ms or 30s."),
+        (HEADER + "wait 5us", "bad, line 3: '5us' is not a whole number of milliseconds."),
+        (HEADER + "fly B", "bad, line 3: There is no verb 'fly'."),
+        (HEADER + "fetch", "'fetch' has too few words."),
+        (HEADER + "fetch B C", "'fetch' has too many words."),
+        (HEADER + "fetch B acks=1", "'fetch' has no option 'acks'."),
+        (HEADER + "fetch C", "There is no replica 'C'; there are A, B."),
+        (HEADER + "fetch B lose-reply park", "A fetch cannot be 'lose-reply' and 'park'."),
+        (HEADER + "start B", "B is running."),
+        (HEADER + "kill B\nkill B", "bad, line 4: B is not running."),
+        (HEADER + "wipe B", "B is running."),
+        (HEADER + "deliver B", "No reply to B is held back."),
+        (HEADER + "expire-fetch B", "No fetch of B is parked."),
+        (HEADER + "reply A", "No answer of the controller to A is held back."),
+        (HEADER + "marker B commit producer=1", "B does not lead."),
+        (HEADER + "marker A perhaps producer=1", "A marker is commit or abort, not 'perhaps'."),
+        (HEADER + "produce A m0 acks=2", "acks can be all, 1 or 0, not '2'."),
+        (HEADER + "produce A m0 producer=x", "'x' is not a whole number."),
+        (HEADER + "power-cut A keep=7", "A has records below 0, it cannot keep 7."),
+        (HEADER + "elect C", "There is no replica 'C'"),
+        (HEADER + "elect B isr=BC", "The partition is not assigned to C."),
+        (HEADER + "min-in-sync 0", "min-in-sync is at least 1."),
+        (HEADER + "delete-records A 3", "The high watermark of A is 0: it cannot delete to 3."),
+        (HEADER + "expect A", "'expect A' expects nothing."),
+        (HEADER + "expect C leo=1", "There is no replica 'C'"),
+        (HEADER + "expect lost", "'expect lost' has too few words."),
+        (HEADER + "expect low-watermark B 1", "B does not lead."),
     ],
 )
-def test_a_script_that_means_nothing_is_refused(text: str) -> None:
-    with pytest.raises(BadScript):
+def test_a_script_that_means_nothing_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(BadScript) as refused:
         play(parse_script("bad", text))
+    assert sentence in str(refused.value)
+
+
+def test_a_policy_that_is_none_is_refused() -> None:
+    with pytest.raises(BadScript, match="There is no rule 'trunc'"):
+        play(parse_script("good", HEADER), {"trunc": "leader-epoch"})
 
 
 @pytest.mark.parametrize(
@@ -60,6 +129,8 @@ def test_a_script_that_means_nothing_is_refused(text: str) -> None:
         "lost m0",
         "kept m0",
         "acked m0",
+        "acked m7",
+        "lost m7",
         "acked m1@3",
         "failed m0 NOT_LEADER_OR_FOLLOWER",
         "waiting m1",
@@ -75,3 +146,47 @@ def test_an_expectation_can_fail(expectation: str) -> None:
 def test_a_violation_that_does_not_happen_is_reported() -> None:
     with pytest.raises(Unexpected, match="breaks nothing"):
         play(parse_script("calm", f"{HEADER}violates: I-23\n\nproduce A m0"))
+
+
+def test_a_violation_that_nobody_declared_is_reported() -> None:
+    """The test of the test: the checks, and not the header, find the loss."""
+    text = (FOLDER / "x-3.txt").read_text()
+    undeclared = parse_script("x-3", text.replace("violates when", "# violates when"))
+    play(undeclared)
+    with pytest.raises(Unexpected, match="I-23"):
+        play(undeclared, {"truncate": "high-watermark"})
+
+
+def test_a_player_goes_on_after_what_it_did_not_expect() -> None:
+    player = Player(parse_script("wrong", f"{HEADER}expect A leo=1\nproduce A m0\nfetch B"), {})
+    lines = [line.text for line in player.lines()]
+    assert "    ! not met: A has leo=0, not 1" in lines
+    assert lines[-1] == "    B  1/0 [| m0] epochs{0:0}"
+    assert player.outcome.unmet == ("wrong, line 3: A has leo=0, not 1",)
+    assert not player.outcome.is_as_expected
+
+
+def test_conditions_leave_out_what_does_not_hold() -> None:
+    script = parse_script(
+        "conditions",
+        f"""{HEADER}policy: strict=yes|no
+
+# always
+when strict=no:
+    # not strict
+    produce A m0
+
+    fetch B
+produce A m1 when strict=yes
+when strict=yes|no:
+    fetch B  # both
+""",
+    )
+    told = {
+        strict: [line for line in play(script, {"strict": strict}).splitlines() if line[:4].strip()]
+        for strict in ("yes", "no")
+    }
+    assert told == {
+        "yes": ["# t", "# always", "produce A m1", "fetch B # both"],
+        "no": ["# t", "# always", "# not strict", "produce A m0", "fetch B", "fetch B # both"],
+    }

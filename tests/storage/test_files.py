@@ -16,7 +16,8 @@ import pytest
 from strandline.errors import StorageError
 from strandline.storage import real_files
 from strandline.storage.files import Files, LockHeld, MissingFile, join, name_of, parent_of
-from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.memory_files import MemoryFiles, ProcessEnded, UsedAfterEnd
+from strandline.storage.memory_inodes import PowerCut
 from strandline.storage.real_files import RealFiles
 
 
@@ -322,13 +323,79 @@ def test_crash_images_are_seeded_and_differ() -> None:
     assert all(2000 <= len(image) <= 4000 for image in images)
 
 
+def _listings(files: MemoryFiles, mode: PowerCut) -> set[tuple[str, ...]]:
+    return {tuple(files.crash_clone(Random(seed), mode).list_directory("/")) for seed in range(200)}
+
+
 def test_names_survive_in_the_order_in_which_they_changed() -> None:
     files = MemoryFiles()
     for name in "abc":
         files.open(f"/{name}", create=True)
     files.rename("/a", "/z")
-    seen = {tuple(files.crash_clone(Random(seed)).list_directory("/")) for seed in range(60)}
-    assert seen == {(), ("a",), ("a", "b"), ("a", "b", "c"), ("b", "c", "z")}
+    in_order = {(), ("a",), ("a", "b"), ("a", "b", "c"), ("b", "c", "z")}
+    assert _listings(files, "prefix") == in_order
+    assert _listings(files, "none") == {()}
+    assert _listings(files, "all") == _listings(files, "torn") == {("b", "c", "z")}
+    # Without an order what does not build upon something lost may survive by itself.
+    some_of = {tuple(n for n in names if n in "abcz") for names in (("a",), ("z",), ())}
+    assert _listings(files, "hole") == {
+        tuple(sorted((*first, *rest)))
+        for first in some_of
+        for rest in ((), ("b",), ("c",), ("b", "c"))
+    }
+    assert _listings(files, "any") >= in_order
+
+
+def test_the_next_process_has_the_page_cache_and_the_last_one_nothing() -> None:
+    files = MemoryFiles()
+    old = files.open("/f", create=True)
+    files.sync_directory("/")
+    old.append(b"durable")
+    old.sync()
+    old.append(b", not yet")
+    lock = files.lock("/.lock")
+    following = files.next_process()
+    assert following.read_bytes("/f") == b"durable, not yet"
+    assert following.durable_end("/f") == 7
+    assert following.crash_clone().read_bytes("/f") == b"durable"
+    following.lock("/.lock").release()
+    for use in (
+        lambda: old.append(b"x"),
+        lambda: old.read_at(0, 1),
+        old.sync,
+        lambda: files.read_bytes("/f"),
+        lambda: files.remove("/f"),
+        lambda: files.lock("/other"),
+    ):
+        with pytest.raises(UsedAfterEnd):
+            use()
+    old.close()
+    lock.release()
+    assert following.read_bytes("/f") == b"durable, not yet"
+
+
+def test_a_process_can_end_in_the_middle_of_an_append() -> None:
+    files = MemoryFiles()
+    file = files.open("/f", create=True)
+    file.append(b"whole")
+
+    def end(operation: str, path: str) -> None:
+        raise ProcessEnded(0.5, "test")
+
+    files.on_call = end
+    with pytest.raises(ProcessEnded):
+        file.append(b"half")
+    assert files.next_process().read_bytes("/f") == b"wholeha"
+
+
+def test_holes_take_no_room() -> None:
+    files = MemoryFiles(capacity_bytes=100)
+    file = files.open("/f", create=True)
+    file.truncate(1 << 20)
+    assert (file.size, files.size_of("/f"), files.free_bytes("/")) == (1 << 20, 1 << 20, 100)
+    file.write_at(10, b"x")
+    assert file.read_at(5, 10) == bytes(5) + b"x" + bytes(4)
+    assert (len(files.read_bytes("/f")), files.free_bytes("/")) == (1 << 20, 89)
 
 
 def test_every_call_can_be_made_to_fail() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
-from strandline.node.effects import ConnectionId
+from strandline.node.effects import Chunk, ConnectionId
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -24,17 +24,18 @@ class Observer(Protocol):
         """A live node has handled an event, or ended a turn."""
 
     def started(self, machine: Machine) -> None:
-        """A process has made its node; nothing has happened to it yet."""
+        """A process has made its node; it has not been started yet."""
 
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
-        """A process is over. `lossy`: something that it had written is lost. Its node can still be
-        looked at during this call (None if it never got so far)."""
+        """A process is over. `lossy`: something that it had written is lost. During this call
+        `machine.last_node` is what was its node, None if it never had one; its files are gone."""
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """The store's truth moved to `image`."""
 
-    def sent(self, machine: Machine, connection: ConnectionId, frames: bytes) -> None:
-        """A node answered a CLIENT's connection (not another broker's): bytes with sizes."""
+    def sent(self, machine: Machine, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
+        """A node answers a CLIENT's connection (not another broker's). Called before anything of
+        the ranges of logs in it is read."""
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
         """Somebody logged a traceback, or an exception came out of a node."""
@@ -55,7 +56,7 @@ class Silent:
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """See `Observer`."""
 
-    def sent(self, machine: Machine, connection: ConnectionId, frames: bytes) -> None:
+    def sent(self, machine: Machine, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
         """See `Observer`."""
 
     def bug(self, machine: Machine | None, sentence: str) -> None:

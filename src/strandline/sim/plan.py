@@ -19,6 +19,7 @@ SAFE: Final = "safe"
 BEYOND: Final = "beyond"
 """Faults may cost acknowledged records; the replicas must still agree in the end."""
 
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """Something that is done to the cluster: `at 1200ms kill leader:t-0 down=3s`."""
@@ -125,6 +126,18 @@ class Options:
     """Length of the phase in which things go wrong."""
     liveness_us: int = 120_000_000
     """The longest that everything may take to come right afterwards, whatever the settings say."""
+
+    def drift_ppm(self, broker_id: int) -> int:
+        """How much faster than true time a broker's clocks run."""
+        return self.drifts_ppm[broker_id - 1] if self.drifts_ppm else 0
+
+    def wall_offset_ms(self, broker_id: int) -> int:
+        """How far a broker's wall clock is ahead."""
+        return self.wall_offsets_ms[broker_id - 1] if self.wall_offsets_ms else 0
+
+    def rack(self, broker_id: int) -> str | None:
+        """Where a broker stands."""
+        return self.racks[broker_id - 1] if self.racks else None
 
     @property
     def allows_loss(self) -> bool:

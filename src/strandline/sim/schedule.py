@@ -66,6 +66,10 @@ class Schedule:
         """Do it later."""
         self.at(self.now_us + delay_us, action)
 
+    def clear(self) -> None:
+        """Nothing that was planned will happen."""
+        self._heap.clear()
+
     def step(self) -> None:
         """Let the next thing happen."""
         self.now_us, _, _, action = heapq.heappop(self._heap)

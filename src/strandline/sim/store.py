@@ -30,7 +30,8 @@ from strandline.cluster.store import (
 )
 from strandline.cluster.tree import NodeTree
 from strandline.sim.schedule import Schedule
-from strandline.sim.store_client import Lag, Listener, StoreClient
+from strandline.sim.store_client import Listener, StoreClient
+from strandline.sim.store_letters import Lag
 from strandline.sim.streams import Streams
 from strandline.types import BrokerId
 
@@ -135,15 +136,16 @@ class Store:
             client.sever()
 
     def expire(self, broker_id: BrokerId) -> None:
-        """End every session of a broker now, also those of its dead processes (F-35)."""
+        """End every session of a broker now, also those of its dead processes (F-35). An ensemble
+        that is out of service ends none."""
         for session in tuple(self._sessions.values()):
-            if session.broker_id == broker_id:
+            if session.broker_id == broker_id and self.is_available:
                 self.end(session)
 
     def expire_all(self) -> None:
-        """End all sessions at one moment."""
-        for session in tuple(self._sessions.values()):
-            self.end(session)
+        """End all sessions at one moment, as `expire` does."""
+        for broker_id in sorted({session.broker_id for session in self._sessions.values()}):
+            self.expire(broker_id)
 
     def lose_next(self, broker_id: BrokerId, applied: bool) -> None:
         """Break the connection of a broker under its next write, after it was `applied` (F-36) or

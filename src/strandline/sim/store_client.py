@@ -18,19 +18,16 @@ held, and goes on if that was short. A server that hears nothing ends the sessio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.cluster.net_effect import NetEffect
 from strandline.cluster.store import (
-    NO_ZXID,
     Changes,
     MultiRefused,
     Operation,
-    OutcomeUnknown,
     SessionId,
     StoreError,
     StoreUnavailable,
@@ -38,13 +35,11 @@ from strandline.cluster.store import (
 )
 from strandline.errors import InvariantViolated
 from strandline.sim.schedule import Pipe
+from strandline.sim.store_letters import Lag, Letter, Told, Write, unknown
 from strandline.types import BrokerId
 
 if TYPE_CHECKING:
-    from strandline.sim.store import Session, Store
-
-Told: TypeAlias = Callable[[StoreError | None], None]
-"""Hears the outcome of a write, once, unless the process dies before. None: it was done."""
+    from strandline.sim.store import Store
 
 RECONNECT_US_MAX: Final = 250_000
 """How long a client that can reach a server again may need to find it."""
@@ -53,7 +48,6 @@ _KNOWN_WHEN_LOST: Final = 0.25
 """Share of answers that had arrived, and only waited for the news before them, when a connection
 was lost: their writes end with what truly happened."""
 _UNDECIDED: Final = 0.5
-_TORN: Final = 0.5
 
 
 class Listener(Protocol):
@@ -63,44 +57,10 @@ class Listener(Protocol):
         """The next transaction, or the net effect of several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How late a client is served."""
-
-    us: int
-    torn: bool = False
-
-
 class _State(Enum):
     READY = "ready"
     LOST = "cut off"
     SURVEYING = "catching up"
-
-
-@dataclass(slots=True, eq=False)
-class _Write:
-    """A write under way."""
-
-    operations: Sequence[Operation]
-    told: Told
-    session: Session
-    patience_us: int
-    """The time at which nobody waits for it any longer."""
-    fate: bool | None
-    """Whether the connection breaks under it, after it was applied or before."""
-    answer: StoreError | None = None
-    is_answer_known: bool = False
-    """Whether the client has the answer although it has lost the connection."""
-    has_alarm: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _Letter:
-    """See the module."""
-
-    news: list[Changes] = field(default_factory=list)
-    answered: list[_Write] = field(default_factory=list)
-    is_survey: bool = False
 
 
 class StoreClient:
@@ -115,17 +75,18 @@ class StoreClient:
         self._random = store.streams(f"store {broker_id}")
         self._session = store.open_session(self)
         self._state = _State.READY
-        self._is_paused = False
+        self.is_paused = False
+        """Whether its process stands still."""
         # The server's side of the connection is gone, and the client does not know it yet.
         self._is_severed = False
         self._connection = 0
         self._silences = 0
-        self._requests: Pipe[_Write] = Pipe(store.schedule, self._latency_us, self._serve)
-        self._letters: Pipe[_Letter] = Pipe(store.schedule, self._latency_us, self._tell)
-        self._open_letter: _Letter | None = None
+        self._requests: Pipe[Write] = Pipe(store.schedule, self._latency_us, self._serve)
+        self._letters: Pipe[Letter] = Pipe(store.schedule, self._latency_us, self._tell)
+        self._open_letter: Letter | None = None
         self._missed = NetEffect()
-        self._writes: dict[_Write, None] = {}
-        self._told_zxid = NO_ZXID
+        self._writes: dict[Write, None] = {}
+        self._told_zxid = store.tree.zxid
 
     @property
     def session(self) -> SessionId:
@@ -161,7 +122,7 @@ class StoreClient:
             return
         patience_us = self._store.session_timeout_us * self._random.choice((1, 2))
         fate = self._store.take_fate(self.broker_id)
-        write = _Write(operations, told, self._session, schedule.now_us + patience_us, fate)
+        write = Write(operations, told, self._session, schedule.now_us + patience_us, fate)
         self._writes[write] = None
         self._requests.send(write)
         if self._is_severed or self._is_silent or self._lag.us:
@@ -188,17 +149,16 @@ class StoreClient:
 
     def pause(self) -> None:
         """The process stands still: it says and hears nothing."""
-        self._is_paused = True
+        self.is_paused = True
         self._fall_silent()
 
     def resume(self) -> None:
         """The process goes on, and finds out by and by what has become of its connection."""
-        if not self._is_paused:
+        if not self.is_paused:
             return
-        self._is_paused = False
+        self.is_paused = False
+        self._limit_waiting()
         self.try_again()
-        if self._store.is_cut(self.broker_id):
-            self._expect_notice()
 
     def cut_off(self, *, silent: bool | None) -> None:
         """No message arrives any more, either way."""
@@ -222,7 +182,7 @@ class StoreClient:
 
     def try_again(self) -> None:
         """Something is better, or known: go on, or find another server."""
-        if self.is_gone or self._is_paused:
+        if self.is_gone or self.is_paused:
             return
         after, connection = self._store.schedule.after, self._connection
         if self._is_severed:
@@ -245,7 +205,7 @@ class StoreClient:
     @property
     def _is_silent(self) -> bool:
         store = self._store
-        return self._is_paused or not store.is_available or store.is_cut(self.broker_id)
+        return self.is_paused or not store.is_available or store.is_cut(self.broker_id)
 
     @property
     def _lag(self) -> Lag:
@@ -264,13 +224,14 @@ class StoreClient:
         self._limit_waiting()
 
     def _expect_notice(self) -> None:
-        """A client whose pings are not answered gives the connection up."""
+        """A client whose pings are not answered gives the connection up. (If its process is paused
+        at that moment, it does so when the server has ended the session.)"""
         third_us = self._store.session_timeout_us // 3
         delay_us = third_us + self._random.randrange(third_us + 1)
         self._store.schedule.after(delay_us, partial(self._notice, self._silences))
 
     def _notice(self, silence: int) -> None:
-        if silence == self._silences and self._is_silent and not self._is_paused:
+        if silence == self._silences and self._is_silent and not self.is_paused:
             self._lose(self._connection)
 
     def _go_on(self, connection: int) -> None:
@@ -285,7 +246,12 @@ class StoreClient:
 
     def _lose(self, connection: int) -> None:
         """The client learns that its connection is no more."""
-        if connection != self._connection or self.is_gone or self._is_paused:
+        if (
+            connection != self._connection
+            or self._state is _State.LOST
+            or self.is_paused
+            or self.is_gone
+        ):
             return
         self._connection += 1
         self._silences += 1
@@ -321,11 +287,11 @@ class StoreClient:
         self._store.keep(self._session)
         self._state = _State.SURVEYING
         missed = self._missed.take()
-        self._letters.send(_Letter([] if missed is None else [missed], is_survey=True))
+        self._letters.send(Letter([] if missed is None else [missed], is_survey=True))
 
     # -- the server's side -------------------------------------------------------------------
 
-    def _serve(self, write: _Write) -> None:
+    def _serve(self, write: Write) -> None:
         """A request has arrived."""
         store = self._store
         if not store.is_available:
@@ -357,11 +323,11 @@ class StoreClient:
         else:
             self._letter().news.append(changes)
 
-    def _letter(self) -> _Letter:
+    def _letter(self) -> Letter:
         """The open letter, or a new one, which the client reads after a while."""
         letter = self._open_letter
         if letter is None:
-            letter = self._open_letter = _Letter()
+            letter = self._open_letter = Letter()
             lag_us = self._lag.us
             delay_us = self._random.randint(lag_us // 2, lag_us) if lag_us else 0
             if self._store.lag_us:
@@ -369,33 +335,24 @@ class StoreClient:
             self._store.schedule.after(delay_us, partial(self._post, letter))
         return letter
 
-    def _post(self, letter: _Letter) -> None:
+    def _post(self, letter: Letter) -> None:
         """The client reads the open letter, if it can."""
         if letter is not self._open_letter or self._is_severed or self._is_silent:
             return
         self._open_letter = None
-        rest = self._tear(letter) if self._lag.torn else None
+        rest = letter.tear(self._random) if self._lag.torn else None
         self._letters.send(letter)
         if rest is not None:
             self._letter().news.append(rest)
 
-    def _tear(self, letter: _Letter) -> Changes | None:
-        """Take the end of the last transaction out of a letter, perhaps."""
-        if letter.answered or not letter.news or self._random.random() >= _TORN:
-            return None
-        last = letter.news[-1]
-        if len(last.changes) < 2:
-            return None
-        seam = self._random.randrange(1, len(last.changes))
-        letter.news[-1] = Changes(last.zxid, last.changes[:seam])
-        return Changes(last.zxid, last.changes[seam:])
-
     # -- the client's side -------------------------------------------------------------------
 
-    def _tell(self, letter: _Letter) -> None:
+    def _tell(self, letter: Letter) -> None:
+        lost: tuple[Write, ...] = ()
         if letter.is_survey:
             self._state = _State.READY
-        changes = _net(letter.news)
+            lost = tuple(self._writes)
+        changes = letter.net()
         if changes is not None:
             if changes.zxid <= self._told_zxid:
                 changes = Changes(Zxid(self._told_zxid + 1), changes.changes)
@@ -403,9 +360,8 @@ class StoreClient:
             self._listener.metadata_changed(changes)
         for write in letter.answered:
             self._end(write, write.answer)
-        if letter.is_survey:
-            for write in tuple(self._writes):
-                self._end(write, write.answer if write.is_answer_known else _unknown())
+        for write in lost:
+            self._end(write, write.answer if write.is_answer_known else unknown())
 
     def _limit_waiting(self) -> None:
         """Outcomes may come late now: nobody waits for ever."""
@@ -415,10 +371,13 @@ class StoreClient:
                 alarm = partial(self._give_up, write)
                 self._store.schedule.at(write.patience_us, alarm)
 
-    def _give_up(self, write: _Write) -> None:
-        self._end(write, _unknown())
+    def _give_up(self, write: Write) -> None:
+        if self.is_paused:
+            write.has_alarm = False  # It rings when the process goes on.
+        else:
+            self._end(write, unknown())
 
-    def _end(self, write: _Write, outcome: StoreError | None) -> None:
+    def _end(self, write: Write, outcome: StoreError | None) -> None:
         """Tell an outcome, unless the write has ended or the process died of hearing the news."""
         if write in self._writes:
             del self._writes[write]
@@ -427,17 +386,3 @@ class StoreClient:
     def _refuse(self, told: Told, outcome: StoreError | None) -> None:
         if not self.is_gone:
             told(outcome)
-
-
-def _net(news: Sequence[Changes]) -> Changes | None:
-    """One transaction as it is, several as what they come to."""
-    if len(news) == 1:
-        return news[0]
-    effect = NetEffect()
-    for changes in news:
-        effect.add(changes)
-    return effect.take()
-
-
-def _unknown() -> OutcomeUnknown:
-    return OutcomeUnknown("The connection to the metadata store was lost during a write.")

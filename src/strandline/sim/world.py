@@ -1,57 +1,217 @@
-"""A whole cluster in virtual time. SKELETON: signatures first."""
+"""A whole cluster in virtual time: machines, network, metadata store, and those who watch.
+
+Every broker is a real `Node` on a simulated disk and speaks real bytes over simulated wires; all of
+them follow one simulated metadata store. Nothing happens but what is in the schedule, and nothing
+is random but what a stream of the seed gives: the same options give the same run, and the same
+`trace_hash` (I-52).
+
+This file puts the parts together and lets time pass. It must not know what clients want, which
+faults there are, or what must be true.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from typing import Final
+from zlib import crc32
 
 from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Changes
+from strandline.config.broker import BrokerConfig
+from strandline.config.load import load_broker_config
+from strandline.errors import ProtocolError
 from strandline.node.replica import Replica
+from strandline.sim import settled
+from strandline.sim.bugs import BugWatch
+from strandline.sim.clock import NodeClock
+from strandline.sim.disk import Disk
+from strandline.sim.history.operations import Event
+from strandline.sim.latency import End
 from strandline.sim.machine import Machine
+from strandline.sim.network import Network
 from strandline.sim.observer import Observer
 from strandline.sim.plan import Options
 from strandline.sim.schedule import Schedule
+from strandline.sim.store import Store
 from strandline.sim.streams import Streams
+from strandline.sim.trace import Kind, Trace
 from strandline.types import BrokerId, TopicPartition
+
+QUICK: Final = {
+    "offsets.topic.num.partitions": "1",
+    "replica.lag.time.max.ms": "10000",
+    "zookeeper.session.timeout.ms": "6000",
+    # Indexes are preallocated, and tables of a million entries take their time.
+    "log.index.size.max.bytes": "4096",
+}
+"""What a simulated broker has if nobody says otherwise."""
+
+NOTES_MAX: Final = 300
+_CLIENT = 0x8000
 
 
 class World:
     """See the module."""
 
-    options: Options
-    schedule: Schedule
-    streams: Streams
-    machines: dict[BrokerId, Machine]
-    observers: list[Observer]
+    def __init__(
+        self,
+        options: Options,
+        *,
+        permute: bool = True,
+        network: Callable[[Schedule, Streams], Network] | None = None,
+    ) -> None:
+        """Everything, and nothing is started. Without `permute`, what is due at the same
+        microsecond comes in the order in which it was planned, and processes end turns at once.
+        `network` makes one that is not as the options say."""
+        self.options = options
+        self.streams = Streams(options.seed)
+        self.schedule = Schedule(self.streams("schedule") if permute else None)
+        self.trace = Trace()
+        self.observers: list[Observer] = []
+        self.history: list[Event] = []
+        self.on_note: Callable[[int, str], None] | None = None
+        """Hears every note with its time in microseconds."""
+        self.bugs: BugWatch[Machine] = BugWatch(self.bug)
+        self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_MAX)
+        self.network = (
+            Network(self.schedule, self.streams, options.latency)
+            if network is None
+            else network(self.schedule, self.streams)
+        )
+        self.network.trace = self._delivered
+        self.machines: dict[BrokerId, Machine] = {}
+        for number in range(1, options.brokers + 1):
+            broker_id = BrokerId(number)
+            machine = self.machines[broker_id] = self._make_machine(broker_id, is_exact=not permute)
+            self.network.attach(broker_id, machine)
+        timeout_ms = self.machines[BrokerId(1)].config.zookeeper_session_timeout_ms
+        self.store = Store(
+            self.schedule,
+            self.streams,
+            session_timeout_us=timeout_ms * 1000,
+            latency_us=options.store_latency_us,
+            lag_us=options.store_lag_us,
+        )
+        self.store.watchers.append(self._metadata_changed)
 
-    def __init__(self, options: Options, *, permute: bool = True) -> None: ...
+    def _make_machine(self, broker_id: BrokerId, *, is_exact: bool) -> Machine:
+        options = self.options
+        data_dirs = [f"/data{number}" for number in range(1, options.disks + 1)]
+        clock = NodeClock(
+            self.schedule,
+            wall_offset_ms=options.wall_offset_ms(broker_id),
+            drift_ppm=options.drift_ppm(broker_id),
+        )
+        disk = Disk(self.streams(f"disk {broker_id}"), data_dirs=data_dirs)
+        config = make_config(options, broker_id, data_dirs)
+        return Machine(self, config, disk, clock, is_exact=is_exact)
+
+    def close(self) -> None:
+        """Watch no logs any more, and let go what holds each other. The world is over."""
+        self.bugs.close()
+        self.observers.clear()
+        self.schedule.clear()
+
+    # -- time --------------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        """Start every broker, in a drawn order."""
+        """Start every broker that does not run, in a drawn order."""
+        machines = list(self.machines.values())
+        self.streams("start").shuffle(machines)
+        for machine in machines:
+            machine.start()
 
     def run_for(self, ms: int) -> None:
         """Let time pass."""
+        self.schedule.run_until(self.schedule.now_us + ms * 1000)
 
     def run_until(self, condition: Callable[[], bool], within_us: int = 60_000_000) -> bool:
         """Let things happen until the condition holds; whether it did within that time."""
+        schedule = self.schedule
+        end_us = schedule.now_us + within_us
+        while not condition():
+            next_us = schedule.next_us
+            if next_us is None or next_us > end_us:
+                schedule.run_until(end_us)
+                return False
+            schedule.step()
+        return True
+
+    # -- telling -----------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Write into the ring of last events, with the time before it."""
+        """Write into the ring of last events, with the time."""
+        now_us = self.schedule.now_us
+        self._notes.append((now_us, text))
+        if self.on_note is not None:
+            self.on_note(now_us, text)
 
     @property
     def notes(self) -> list[str]:
-        """The last events in words."""
+        """The last events in words, each with its time."""
+        return [f"{us // 1000}.{us % 1000:03} ms: {text}" for us, text in self._notes]
 
-    @property
-    def image(self) -> ClusterImage:
-        """The metadata as the store has it: the truth."""
-
-    def replica(self, broker_id: int, partition: TopicPartition) -> Replica | None:
-        """A broker's replica of a partition, if it is up and has one."""
-
-    def is_settled(self) -> bool:
-        """Whether all running brokers are registered and know all, and every partition is led by a
-        live broker and in sync with all its live replicas."""
+    def bug(self, machine: Machine | None, sentence: str) -> None:
+        """Somebody's node has a bug."""
+        self.note(f"BUG {'' if machine is None else f'of {machine.broker_id}'}: {sentence}")
+        for observer in self.observers:
+            observer.bug(machine, sentence)
 
     @property
     def trace_hash(self) -> str:
         """Of everything that has been delivered so far, and of what it changed."""
+        return self.trace.hash
+
+    def _delivered(self, source: End, target: End, data: bytes) -> None:
+        del source
+        who = _CLIENT | crc32(target.encode()) & 0x7FFF if isinstance(target, str) else target
+        self.trace.add(self.schedule.now_us, Kind.BYTES, who, data)
+
+    def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
+        for observer in self.observers:
+            observer.metadata_changed(changes, image)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def __getitem__(self, broker_id: int) -> Machine:
+        return self.machines[BrokerId(broker_id)]
+
+    @property
+    def image(self) -> ClusterImage:
+        """The metadata as the store has it: the truth."""
+        return self.store.image
+
+    @property
+    def controller(self) -> Machine | None:
+        """The machine of the controller, if somebody has the office."""
+        controller = self.image.controller
+        return None if controller is None else self.machines.get(controller)
+
+    def replica(self, broker_id: int, partition: TopicPartition) -> Replica | None:
+        """A broker's replica of a partition, if it is up and has one."""
+        machine = self[broker_id]
+        if not machine.is_up:
+            return None
+        try:
+            return machine.node.replicas.hosted(partition.topic, partition.partition)
+        except ProtocolError:
+            return None
+
+    def is_settled(self) -> bool:
+        """Whether all is well, see `settled.is_settled`."""
+        return settled.is_settled(self)
+
+    def __str__(self) -> str:
+        return settled.table(self)
+
+
+def make_config(options: Options, broker_id: BrokerId, data_dirs: list[str]) -> BrokerConfig:
+    """The configuration of one broker."""
+    settings = QUICK | dict(options.settings)
+    rack = options.rack(broker_id)
+    if rack is not None:
+        settings["broker.rack"] = rack
+    overrides = [f"{name}={value}" for name, value in settings.items()]
+    overrides += [f"node.id={broker_id}", f"log.dirs={','.join(data_dirs)}"]
+    return load_broker_config(None, overrides).config

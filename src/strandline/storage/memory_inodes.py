@@ -84,8 +84,7 @@ class Contents:
 
     def read(self, position: int, end: int) -> bytes:
         """The bytes up to `end`, which is not beyond `size`."""
-        with memoryview(self.data) as view:
-            found = bytes(view[position:end])
+        found = bytes(memoryview(self.data)[position:end])
         missing = end - position - len(found)
         return found + bytes(missing) if missing > 0 else found
 
@@ -136,7 +135,7 @@ class Contents:
                 same = next(
                     (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(new)
                 )
-                return at + same
+                return min(at + same, self.size)
         return min(self.size, self.durable_size)
 
     def write_back(self, random: Random) -> None:
@@ -150,8 +149,11 @@ class Contents:
             self.durable_size = random.randint(self.durable_size, self.size)
         elif random.random() < 0.5:
             self.durable_size = self.size
-            for page in [p for p in self.before if p * PAGE_BYTES >= self.size]:
-                del self.before[page]
+            for page in sorted(self.before):
+                if page * PAGE_BYTES >= self.size:
+                    del self.before[page]
+                else:
+                    self.before[page] = self.before[page][: self.size - page * PAGE_BYTES]
 
     # -- Power cuts --------------------------------------------------------------------------
 
@@ -165,39 +167,42 @@ class Contents:
         seen, seen_size = bytes(self.data), self.size
         if mode == "none" or random is None:
             self.data, self.size = self.durable(), self.durable_size
-        elif mode != "all":
-            getattr(self, f"_lose_{mode}")(random)
+        elif mode == "prefix":
+            self._lose_behind(random)
+        elif mode == "torn":
+            self._tear(random)
+        elif mode == "hole":
+            self._lose_sectors(random)
         self.durable_size = self.size
         self.before.clear()
         return self.size != seen_size or self.data.rstrip(b"\0") != seen.rstrip(b"\0")
 
-    def _lose_torn(self, random: Random) -> None:
-        start = max(self.last_write_at, self.durable_size)
-        end = len(self.data)
+    def _tear(self, random: Random) -> None:
+        start, end = max(self.last_write_at, self.durable_size), len(self.data)
         if start < end:
-            del self.data[random.randint(start, end) :]
-            self.size = len(self.data)
+            self._end_at(random.randint(start, end))
 
-    def _lose_prefix(self, random: Random) -> None:
-        """Pages go to disk in the order of the file; what is behind `cut` is as it was."""
+    def _lose_behind(self, random: Random) -> None:
+        """Pages go to disk in the order of the file, the size last; some did not come to it."""
         pages = sorted(self.before)
-        cut = random.randint(0, len(pages) + (self.size > self.durable_size))
-        if cut > len(pages):
+        written = random.randint(0, len(pages) + (self.size > self.durable_size))
+        if written > len(pages):
             self._end_at(random.randint(self.durable_size, self.size))
-            return
-        old = {page: self.before[page] for page in pages[cut:]}
-        if old or self.size > self.durable_size:
+        elif written < len(pages) or self.size > self.durable_size:
+            seen_size = self.size
             self._end_at(self.durable_size)
-        for page, contents in old.items():
-            _put(self.data, page * PAGE_BYTES, contents, self.size)
+            for number, page in enumerate(pages):
+                # What was cut off is there as long as the old size is.
+                if number >= written or page * PAGE_BYTES >= seen_size:
+                    _put(self.data, page * PAGE_BYTES, self.before[page], self.size)
 
-    def _lose_hole(self, random: Random) -> None:
+    def _lose_sectors(self, random: Random) -> None:
         old = self.durable()
         ends = (self.durable_size, self.size)
         size = random.choice((*ends, random.randint(min(ends), max(ends))))
-        dirty = [page * PAGE_BYTES + at for page in sorted(self.before) for at in _SECTORS]
+        dirty = {page * PAGE_BYTES + at: None for page in sorted(self.before) for at in _SECTORS}
         first = self.durable_size - self.durable_size % SECTOR_BYTES
-        dirty += [at for at in range(first, len(self.data), SECTOR_BYTES) if at not in dirty[-9:]]
+        dirty.update(dict.fromkeys(range(first, len(self.data), SECTOR_BYTES)))
         self._end_at(size)
         keep = random.choice((0.0, 0.5, 0.9, 1.0))
         for at in dirty:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 from uuid import UUID
 
 from strandline.sim.clients.cluster import Cluster
@@ -18,10 +18,15 @@ from strandline.sim.clients.versions import Versions
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
-from strandline.types import NO_TOPIC_ID, TopicPartition
+from strandline.types import TopicPartition
 
 PATIENCE_US: Final = 60_000_000
 """How long after `finish` a client tries to bring through what it has begun (I-50)."""
+NO_TOPIC_US: Final = 15_000_000
+"""A topic that nobody has heard of for so long after `finish` is gone for good."""
+
+Place: TypeAlias = str
+"""A partition in the history: with its topic's id, since a topic that is made anew is another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +117,6 @@ class SimClient:
         """Report something that must not be."""
         at = None if partition is None else str(partition)
         self.findings.append(Finding(invariant, what, self.now_us, at))
-
-    def place(self, at: TopicPartition, topic_id: UUID = NO_TOPIC_ID) -> Place:
-        """How the history calls a partition."""
-        return place_of(at, topic_id)
-
-
-Place = str
-"""A partition in the history: with its topic's id, since a topic that is made anew is another."""
 
 
 def place_of(at: TopicPartition, topic_id: UUID) -> Place:

@@ -12,7 +12,7 @@ This file must not know what its clients ask for beyond metadata.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
@@ -82,6 +82,7 @@ class Cluster:
         self._refresh_at_us: int | None = None
         self._refreshed_us = 0
         self._is_wanted = False
+        self._controller: BrokerId | None = None
 
     # -- What is known -----------------------------------------------------------------------
 
@@ -112,9 +113,11 @@ class Cluster:
             view.leaders[at.partition] = Leader(BrokerId(broker_id), LeaderEpoch(epoch))
             self.counters["leader hint used"] += 1
 
-    def names_by_id(self) -> dict[TopicId, str]:
-        """The names of the topics that are known."""
-        return {view.topic_id: name for name, view in self._views.items()}
+    def controller(self) -> BrokerId | None:
+        """Who is the controller. Without an answer, a refresh is on its way."""
+        if self._controller is None:
+            self.stale()
+        return self._controller
 
     # -- Metadata ----------------------------------------------------------------------------
 
@@ -173,6 +176,8 @@ class Cluster:
 
     def _take(self, response: MetadataResponse) -> bool:
         """Believe an answer; whether every topic has all its leaders."""
+        known = response.controller_id in self._brokers
+        self._controller = BrokerId(response.controller_id) if known else None
         is_complete = True
         for topic in response.topics:
             name = topic.name
@@ -261,12 +266,20 @@ class Cluster:
         for connection in list(self._connections.values()):
             connection.close()
 
-    def drop(self, broker_ids: Iterable[BrokerId]) -> None:
-        """End the connections to some brokers; new ones may be made at once."""
-        for broker_id in broker_ids:
-            for key, connection in list(self._connections.items()):
-                if key[0] == broker_id:
-                    connection.close()
+    def ask_topic_id(
+        self, connection: Connection, topic: str, then: Callable[[TopicId | None], None]
+    ) -> None:
+        """Which id this broker has for a topic now. Requests that name topics may be answered from
+        another incarnation than the asker has in mind: behind such an answer this settles it."""
+
+        def told(outcome: Outcome) -> None:
+            found = [] if isinstance(outcome, Lost) else outcome.topics
+            then(found[0].topic_id if found and not found[0].error_code else None)
+
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        )
+        self.ask(connection, ApiKey.METADATA, request, told)
 
     # -- What connections tell ---------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from strandline.errors import MalformedFrame
 from strandline.protocol.apis import KNOWN, Api, ApiKey
@@ -178,13 +178,12 @@ class Connection:
         view = memoryview(frame)
         try:
             found, position = parse_response_header(view, pending.api, pending.version)
-            if found != pending.correlation_id:
-                raise MalformedFrame(
-                    f"It has correlation id {found} instead of {pending.correlation_id}."
-                )
             answer = decode_response(pending.api.key, pending.version, view, position)
         except MalformedFrame as error:
             self._malformed(f"{pending.api.name} v{pending.version}: {error}")
+            return
+        if found != pending.correlation_id:
+            self._malformed(f"the answer to {found}, not to {pending.correlation_id}")
             return
         self._pending.popleft()
         pending.then(answer)
@@ -236,6 +235,3 @@ class Connection:
 
 def _deadline(pending: _Pending) -> int:
     return pending.deadline_us
-
-
-CLOSED_BY_CLIENT: Final = "closed by the client"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.sim.plan import BadPlan, ClientSpec, parse_us
+from strandline.sim.plan import ClientSpec
+from strandline.sim.scenarios.script import BadScript, parse_us
 from strandline.types import TopicPartition
 
 
@@ -24,14 +25,14 @@ class Wishes:
         self._asked.add(name)
         found = self._spec.options.get(name, default)
         if found is None:
-            raise BadPlan(f"'{self._spec}' lacks {name}=.")
+            raise BadScript(f"'{self._spec}' lacks {name}=.")
         return found
 
     def one_of(self, name: str, allowed: Sequence[str]) -> str:
         """One of some words; the first is the default."""
         word = self.text(name, allowed[0])
         if word not in allowed:
-            raise BadPlan(f"{name}={word} of '{self._spec}' is not one of {', '.join(allowed)}.")
+            raise BadScript(f"{name}={word} of '{self._spec}' is not one of {', '.join(allowed)}.")
         return word
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -42,7 +43,7 @@ class Wishes:
         """A number."""
         text = self.text(name, str(default))
         if not text.isdecimal() or int(text) < least:
-            raise BadPlan(f"{name}={text} of '{self._spec}' is no number from {least} on.")
+            raise BadScript(f"{name}={text} of '{self._spec}' is no number from {least} on.")
         return int(text)
 
     def time_us(self, name: str, default: str) -> int:
@@ -54,11 +55,11 @@ class Wishes:
         topic = self.text("topic")
         numbers = self.text("partition", "0").split(",")
         if not all(number.isdecimal() for number in numbers):
-            raise BadPlan(f"partition= of '{self._spec}' is no list of numbers.")
+            raise BadScript(f"partition= of '{self._spec}' is no list of numbers.")
         return [TopicPartition(topic, int(number)) for number in numbers]
 
     def check(self) -> None:
         """Refuse what nobody asked for."""
         unknown = [name for name in self._spec.options if name not in self._asked]
         if unknown:
-            raise BadPlan(f"'{self._spec}' has unknown options: {', '.join(unknown)}.")
+            raise BadScript(f"'{self._spec}' has unknown options: {', '.join(unknown)}.")

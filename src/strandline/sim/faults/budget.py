@@ -37,8 +37,8 @@ class Budget:
         self._default_min = int(world.options.settings.get(_MIN_IN_SYNC, "1"))
         self._lost: dict[TopicPartition, dict[BrokerId, int]] = {}
         """Replicas that have lost something, and the broker epoch of the life that ended then."""
-        self._armed: set[BrokerId] = set()
-        """Those who will lose something at a moment that is not known yet."""
+        self._armed: set[tuple[BrokerId, str]] = set()
+        """Those who will lose something at a moment that is not known yet, and how."""
         self._min_in_sync: dict[str, int] = {}
         """The smallest that a topic ever had: records of that time are on no more replicas."""
 
@@ -55,17 +55,21 @@ class Budget:
                 return f"beyond the budget of {partition}: {have} lost already, {allowed} may"
         return None
 
-    def arm(self, machine: Machine) -> None:
+    def may_lose(self, machine: Machine) -> bool:
+        """Whether this broker may lose what it wrote."""
+        return self.refusal(machine) is None
+
+    def arm(self, machine: Machine, how: str) -> None:
         """The broker will lose something, or nothing, at some moment."""
-        self._armed.add(machine.broker_id)
+        self._armed.add((machine.broker_id, how))
 
-    def disarm(self, machine: Machine) -> None:
+    def disarm(self, machine: Machine, how: str) -> None:
         """It will not any more."""
-        self._armed.discard(machine.broker_id)
+        self._armed.discard((machine.broker_id, how))
 
-    def ended(self, machine: Machine, *, lossy: bool) -> None:
+    def ended(self, machine: Machine, how: str, *, lossy: bool) -> None:
         """A process is over."""
-        self.disarm(machine)
+        self.disarm(machine, how)
         if lossy:
             self.lose(machine)
 
@@ -109,7 +113,7 @@ class Budget:
                     yield TopicPartition(topic.name, number), state
 
     def _armed_of(self, state: PartitionImage) -> set[BrokerId]:
-        return {each for each in self._armed if each in state.replicas}
+        return {broker_id for broker_id, _ in self._armed if broker_id in state.replicas}
 
     def _not_made_good(self, partition: TopicPartition, state: PartitionImage) -> set[BrokerId]:
         lost = self._lost.get(partition)

@@ -7,6 +7,7 @@ holds what is sent, until the connection is given up. A clog holds and then deli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import product
 from typing import Final
 
@@ -84,7 +85,7 @@ def swizzle(scene: Scene, action: Action) -> None:
         held_us = for_us + (order[turn] - turn) * step_us
         scene.later(
             turn * step_us,
-            lambda pairs=pairs, held_us=held_us: _clog(scene, pairs, max(held_us, step_us)),  # type: ignore[misc]
+            partial(_clog, scene, pairs, max(held_us, step_us)),
         )
 
 
@@ -96,8 +97,17 @@ def reset(scene: Scene, action: Action) -> None:
 
 def flip(scene: Scene, action: Action) -> None:
     """The next frame from the first to the second arrives damaged."""
+    where = action.options.get("where", "records")
     for a, b in _pairs(*_two(scene, action)):
-        scene.world.network.flip(a, b)
+        scene.world.network.flip(a, b, where)
+
+
+def stall(scene: Scene, action: Action) -> None:
+    """The second does not read what the first sends to it: buffers fill up."""
+    network = scene.world.network
+    _each(
+        scene, "stall", _pairs(*_two(scene, action)), network.stall, network.unstall, _for(action)
+    )
 
 
 def slow_link(scene: Scene, action: Action) -> None:
@@ -106,8 +116,8 @@ def slow_link(scene: Scene, action: Action) -> None:
     for a, b in _around(scene, action):
         scene.hold(
             ("slow", a, b),
-            lambda a=a, b=b: network.slow(a, b, factor),  # type: ignore[misc]
-            lambda a=a, b=b: network.slow(a, b, 1),  # type: ignore[misc]
+            partial(network.slow, a, b, factor),
+            partial(network.slow, a, b, 1),
             _for(action),
         )
 
@@ -186,12 +196,7 @@ def _each(
     for_us: int,
 ) -> None:
     for a, b in pairs:
-        scene.hold(
-            (what, a, b),
-            lambda a=a, b=b: apply(a, b),  # type: ignore[misc]
-            lambda a=a, b=b: undo(a, b),  # type: ignore[misc]
-            for_us,
-        )
+        scene.hold((what, a, b), partial(apply, a, b), partial(undo, a, b), for_us)
 
 
 VERBS: Final = (
@@ -205,9 +210,10 @@ VERBS: Final = (
         "BROKER,BROKER [one-way=in|out] [store=yes] [clients=yes] [for=]",
     ),
     Verb("ring", ring, ("F-27",), "[for=]"),
-    Verb("clog", clog, ("F-29", "F-32", "F-34"), "END [END] [for=]"),
+    Verb("clog", clog, ("F-29", "F-32"), "END [END] [for=]"),
+    Verb("stall", stall, ("F-34",), "FROM TO [for=]"),
     Verb("swizzle", swizzle, ("F-32",), "[for=] [step=]"),
     Verb("reset", reset, ("F-29", "F-31", "F-65"), "END [END]"),
-    Verb("flip", flip, ("F-33",), "FROM TO"),
+    Verb("flip", flip, ("F-33",), "FROM TO [where=records|size]"),
     Verb("slow-link", slow_link, ("F-15", "F-25"), "END [END] [factor=] [for=]"),
 )

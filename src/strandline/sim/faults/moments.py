@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from strandline.cluster.image import ClusterImage
@@ -68,7 +69,7 @@ class Moments(Silent):
                     self._come(PROPOSAL)
                     return
 
-    def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
+    def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:  # noqa: ARG002
         """Look for what is new."""
         if not self._waiting:
             return
@@ -93,7 +94,7 @@ class Moments(Silent):
     def _come(self, moment: str) -> None:
         # Not at once: whoever observes is in the middle of what it observes.
         for each in [each for each in self._waiting if each.moment == moment]:
-            self._world.schedule.after(0, lambda each=each: self._strike(each))  # type: ignore[misc]
+            self._world.schedule.after(0, partial(self._strike, each))
 
     def _strike(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:

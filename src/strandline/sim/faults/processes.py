@@ -76,7 +76,7 @@ def swap_disk(scene: Scene, action: Action) -> None:
     """The machine loses its power and comes back with empty disks."""
     machine = one(scene, action.word(0))
     check_budget(scene, machine)
-    swap(scene, machine, action.time_us("down", _DOWN_US))
+    scene.swap_disk(machine, action.time_us("down", _DOWN_US))
 
 
 def crash_in(scene: Scene, action: Action) -> None:
@@ -85,7 +85,7 @@ def crash_in(scene: Scene, action: Action) -> None:
     how = _how(action)
     if how == "power":
         check_budget(scene, machine)
-        scene.budget.arm(machine)
+        scene.budget.arm(machine, how)
     scene.expect_end(machine, action.time_us("down", _DOWN_US))
     machine.crash_in(action.number("operations", _OPERATIONS), how)
 
@@ -106,7 +106,7 @@ def crash_in_recovery(scene: Scene, action: Action) -> None:
         if left > 0:
             left -= 1
             if how == "power":
-                scene.budget.arm(machine)
+                scene.budget.arm(machine, how)
             scene.expect_end(machine, down_us, again)
             machine.crash_in(random.randint(1, operations), how)
 
@@ -139,16 +139,6 @@ def check_budget(scene: Scene, machine: Machine) -> None:
     refusal = scene.budget.refusal(machine)
     if refusal is not None:
         raise Skipped(refusal)
-
-
-def swap(scene: Scene, machine: Machine, down_us: int) -> None:
-    """Put empty disks into a machine."""
-    scene.expect_end(machine, down_us)
-    was_running = machine.is_running
-    machine.swap_disk()
-    scene.budget.new_disk(machine)
-    if not was_running:
-        scene.ended(machine, "swap", lossy=True)
 
 
 def _stop(scene: Scene, machine: Machine, down_us: int) -> None:

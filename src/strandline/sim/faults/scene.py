@@ -1,6 +1,6 @@
 """What is broken at this moment, and how it comes right again.
 
-Theory: every fault is a *hold* on something (a link, a store session, the power of a machine) with a
+Theory: every fault is a *hold* on something (a link, a store session, the speed of a disk) with a
 count, so that two faults that overlap end only when both are over. The end of a fault is planned
 when it begins. `end_all` ends everything at once, which is the beginning of the liveness phase.
 
@@ -45,6 +45,8 @@ class Scene(Silent):
         """Whether all faults have ended for good."""
         self.done: Counter[str] = Counter()
         """How often each verb was carried out."""
+        self.to_replace: dict[BrokerId, None] = {}
+        """Brokers whose disk is damaged and waits for a new one, the longest waiting first."""
         self._holds: Counter[Key] = Counter()
         self._undo: dict[Key, Callable[[], None]] = {}
         self._down_us: dict[BrokerId, int] = {}
@@ -102,8 +104,10 @@ class Scene(Silent):
             self._before_start.setdefault(machine.broker_id, []).append(before_start)
 
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
-        """Start the process again after a while."""
-        self.budget.ended(machine, lossy=lossy)
+        """A process is over: start the next one after a while."""
+        self.budget.ended(machine, how, lossy=lossy)
+        if how == "failed":
+            return  # the machine tries again by itself
         down_us = RESTART_US if self.is_over else self._down_us.pop(machine.broker_id, RESTART_US)
         self.world.schedule.after(down_us, lambda: self._start(machine))
 
@@ -113,8 +117,33 @@ class Scene(Silent):
         before = self._before_start.pop(machine.broker_id, [])
         for action in () if self.is_over else before:
             action(machine)
-        self.world.note(f"start {machine.broker_id}")
         machine.start()
+
+    # -- repairs -----------------------------------------------------------------------------
+
+    def replace_disk_in(self, machine: Machine, after_us: int) -> None:
+        """The disk is damaged for good. Put an empty one in as soon as the budget allows it."""
+        self.to_replace.setdefault(machine.broker_id)
+        self.world.schedule.after(after_us, lambda: self._maybe_replace(machine))
+
+    def _maybe_replace(self, machine: Machine) -> None:
+        if machine.broker_id not in self.to_replace:
+            return
+        if self.budget.may_lose(machine):
+            self.swap_disk(machine, RESTART_US)
+        else:
+            self.world.schedule.after(RESTART_US, lambda: self._maybe_replace(machine))
+
+    def swap_disk(self, machine: Machine, down_us: int) -> None:
+        """Put empty disks into a machine; that cuts its power."""
+        self.to_replace.pop(machine.broker_id, None)
+        self.expect_end(machine, down_us)
+        was_running = machine.is_running
+        self.world.note(f"new disk in {machine.broker_id}")
+        machine.swap_disk()
+        self.budget.new_disk(machine)
+        if not was_running:
+            self.ended(machine, "swap", lossy=True)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -128,10 +157,10 @@ class Scene(Silent):
         self._holds.clear()
         self._before_start.clear()
         self.world.network.heal()
+        self.world.store.heal_all()
         for machine in self.world.machines.values():
             machine.disarm()
             machine.disk.heal()
-            self.world.store.heal(machine.broker_id)
             if machine.is_paused:
                 machine.resume()
             self._start(machine)

@@ -27,14 +27,12 @@ def store_reset(scene: Scene, action: Action) -> None:
 
 
 def store_expire(scene: Scene, action: Action) -> None:
-    """A broker's session is over."""
+    """A broker's session is over, or those of all at the same moment."""
+    if action.word(0) == "all":
+        scene.world.store.expire_all()
+        return
     for machine in some(scene, action.word(0)):
         scene.world.store.expire(machine.broker_id)
-
-
-def store_expire_all(scene: Scene, action: Action) -> None:
-    """All sessions are over at the same moment."""
-    scene.world.store.expire_all()
 
 
 def store_lag(scene: Scene, action: Action) -> None:
@@ -75,8 +73,9 @@ VERBS: Final = (
     Verb("store-cut", store_cut, ("F-24", "F-35"), "BROKERS [for=]"),
     Verb("store-reset", store_reset, ("F-36", "F-37"), "BROKERS"),
     Verb("store-expire", store_expire, ("F-35",), "BROKERS"),
-    Verb("store-expire-all", store_expire_all, ("F-35",), ""),
-    Verb("store-lag", store_lag, ("F-38", "F-39", "F-41", "F-64"), "BROKER [lag=] [torn=yes] [for=]"),
+    Verb(
+        "store-lag", store_lag, ("F-38", "F-39", "F-41", "F-64"), "BROKER [lag=] [torn=yes] [for=]"
+    ),
     Verb("store-lose", store_lose, ("F-36", "F-37"), "BROKER [applied=yes|no]"),
     Verb("store-down", store_down, ("F-40",), "[for=]"),
 )

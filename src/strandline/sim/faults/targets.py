@@ -1,10 +1,10 @@
 """Whom a fault strikes. Words of a plan are resolved when the action happens:
 
-    2               that broker                     1,3               those brokers
-    leader:t-0      who leads now                   follower:t-0      the first other in-sync replica
-    outsider:t-0    a replica that is not in sync   controller        who has the office now
-    coordinator:g1  who leads the group's offsets   all               every broker
-    client:p1       an end of links only            clients           every client
+    2               that broker                    1,3            those brokers
+    leader:t-0      who leads now                  follower:t-0   the first other in-sync replica
+    outsider:t-0    a replica that is not in sync  controller     who has the office now
+    coordinator:g1  who leads the group's offsets  all            every broker
+    client:p1       an end of links only           clients        every client
 
 What nobody is at the moment is skipped: it is no error of the plan.
 """

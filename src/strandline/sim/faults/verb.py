@@ -12,7 +12,7 @@ from strandline.sim.faults.scene import Scene
 from strandline.sim.plan import Action
 
 Act: TypeAlias = Callable[[Scene, Action], None]
-"""Does it; raises `Skipped` when it makes no sense at this moment, `BadScript` when it never does."""
+"""Does it; raises `Skipped` if it makes no sense at this moment, `BadScript` if it never does."""
 
 
 class Verb(NamedTuple):

@@ -56,6 +56,9 @@ class Polled(NamedTuple):
     consumer: str
     partition: Partition
     records: Sequence[tuple[int, Value]]
+    asked_at: int = -1
+    """How long the history was when the consumer asked: what was deleted before that must not be
+    among the records. -1: nobody knows."""
 
 
 class EndSeen(NamedTuple):
@@ -66,4 +69,20 @@ class EndSeen(NamedTuple):
     offset: int
 
 
-Event: TypeAlias = Sent | Acknowledged | Refused | Assigned | Polled | EndSeen
+class StartSeen(NamedTuple):
+    """A client was told that the log begins there now: what lay before it may be gone."""
+
+    client: str
+    partition: Partition
+    offset: int
+
+
+class Deleted(NamedTuple):
+    """The cluster said that everything before `offset` is deleted (DeleteRecords): nobody who asks
+    from now on may be given any of it."""
+
+    partition: Partition
+    offset: int
+
+
+Event: TypeAlias = Sent | Acknowledged | Refused | Assigned | Polled | EndSeen | StartSeen | Deleted

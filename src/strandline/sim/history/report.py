@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
+from typing import Final
 
 from strandline.sim.history.operations import Partition
 
@@ -37,6 +38,23 @@ class AnomalyKind(StrEnum):
     """A value that nobody sent. [precommitted-read and worse]"""
     END_WENT_BACK = "end went back"
     """A client saw the end of a partition fall (KIP-207)."""
+    RESURRECTED = "resurrected"
+    """A reader was given what the cluster had said to be deleted before it asked (I-27)."""
+
+
+LOSS_KINDS: Final = frozenset(
+    {
+        AnomalyKind.LOST,
+        AnomalyKind.UNSEEN,
+        AnomalyKind.DUPLICATE,
+        AnomalyKind.INCONSISTENT_OFFSETS,
+        AnomalyKind.REORDERED,
+        AnomalyKind.END_WENT_BACK,
+        AnomalyKind.RESURRECTED,
+    }
+)
+"""What may follow when acknowledged records were lost: their offsets are used again, and brokers
+have forgotten what producers had written. The other kinds no loss explains."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,93 +17,132 @@ This file knows how to look; it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from strandline.replication.in_sync import Committed, Expanding, Shrinking
-from strandline.sim.scenarios.replica import Replica, name_of, names_of
-from strandline.sim.scenarios.script import Step
+from strandline.sim.scenarios.replica import Entry, Replica, name_of, names_of
+from strandline.sim.scenarios.script import BadScript, Step, parse_int
+from strandline.sim.scenarios.verbs import leading, replica_of
 from strandline.sim.scenarios.words import gather, show, spread
 from strandline.sim.scenarios.world import World
 
 
+class Unmet(Exception):
+    """Something else was found than a script expects."""
+
+
 def check_expectation(world: World, step: Step) -> None:
-    """Raise `AssertionError` with what was found instead."""
+    """Raise `Unmet` with what was found instead, `BadScript` if nothing can be meant."""
     subject = step.words[0] if step.words else ""
     if subject in _CLAIMS:
-        _CLAIMS[subject](world, step.words[1:])
+        least, claim = _CLAIMS[subject]
+        if len(step.words) <= least:
+            raise BadScript(f"'expect {subject}' has too few words.")
+        claim(world, step.words[1:])
         return
-    found = _state_facts(world) if subject == "controller" else _facts(world.replicas[subject])
+    if not step.options:
+        raise BadScript(f"'{step.text}' expects nothing.")
+    is_controller = subject == "controller"
+    found = _state_facts(world) if is_controller else _facts(replica_of(world, subject))
     for name, wanted in step.options.items():
-        assert name in found, f"{subject} has no {name}"
-        assert found[name] == wanted, f"{subject} has {name}={found[name]}, not {wanted}"
+        if name not in found:
+            raise Unmet(f"{subject} has no {name}")
+        if found[name] != wanted:
+            raise Unmet(f"{subject} has {name}={found[name]}, not {wanted}")
 
 
 def _logs_equal(world: World, names: tuple[str, ...]) -> None:
-    first, *others = (world.replicas[name] for name in names)
+    first, *others = (_with_log(world, name) for name in names)
     for other in others:
-        assert first.batch_bytes() == other.batch_bytes(), f"{show(first)} | {show(other)}"
-        assert first.written_epochs() == other.written_epochs(), f"{show(first)} | {show(other)}"
+        is_equal = first.batch_bytes() == other.batch_bytes()
+        if not is_equal or first.written_epochs() != other.written_epochs():
+            raise Unmet(f"{show(first)} | {show(other)}")
 
 
 def _diverged(world: World, names: tuple[str, ...]) -> None:
-    one, other = (
-        {entry.offset: entry for entry in world.replicas[name].entries()} for name in names
-    )
-    differing = [offset for offset in one.keys() & other.keys() if one[offset] != other[offset]]
-    assert differing, "the logs agree where both have records"
+    one, other = (_by_offset(_with_log(world, name)) for name in names[:2])
+    if all(one[offset] == other[offset] for offset in one.keys() & other.keys()):
+        raise Unmet("the logs agree where both have records")
+
+
+def _with_log(world: World, name: str) -> Replica:
+    replica = replica_of(world, name)
+    if not replica.is_running:
+        raise Unmet(f"{name} is down")
+    return replica
+
+
+def _by_offset(replica: Replica) -> dict[int, Entry]:
+    return {entry.offset: entry for entry in replica.entries()}
 
 
 def _leader_values(world: World) -> set[str]:
-    assert world.state.leader is not None, "there is no leader"
-    return {entry.value for entry in world.replicas[world.state.leader].entries()}
+    if world.state.leader is None:
+        raise Unmet("there is no leader")
+    return {entry.value for entry in _with_log(world, world.state.leader).entries()}
 
 
 def _lost(world: World, values: tuple[str, ...]) -> None:
-    for value in (v for word in values for v in spread(word)):
-        assert value in world.oracle.ever, f"{value} was never committed"
-        assert value not in _leader_values(world), f"the leader has {value}"
+    for value in _committed(world, values):
+        if value in _leader_values(world):
+            raise Unmet(f"the leader has {value}")
 
 
 def _kept(world: World, values: tuple[str, ...]) -> None:
-    for value in (v for word in values for v in spread(word)):
-        assert value in world.oracle.ever, f"{value} was never committed"
-        assert value in _leader_values(world), f"the leader does not have {value}"
+    for value in _committed(world, values):
+        if value not in _leader_values(world):
+            raise Unmet(f"the leader does not have {value}")
+
+
+def _committed(world: World, words: tuple[str, ...]) -> Iterator[str]:
+    for value in (value for word in words for value in spread(word)):
+        if value not in world.oracle.ever:
+            raise Unmet(f"{value} was never committed")
+        yield value
+
+
+def _outcome(world: World, value: str) -> str:
+    if value not in world.outcomes:
+        raise Unmet(f"{value} was never sent")
+    return world.outcomes[value]
 
 
 def _acked(world: World, values: tuple[str, ...]) -> None:
     for value, _, offset in (word.partition("@") for word in values):
         for name in spread(value):
-            outcome = world.outcomes[name]
-            assert outcome.startswith("@"), f"{name}: {outcome}"
-            assert not offset or outcome == f"@{offset}", f"{name}: {outcome}"
+            outcome = _outcome(world, name)
+            if not outcome.startswith("@") or (offset and outcome != f"@{offset}"):
+                raise Unmet(f"{name}: {outcome}")
 
 
 def _waiting(world: World, values: tuple[str, ...]) -> None:
     for value in values:
-        assert world.outcomes[value] == "waiting", f"{value}: {world.outcomes[value]}"
+        if _outcome(world, value) != "waiting":
+            raise Unmet(f"{value}: {world.outcomes[value]}")
 
 
 def _failed(world: World, words: tuple[str, ...]) -> None:
-    value, code = words
-    assert world.outcomes[value] == code, f"{value}: {world.outcomes[value]}"
+    if _outcome(world, words[0]) != words[1]:
+        raise Unmet(f"{words[0]}: {world.outcomes[words[0]]}")
 
 
 def _low_watermark(world: World, words: tuple[str, ...]) -> None:
-    name, offset = words
-    found = world.low_watermark(name)
-    assert found == int(offset), f"the low watermark is {found}"
+    found = world.low_watermark(leading(world, words[0]))
+    if found != parse_int(words[1]):
+        raise Unmet(f"the low watermark is {found}")
 
 
-_CLAIMS: dict[str, Callable[[World, tuple[str, ...]], None]] = {
-    "logs-equal": _logs_equal,
-    "diverged": _diverged,
-    "lost": _lost,
-    "kept": _kept,
-    "acked": _acked,
-    "waiting": _waiting,
-    "failed": _failed,
-    "low-watermark": _low_watermark,
+_CLAIMS: dict[str, tuple[int, Callable[[World, tuple[str, ...]], None]]] = {
+    "logs-equal": (2, _logs_equal),
+    "diverged": (2, _diverged),
+    "lost": (1, _lost),
+    "kept": (1, _kept),
+    "acked": (1, _acked),
+    "waiting": (1, _waiting),
+    "failed": (2, _failed),
+    "low-watermark": (2, _low_watermark),
 }
+"""How many words a claim needs at least, and how it is checked."""
 
 
 def _facts(replica: Replica) -> dict[str, str]:

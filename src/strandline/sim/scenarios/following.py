@@ -27,7 +27,7 @@ from strandline.replication.follower import (
 )
 from strandline.replication.policies import TruncateBy
 from strandline.sim.scenarios.leading import Leading
-from strandline.sim.scenarios.messages import Fetch, History, Reply
+from strandline.sim.scenarios.messages import Fetch, Reply
 from strandline.sim.scenarios.replica import WALL_MS, Replica
 from strandline.types import NO_EPOCH, Offset
 
@@ -84,6 +84,10 @@ class Following(Leading):
         """Whether `deliver` has something to deliver."""
         return name in self._held
 
+    def has_parked(self, name: str) -> bool:
+        """Whether `expire_parked` has something to answer."""
+        return name in self._parked
+
     def expire_parked(self, name: str) -> None:
         """A parked fetch has waited long enough, and is answered with what there is."""
         fetch = self._parked.pop(name)
@@ -94,7 +98,7 @@ class Following(Leading):
         action = judge(
             reply.answer,
             Asked(reply.fetch.offset, reply.fetch.leader_epoch),
-            Followed(replica.leader_epoch, log.log_end_offset, log.high_watermark, History(log)),
+            Followed(replica.leader_epoch, log.log_end_offset, log.high_watermark, log),
             policies=self.policies,
         )
         match action:

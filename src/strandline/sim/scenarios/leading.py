@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.records.builder import build_batch, build_control_batch
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.records.record import Record
@@ -19,7 +19,7 @@ from strandline.replication.leader import Leader
 from strandline.replication.policies import AnswerWatermark, Policies
 from strandline.replication.truncation import EpochEnd, divergence
 from strandline.sim.scenarios.controller import Rules, State
-from strandline.sim.scenarios.messages import Fetch, History, Produce, Reply, Write
+from strandline.sim.scenarios.messages import Fetch, Produce, Reply, Write
 from strandline.sim.scenarios.replica import WALL_MS, Replica, broker_id_of, name_of, names_of
 from strandline.storage.log import Log
 from strandline.types import BrokerId, Offset, ProducerEpoch, ProducerId
@@ -102,7 +102,7 @@ class Leading(ABC):
     ) -> None:
         """The transaction coordinator ends a producer's transaction on this partition."""
         replica = self.replicas[name]
-        assert replica.leader is not None
+        leader = replica.reign
         marker = EndTransactionMarker(ControlType[kind.upper()], coordinator_epoch)
         batch = build_control_batch(
             marker,
@@ -113,7 +113,7 @@ class Leading(ABC):
         try:
             replica.log.append_as_coordinator(
                 bytearray(batch),
-                leader_epoch=replica.leader.leader_epoch,
+                leader_epoch=leader.leader_epoch,
                 now_ms=WALL_MS + self.now_ms,
                 transaction_version=version,
             )
@@ -132,8 +132,7 @@ class Leading(ABC):
     def low_watermark(self, name: str) -> Offset:
         """The smallest log start over the replicas on live brokers, as the leader knows it."""
         replica = self.replicas[name]
-        assert replica.leader is not None
-        return replica.leader.low_watermark(
+        return replica.reign.low_watermark(
             replica.log.log_start_offset,
             lambda broker: self.replicas[name_of(broker)].is_registered,
         )
@@ -148,7 +147,7 @@ class Leading(ABC):
                 fetch.last_fetched_epoch,
                 fetch.offset,
                 log_start_offset=log.log_start_offset,
-                history=History(log),
+                history=log,
             )
             if end is not None:
                 return self._reply(fetch, log, diverging=end)
@@ -246,8 +245,7 @@ class Leading(ABC):
         self.events.append(f"{waiting.value} is acknowledged at {waiting.base_offset}{duplicate}")
 
     def _say_proposal(self, replica: Replica) -> None:
-        assert replica.leader is not None
-        state = replica.leader.in_sync
+        state = replica.reign.in_sync
         self.events.append(
             f"{replica.name} proposes in sync {names_of(state.proposed)} "
             f"instead of {names_of(state.members)}"
@@ -278,7 +276,8 @@ class Leading(ABC):
 
     def _source(self, fetch: Fetch) -> Replica:
         name = self.replicas[fetch.follower].leader_name
-        assert name is not None
+        if name is None:
+            raise InvariantViolated(f"{fetch.follower} follows nobody.")
         return self.replicas[name]
 
     def _say_reply(self, source: str, reply: Reply) -> None:

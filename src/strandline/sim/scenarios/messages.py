@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from strandline.replication.follower import FetchAnswer
 from strandline.sim.scenarios.replica import Replica
-from strandline.storage.log import Log
 from strandline.types import LeaderEpoch, Offset
 
 
@@ -58,17 +57,3 @@ class Write:
     sequence: int = -1
     is_transactional: bool = False
     loses_reply: bool = False
-
-
-class History:
-    """A replica's leader epochs, as the rules of truncation want to see them."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-
-    @property
-    def latest(self) -> LeaderEpoch:
-        return self._log.leader_epochs.latest
-
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        return self._log.end_offset_for_epoch(epoch)

@@ -266,8 +266,7 @@ class Oracle:
 
 
 def _reign(replica: Replica) -> Reign:
-    leader = replica.leader
-    assert leader is not None
+    leader = replica.reign
     return Reign(
         leader.leader_epoch,
         replica.log.high_watermark,

@@ -1,210 +1,192 @@
-"""Plays a scenario: each line to the world, and a trace of what came of it.
+"""Plays a scenario of replicas: each line to the world, and a trace of what came of it.
 
-    produce A m0 m1 [acks=all|1|0] [timeout=10s] [producer=7 epoch=0 seq=0] [transactional]
-            [lose-reply]      each word is a batch, `a+b` one of two records, `m0..m4` five batches
-    marker A commit|abort producer=7 epoch=0 [coordinator=0] [version=2]
-    fetch B [one-batch] [lose-request|lose-reply|hold-reply|damage-reply|park]
-    deliver B                 the held reply arrives
-    expire-fetch B            the parked fetch has waited long enough
-    kill B, power-cut B [keep=OFFSET], stop B, wipe B, start B
-    cut A, expire A, heal A [silent], tell A          off the network, off the store, and back
-    announce-shutdown A
-    controller                it looks at who is registered, and decides
-    elect B [epoch=1] [isr=AB] [unclean]              a state as the script wants it
-    alter A [hold-reply], reply A                     the leader's proposal, and its answer
-    assign D E F              another set of replicas
-    min-in-sync 2
-    delete-records A 3
-    wait 30s
-    expect ...                see `expectations`
+The trace is the explanation. It has the script's own lines; under each of them what happened, and
+then one line per replica (see `words`). Lines whose condition does not hold are not there. The
+verbs stand in `verbs`, the expectations in `expectations`; this file knows the header and in which
+order things are asked.
 
-This file knows the verbs and the header; what they mean is the world's business.
+A run ends with a verdict: which invariants were broken, and whether the script says so. A script of
+a rule that was given up breaks some; it goes well if it breaks just those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from strandline.replication.policies import (
-    AnswerWatermark,
-    LagPolicy,
-    Policies,
-    RecordLag,
-    TimeLag,
-    TruncateBy,
+from strandline.errors import StrandlineError
+from strandline.sim.scenarios.expectations import Unmet, check_expectation
+from strandline.sim.scenarios.policy import (
+    Policy,
+    check_conditions,
+    choose,
+    policies_of,
+    rules_of,
 )
-from strandline.sim.scenarios.controller import Rules
-from strandline.sim.scenarios.expectations import check_expectation
-from strandline.sim.scenarios.messages import Write
-from strandline.sim.scenarios.script import BadScript, Script, Step, parse_ms
-from strandline.sim.scenarios.words import merge, show, spread
+from strandline.sim.scenarios.script import BadScript, Script, Step, holds, parse_int, parse_ms
+from strandline.sim.scenarios.verbs import carry_out
+from strandline.sim.scenarios.words import merge, show
 from strandline.sim.scenarios.world import World
 
+HEADER: Final = (
+    "title",
+    "world",
+    "replicas",
+    "spare",
+    "in-sync",
+    "min-in-sync",
+    "lag-max",
+    "segment-bytes",
+    "policy",
+    "violates",
+)
 
-class Unexpected(AssertionError):
-    """An expectation was not met; carries the trace so far."""
+TITLE: Final = "title"
+COMMENT: Final = "comment"
+STEP: Final = "step"
+EVENT: Final = "event"
+VIOLATION: Final = "violation"
+STATE: Final = "state"
+UNMET: Final = "unmet"
 
 
-def play(script: Script) -> str:
+class Unexpected(StrandlineError):
+    """A scenario did not go as it says; carries the trace so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLine:
+    """One line of the trace, and what kind of line it is."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a scenario ended."""
+
+    policy: Policy
+    broken: Mapping[str, str]
+    """What was first seen of each invariant that was broken, by its number."""
+    expected: frozenset[str]
+    """The invariants that the script says are broken."""
+    unmet: tuple[str, ...]
+    """Expectations that were not met, each with its line."""
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether everything went as the script says."""
+        return not self.unmet and set(self.broken) == self.expected
+
+
+def play(script: Script, policy: Policy | None = None) -> str:
     """The trace of the scenario. Raises `Unexpected` where it does not go as it says."""
-    player = Player(script)
-    for step in script.steps:
-        player.step(step)
-    return player.finish()
+    player = Player(script, policy or {})
+    lines: list[str] = []
+    for line in player.lines():
+        lines.append(line.text)
+        if line.kind == UNMET:
+            break
+    trace = "\n".join(lines) + "\n"
+    outcome = player.outcome
+    if outcome.unmet:
+        raise Unexpected(f"{outcome.unmet[0]}\n{trace}")
+    if not outcome.is_as_expected:
+        raise Unexpected(
+            f"{script.name} breaks {dict(outcome.broken) or 'nothing'}, but says "
+            f"{sorted(outcome.expected) or 'nothing'}.\n{trace}"
+        )
+    return trace
 
 
 class Player:
-    """One scenario being played."""
+    """One scenario being played under one policy. Raises `BadScript` for what it cannot be."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, policy: Policy) -> None:
         self._script = script
-        self._lines: list[str] = [f"# {script.header['title']}"]
-        self.world = make_world(script)
-        self._show_state()
+        self._policy = choose(script, policy)
+        self._unmet: list[str] = []
+        self.world = make_world(script, self._policy)
 
-    def step(self, step: Step) -> None:
-        """Carry one line out, and say what came of it."""
+    def lines(self) -> Iterator[TraceLine]:
+        """Play it to its end; each line of the trace as it comes to be."""
+        yield TraceLine(TITLE, f"# {self._script.title}")
+        yield from self._states()
+        for step in self._script.steps:
+            try:
+                check_conditions(step.when)
+                if holds(step.when, self._policy):
+                    yield from self._play(step)
+            except BadScript as error:
+                raise BadScript(f"{self._script.where(step.line)}: {error}") from error
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it has gone so far."""
+        return Outcome(
+            self._policy,
+            dict(self.world.oracle.violations),
+            self._script.violates_under(self._policy),
+            tuple(self._unmet),
+        )
+
+    def _play(self, step: Step) -> Iterator[TraceLine]:
         if not step.verb:
-            self._lines.append(step.text)
+            yield TraceLine(COMMENT, step.text)
             return
-        self._lines.append(step.text)
+        yield TraceLine(STEP, step.text)
         if step.verb == "expect":
             try:
                 check_expectation(self.world, step)
-            except AssertionError as error:
-                raise Unexpected(
-                    f"{self._script.name}, line {step.line}: {error}\n" + "\n".join(self._lines)
-                ) from None
+            except Unmet as error:
+                self._unmet.append(f"{self._script.where(step.line)}: {error}")
+                yield TraceLine(UNMET, f"    ! not met: {error}")
             return
-        try:
-            action = _VERBS[step.verb]
-        except KeyError:
-            raise BadScript(f"{self._script.name}, line {step.line}: {step.verb}?") from None
-        action(self.world, step)
+        carry_out(self.world, step)
         self.world.end_step()
-        self._lines.extend(f"    > {event}" for event in merge(self.world.events))
+        for event in merge(self.world.events):
+            yield TraceLine(VIOLATION if event.startswith("!") else EVENT, f"    > {event}")
         self.world.events.clear()
-        self._show_state()
+        yield from self._states()
 
-    def finish(self) -> str:
-        """The whole trace; the invariants that were broken must be those that the header names."""
-        broken = self.world.oracle.violations
-        trace = "\n".join(self._lines) + "\n"
-        if set(broken) != self._script.violates:
-            raise Unexpected(
-                f"{self._script.name} breaks {broken or 'nothing'}, but says "
-                f"{sorted(self._script.violates) or 'nothing'}.\n{trace}"
-            )
-        return trace
-
-    def _show_state(self) -> None:
-        self._lines.extend(f"    {show(r)}".rstrip() for r in self.world.replicas.values())
+    def _states(self) -> Iterator[TraceLine]:
+        for replica in self.world.replicas.values():
+            yield TraceLine(STATE, f"    {show(replica)}".rstrip())
 
 
-def make_world(script: Script) -> World:
-    """The world that a script's header describes."""
-    header, policy = script.header, script.policy
-    lag: LagPolicy = TimeLag()
-    if "lag-records" in policy:
-        lag = RecordLag(int(policy["lag-records"]))
-    policies = Policies(
-        strict_min_isr=policy.get("strict", "yes") == "yes",
-        answer_watermark=AnswerWatermark(policy.get("answer", "post")),
-        lag=lag,
-        truncate_by=TruncateBy(policy.get("truncate", "leader-epoch")),
-        joins_at_epoch_start=policy.get("joins-at", "epoch-start") == "epoch-start",
-        counts_joining=policy.get("counts-joining", "yes") == "yes",
-    )
-    rules = Rules(
-        min_in_sync=int(header.get("min-in-sync", "1")),
-        has_eligible=policy.get("eligible", "no") == "yes",
-        allows_unclean=policy.get("unclean", "no") == "yes",
-        writes_directly=policy.get("isr-writes", "controller") == "direct",
-    )
-    return World(
-        header["replicas"].replace(" ", ""),
-        spare=header.get("spare", "").replace(" ", ""),
-        in_sync=header.get("in-sync", "").replace(" ", ""),
-        policies=policies,
-        rules=rules,
-        lag_max_ms=parse_ms(header.get("lag-max", "30s")),
-        segment_bytes=int(header.get("segment-bytes", 1 << 20)),
-    )
+def make_world(script: Script, policy: Policy) -> World:
+    """The world that a script's header describes, under a policy with a value for each rule."""
+    for entry in script.entries:
+        if entry.name not in HEADER:
+            raise BadScript(f"{script.where(entry.line)}: The header has no '{entry.name}'.")
+    header = script.header
+    for needed in ("title", "replicas"):
+        if not header.get(needed):
+            raise BadScript(f"{script.name} has no {needed}.")
+    assigned, spare = _letters(script, "replicas"), _letters(script, "spare")
+    in_sync = _letters(script, "in-sync")
+    if len({*assigned, *spare}) < len(assigned + spare):
+        raise BadScript(f"{script.name} names a replica twice.")
+    if in_sync and (assigned[0] not in in_sync or not set(in_sync) <= set(assigned)):
+        raise BadScript(f"In {script.name} '{in_sync}' cannot be in sync: {assigned[0]} leads.")
+    try:
+        return World(
+            assigned,
+            spare=spare,
+            in_sync=in_sync,
+            policies=policies_of(policy),
+            rules=rules_of(policy, min_in_sync=parse_int(header.get("min-in-sync", "1"))),
+            lag_max_ms=parse_ms(header.get("lag-max", "30s")),
+            segment_bytes=parse_int(header.get("segment-bytes", str(1 << 20))),
+        )
+    except BadScript as error:
+        raise BadScript(f"The header of {script.name}: {error}") from error
 
 
-# -- Verbs -----------------------------------------------------------------------------------
-
-
-def _write(step: Step) -> Write:
-    return Write(
-        acks=step.options.get("acks", "all"),
-        timeout_ms=step.option_ms("timeout"),
-        producer_id=step.option_int("producer", -1),
-        producer_epoch=step.option_int("epoch", 0 if "producer" in step.options else -1),
-        sequence=step.option_int("seq", -1),
-        is_transactional=step.has("transactional"),
-        loses_reply=step.has("lose-reply"),
-    )
-
-
-def _produce(world: World, step: Step) -> None:
-    flags = ("transactional", "lose-reply")
-    values = [value for word in step.words[1:] if word not in flags for value in spread(word)]
-    world.produce(step.words[0], values, _write(step))
-
-
-def _fetch(world: World, step: Step) -> None:
-    modes = [word for word in step.words[1:] if word != "one-batch"]
-    world.fetch(step.words[0], mode=modes[0] if modes else "", one_batch=step.has("one-batch"))
-
-
-def _marker(world: World, step: Step) -> None:
-    world.write_marker(
-        step.words[0],
-        step.words[1],
-        _write(step),
-        step.option_int("coordinator", 0),
-        step.option_int("version", 0),
-    )
-
-
-def _cut_power(world: World, step: Step) -> None:
-    keep = step.options.get("keep")
-    world.cut_power(step.words[0], None if keep is None else int(keep))
-
-
-def _elect(world: World, step: Step) -> None:
-    epoch = step.options.get("epoch")
-    world.elect(
-        step.words[0],
-        None if epoch is None else int(epoch),
-        step.options.get("isr", ""),
-        step.has("unclean"),
-    )
-
-
-_VERBS: dict[str, Callable[[World, Step], None]] = {
-    "produce": _produce,
-    "marker": _marker,
-    "fetch": _fetch,
-    "deliver": lambda world, step: world.deliver(step.words[0]),
-    "expire-fetch": lambda world, step: world.expire_parked(step.words[0]),
-    "start": lambda world, step: world.start(step.words[0]),
-    "kill": lambda world, step: world.kill(step.words[0]),
-    "power-cut": _cut_power,
-    "stop": lambda world, step: world.stop(step.words[0]),
-    "wipe": lambda world, step: world.wipe(step.words[0]),
-    "announce-shutdown": lambda world, step: world.announce_shutdown(step.words[0]),
-    "cut": lambda world, step: world.cut(step.words[0]),
-    "heal": lambda world, step: world.heal(step.words[0], silent=step.has("silent")),
-    "tell": lambda world, step: world.tell(step.words[0]),
-    "expire": lambda world, step: world.expire(step.words[0]),
-    "controller": lambda world, _: world.run_controller(),
-    "elect": _elect,
-    "assign": lambda world, step: world.reassign("".join(step.words)),
-    "min-in-sync": lambda world, step: world.set_min_in_sync(int(step.words[0])),
-    "alter": lambda world, step: world.alter(step.words[0], hold_reply=step.has("hold-reply")),
-    "reply": lambda world, step: world.reply_alter(step.words[0]),
-    "delete-records": lambda world, step: world.delete_records(step.words[0], int(step.words[1])),
-    "wait": lambda world, step: world.wait(parse_ms(step.words[0])),
-}
+def _letters(script: Script, name: str) -> str:
+    letters = script.header.get(name, "").replace(" ", "")
+    if not all("A" <= letter <= "Z" for letter in letters):
+        raise BadScript(f"{script.name}: Replicas are named A to Z, not '{letters}'.")
+    return letters

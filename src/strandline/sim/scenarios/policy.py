@@ -75,15 +75,13 @@ def _check_entry(script: Script, entry: Entry) -> None:
     try:
         check_conditions(entry.when)
         if entry.name == "policy":
-            if entry.when:
-                raise BadScript("A policy cannot depend on the policy.")
             for name, offered in script.offered.items():
-                for value in offered:
-                    _check(name, value)
-        elif entry.when and entry.name != "violates":
-            raise BadScript(f"Only 'violates' can depend on the policy, not '{entry.name}'.")
+                check_conditions({name: "|".join(offered)})
     except BadScript as error:
         raise BadScript(f"{script.where(entry.line)}: {error}") from None
+    if entry.when and entry.name != "violates":
+        where = script.where(entry.line)
+        raise BadScript(f"{where}: Only 'violates' can depend on the policy, not '{entry.name}'.")
 
 
 def check_conditions(conditions: Policy) -> None:

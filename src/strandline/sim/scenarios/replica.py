@@ -10,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from strandline.config.topic import TopicConfig
+from strandline.errors import InvariantViolated
 from strandline.records.batch import iterate_headers
 from strandline.records.control import control_type
 from strandline.records.record import read_records
@@ -69,8 +70,9 @@ class Replica:
     def start(self, now_ms: int) -> None:
         """Load what the disk has, recovered if the last end was not clean."""
         self.directory: LogDirectory[Log] = LogDirectory(self.files, ROOT)
-        assert self.directory.open(self.broker_id, "cluster")
-        assert self.directory.load_logs(lambda found: self._load(found, now_ms))
+        opened = self.directory.open(self.broker_id, "cluster")
+        if not opened or not self.directory.load_logs(lambda found: self._load(found, now_ms)):
+            raise InvariantViolated(f"The disk of {self.name} cannot be read.")
         shutdown = self.directory.clean_shutdown
         self.previous_epoch = -1 if shutdown is None else shutdown.broker_epoch or -1
         if PARTITION in self.directory.logs:
@@ -120,7 +122,8 @@ class Replica:
 
     def stop(self) -> None:
         """A clean shutdown: everything is synced and the marker written."""
-        assert self.directory.close_clean(self.broker_epoch)
+        if not self.directory.close_clean(self.broker_epoch):
+            raise InvariantViolated(f"The disk of {self.name} cannot be written.")
         self._end()
 
     def wipe(self) -> None:
@@ -169,6 +172,13 @@ class Replica:
                 for position, header in iterate_headers(data)
             )
         return found
+
+    @property
+    def reign(self) -> Leader:
+        """What it knows as a leader; only for one that leads."""
+        if self.leader is None:
+            raise InvariantViolated(f"{self.name} does not lead.")
+        return self.leader
 
     @property
     def follows(self) -> bool:

@@ -11,10 +11,10 @@
         # Indented lines belong to the condition above them, comments too.
         expect B log=m0,m1
 
-Two worlds read this form. `world: replicas` is the small one, whose verbs stand in `verbs`; plans of
-the whole cluster (`world: cluster`) are read by `strandline.sim.text`. This file knows lines, words,
-options, conditions and times, and no verb. Words with `=` are options; times are written `40us`,
-`500ms`, `30s`, `2min`.
+Two worlds read this form. `world: replicas` is the small one, whose verbs stand in `verbs`; plans
+of the whole cluster (`world: cluster`) are read by `strandline.sim.text`. This file knows lines,
+words, options, conditions and times, and no verb. Words with `=` are options; times are written
+`40us`, `500ms`, `30s`, `2min`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from strandline.errors import StrandlineError
 
 REPLICAS: Final = "replicas"
 CLUSTER: Final = "cluster"
+
+REPEATABLE: Final = ("settings", "violates")
+"""Names that a header may have several times."""
 
 _HEADER = re.compile(r"^([a-z][a-z-]*)(?:\s+when\s+([^:]*))?:(?:\s+(.*))?$")
 _TIME = re.compile(r"^(\d+)(us|ms|s|min)$")
@@ -86,7 +89,7 @@ class Script:
 
     @property
     def header(self) -> dict[str, str]:
-        """The header's values that hold always; a name that is given twice has the last one."""
+        """The header's values that hold always; of those given several times the last one."""
         return {entry.name: entry.value for entry in self.entries if not entry.when}
 
     @property
@@ -196,6 +199,9 @@ def parse_script(name: str, text: str) -> Script:
         rest += 1
         if entry is not None:
             entries.append(entry)
+    for index, entry in enumerate(entries):
+        if entry.name not in REPEATABLE and entry.name in {e.name for e in entries[:index]}:
+            raise BadScript(f"{name}, line {entry.line}: '{entry.name}' is there twice.")
     return Script(name, tuple(entries), tuple(_steps(name, lines[rest:])))
 
 

@@ -49,8 +49,7 @@ def show(replica: Replica) -> str:
 
 
 def _sorted(replica: Replica) -> list[Progress]:
-    assert replica.leader is not None
-    return sorted(replica.leader.progress.values(), key=lambda p: p.broker_id)
+    return sorted(replica.reign.progress.values(), key=lambda p: p.broker_id)
 
 
 _ACKNOWLEDGED = re.compile(r"^(\w+) is acknowledged at (\d+)$")

@@ -202,8 +202,7 @@ class World(Following):
         """`min.insync.replicas` changes."""
         self.rules = replace(self.rules, min_in_sync=minimum)
         for replica in self._leaders():
-            assert replica.leader is not None
-            replica.leader.min_in_sync = minimum
+            replica.reign.min_in_sync = minimum
             self._advance(replica)
 
     def alter(self, name: str, *, hold_reply: bool = False) -> None:
@@ -358,13 +357,11 @@ class World(Following):
                 return
 
     def _next_check(self, replica: Replica) -> int | None:
-        assert replica.leader is not None
-        return replica.leader.next_lag_check_ms(replica.log.log_end_offset, self.now_ms)
+        return replica.reign.next_lag_check_ms(replica.log.log_end_offset, self.now_ms)
 
     def _on_time(self) -> None:
         for replica in self._leaders():
-            assert replica.leader is not None
-            if replica.leader.maybe_shrink(replica.log.log_end_offset, self.now_ms):
+            if replica.reign.maybe_shrink(replica.log.log_end_offset, self.now_ms):
                 self._say_proposal(replica)
             self._advance(replica)
         for waiting in list(self._waiting):

@@ -1,0 +1,127 @@
+"""Every batch that any replica of one partition ever had, each known once.
+
+Two logs are compared without reading them side by side. A batch is named by its leader epoch and
+its base offset, since one leader wrote it there once. The first replica that shows it settles what
+it is and which batch stands before it; every other replica that shows it must agree. So, batch by
+batch, two logs that hold the same `Batch` hold the same bytes before it as well (I-21), and whether
+a replica has everything up to some batch is one look-up.
+
+A batch that does not agree becomes another `Batch`, which equals none: then everything that depends
+on it is found to differ, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from strandline.records.batch import HEADER, MAGIC
+from strandline.sim.checkers.violations import Findings
+from strandline.types import BrokerId
+
+
+class Fields(NamedTuple):
+    """The header of a batch as it stands on disk, in wire order (see `records.batch`)."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+
+class Batch:
+    """One batch, compared by identity. `before` is the batch in front of it, None while unknown:
+    the log of every replica that has shown it so far starts with it."""
+
+    __slots__ = (
+        "base_offset",
+        "before",
+        "crc",
+        "first_seen_on",
+        "leader_epoch",
+        "max_timestamp",
+        "next_offset",
+        "size",
+    )
+
+    def __init__(
+        self, fields: tuple[int, ...], size: int, before: Batch | None, broker: BrokerId
+    ) -> None:
+        self.base_offset = fields[0]
+        self.leader_epoch = fields[2]
+        self.crc = fields[4]
+        self.next_offset = fields[0] + fields[6] + 1
+        self.max_timestamp = fields[8]
+        self.size = size
+        self.before = before
+        self.first_seen_on = broker
+
+    def __repr__(self) -> str:
+        last = self.next_offset - 1
+        offsets = f"{self.base_offset}" if last == self.base_offset else f"{self.base_offset}-{last}"
+        return f"batch {offsets} of epoch {self.leader_epoch} ({self.crc:08x})"
+
+
+class Batches:
+    """The batches of one partition."""
+
+    def __init__(self, partition: str, findings: Findings) -> None:
+        self._partition = partition
+        self._findings = findings
+        self._known: dict[tuple[int, int], Batch] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def meet(
+        self, fields: tuple[int, ...], size: int, before: Batch | None, broker: BrokerId
+    ) -> Batch:
+        """The batch with this header, which a broker shows behind `before`."""
+        key = (fields[2], fields[0])
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Batch(fields, size, before, broker)
+            return known
+        if known.crc != fields[4] or known.size != size or known.next_offset != _next(fields):
+            other = Batch(fields, size, before, broker)
+            self._findings.add(
+                "I-21",
+                f"{self._partition}: broker {broker} has {other}, but broker "
+                f"{known.first_seen_on} has {known} at the same place",
+                self._partition,
+            )
+            return other
+        if before is not None and before is not known.before:
+            if known.before is None:
+                known.before = before
+            else:
+                self._findings.add(
+                    "I-21",
+                    f"{self._partition}: on broker {broker} {known} follows {before}, but on "
+                    f"broker {known.first_seen_on} it follows {known.before}",
+                    self._partition,
+                )
+                return Batch(fields, size, before, broker)
+        return known
+
+
+def header_fields(data: bytes, position: int) -> tuple[int, ...] | None:
+    """The header at that position, in the order of `Fields`; None if there is no whole batch."""
+    if len(data) - position < HEADER.size:
+        return None
+    fields = HEADER.unpack_from(data, position)
+    if fields[3] != MAGIC or fields[6] < 0 or not HEADER.size <= fields[1] + 12 <= len(data) - position:
+        return None
+    return fields
+
+
+def _next(fields: tuple[int, ...]) -> int:
+    return fields[0] + fields[6] + 1

@@ -1,0 +1,240 @@
+"""What is committed stays, everywhere: I-11, I-13 to I-15, I-22 to I-25, I-32.
+
+The checks that need all replicas of a partition at once. Each is asked at the moment at which it
+could become false: when leadership is accepted, when a high watermark rises, when a log is cut,
+when the in-sync set changes.
+
+Loss that is permitted (see `truth`) is counted and never reported. Logs that differ in one batch
+never are permitted; that is `batches`' part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from strandline.replication.leader import Leader
+from strandline.replication.progress import NO_BROKER_EPOCH
+from strandline.sim.checkers.batches import Batch
+from strandline.sim.checkers.cluster import Cluster
+from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.violations import Findings
+from strandline.types import BrokerId
+
+
+class Commitment:
+    """See the module."""
+
+    def __init__(
+        self, cluster: Cluster, findings: Findings, allows_loss: Callable[[], bool]
+    ) -> None:
+        """`allows_loss` says whether the whole run may lose what was committed."""
+        self._cluster = cluster
+        self._findings = findings
+        self._allows_loss = allows_loss
+
+    def may_lose(self, truth: PartitionTruth) -> bool:
+        """Whether committed records of the partition may be gone."""
+        return truth.may_have_lost or self._allows_loss()
+
+    # -- Leaders -----------------------------------------------------------------------------
+
+    def accepted(self, truth: PartitionTruth, shadow: Shadow, leader: Leader, life: int) -> None:
+        """A replica has accepted leadership in an epoch (I-11, I-23)."""
+        epoch, broker = leader.leader_epoch, shadow.broker_id
+        holder = truth.leaders.setdefault(epoch, (broker, life))
+        if holder != (broker, life):
+            self._findings.add(
+                "I-11",
+                f"{truth.at}: brokers {holder[0]} (life {holder[1]}) and {broker} (life {life}) "
+                f"both lead in epoch {epoch}",
+                truth.at,
+            )
+        self._findings.counters["leaderships"] += 1
+        if epoch >= truth.newest_epoch:
+            self._check_complete(truth, shadow, epoch)
+            truth.newest_epoch = epoch
+        self.check_quorum(truth, shadow, leader)
+
+    def _check_complete(self, truth: PartitionTruth, shadow: Shadow, epoch: int) -> None:
+        last = truth.last_committed
+        is_unclean = truth.newest_epoch < truth.unclean_epoch <= epoch
+        if last is not None and last.next_offset > shadow.log_start and not shadow.holds(last):
+            lost = truth.forgive_beyond(shadow)
+            if is_unclean or self.may_lose(truth):
+                self._findings.counters["forgiven batches"] += len(lost)
+            elif lost:
+                self._findings.add(
+                    "I-23",
+                    f"{truth.at}: broker {shadow.broker_id} leads in epoch {epoch}, but its log, "
+                    f"which ends at {shadow.end}, lacks {len(lost)} committed batches, the first "
+                    f"of them {lost[0]}",
+                    truth.at,
+                )
+            truth.floor = epoch
+        elif is_unclean:
+            truth.floor = epoch
+        truth.made_good(shadow.broker_id)
+
+    def check_quorum(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
+        """I-12 and I-13: a leader waits for itself and for all whom the metadata calls in sync."""
+        in_sync, state = leader.in_sync, truth.state
+        if leader.broker_id not in in_sync.members or not in_sync.maximal <= set(leader.replicas):
+            self._findings.add(
+                "I-12",
+                f"{truth.at}: broker {leader.broker_id} leads in epoch {leader.leader_epoch} with "
+                f"{in_sync} of the replicas {leader.replicas}",
+                truth.at,
+            )
+        if state is None or state.leader_epoch != leader.leader_epoch:
+            return
+        missing = [b for b in state.in_sync_replicas if b not in in_sync.maximal]
+        if missing:
+            self._findings.add(
+                "I-13",
+                f"{truth.at}: broker {shadow.broker_id} leads in epoch {leader.leader_epoch} and "
+                f"waits for {sorted(in_sync.maximal)}, but the in-sync set is "
+                f"{state.in_sync_replicas} (partition epoch {state.partition_epoch})",
+                truth.at,
+            )
+
+    def check_progress(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
+        """I-15: no follower is believed to have more than it has."""
+        for broker, progress in leader.progress.items():
+            follower = truth.shadows.get(broker)
+            if (
+                follower is None
+                or follower.replica is None
+                or not follower.is_live
+                or progress.log_end_offset <= follower.log.log_end_offset
+                or progress.broker_epoch == NO_BROKER_EPOCH
+                or progress.broker_epoch != self._cluster.broker_epoch(broker)
+                or follower.replica.leader_epoch > leader.leader_epoch
+                or follower.was_damaged
+            ):
+                continue
+            self._findings.add(
+                "I-15",
+                f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
+                f"{leader.leader_epoch}, believes that broker {broker} has everything below "
+                f"{progress.log_end_offset}, but its log ends at {follower.log.log_end_offset}",
+                truth.at,
+            )
+
+    # -- High watermarks ---------------------------------------------------------------------
+
+    def leader_rose(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
+        """A leader's high watermark is higher than before (I-25, I-14)."""
+        if leader.leader_epoch < truth.floor:
+            # A leader that was passed over by a permitted loss goes on alone for a while.
+            self._forgive_below(truth, shadow)
+            return
+        contradicted = truth.commit(shadow, shadow.high_watermark)
+        self._findings.counters["commits"] += 1
+        if contradicted is not None:
+            self._findings.add(
+                "I-25",
+                f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
+                f"{leader.leader_epoch}, calls everything below {shadow.high_watermark} committed, "
+                f"but its log lacks {contradicted}, which is committed",
+                truth.at,
+            )
+        self.check_members(truth, shadow)
+
+    def follower_rose(self, truth: PartitionTruth, shadow: Shadow, leader_epoch: int) -> None:
+        """A follower's high watermark is higher than before, or is known again (I-22)."""
+        newest = shadow.below(shadow.high_watermark)
+        if newest is None or truth.is_committed(newest) or truth.is_excused(newest):
+            return
+        if 0 <= leader_epoch < truth.floor:
+            self._forgive_below(truth, shadow)
+        elif newest.next_offset > shadow.log_start:
+            self._findings.add(
+                "I-22",
+                f"{shadow} has the high watermark {shadow.high_watermark}, but {newest} is not "
+                f"what is committed there (which ends at {truth.committed_end})",
+                truth.at,
+            )
+
+    def _forgive_below(self, truth: PartitionTruth, shadow: Shadow) -> None:
+        stop = shadow.index_at(shadow.high_watermark)
+        while stop and not truth.is_committed(shadow.batches[stop - 1]):
+            stop -= 1
+            truth.forgiven.add(shadow.batches[stop])
+
+    # -- The in-sync set ---------------------------------------------------------------------
+
+    def check_all_leaders(self, truth: PartitionTruth) -> None:
+        """The in-sync set has changed: whoever believes to lead must agree with it."""
+        for shadow in truth.shadows.values():
+            leader = shadow.leader
+            if shadow.is_live and leader is not None:
+                self.check_quorum(truth, shadow, leader)
+                self.check_members(truth, shadow)
+
+    def check_members(self, truth: PartitionTruth, shadow: Shadow) -> None:
+        """I-14 and I-32: in-sync and eligible replicas have all that this leader commits."""
+        state, leader = truth.state, shadow.leader
+        if state is None or leader is None or leader.leader_epoch < truth.floor:
+            return
+        newest = shadow.below(shadow.high_watermark)
+        if newest is None or newest.next_offset <= shadow.log_start:
+            return
+        for broker in state.in_sync_replicas:
+            if broker != shadow.broker_id:
+                self._check_member("I-14", truth, shadow, broker, newest)
+        if state.elr and len(state.in_sync_replicas) < truth.min_in_sync:
+            for broker in state.elr:
+                self._check_member("I-32", truth, shadow, broker, newest)
+
+    def _check_member(
+        self,
+        invariant: str,
+        truth: PartitionTruth,
+        shadow: Shadow,
+        broker: BrokerId,
+        newest: Batch,
+    ) -> None:
+        member = truth.shadows.get(broker)
+        if (
+            member is None
+            or not member.is_live
+            or member.holds(newest)
+            or member.log.log_start_offset >= newest.next_offset
+            or member.log.failure is not None
+        ):
+            return
+        state = truth.state
+        recorded = None if state is None else state.in_sync_epochs.get(broker)
+        if not self._cluster.is_meant(broker, recorded) or self.may_lose(truth):
+            return
+        if truth.is_excused(newest) or truth.unclean_epoch > truth.newest_epoch:
+            return
+        what = "in sync" if invariant == "I-14" else "an eligible leader"
+        self._findings.add(
+            invariant,
+            f"{truth.at}: broker {broker} is {what}, but its log, which ends at {member.end}, "
+            f"lacks {newest}, and broker {shadow.broker_id}, which leads in epoch "
+            f"{shadow.leader.leader_epoch if shadow.leader else -1}, has the high watermark "
+            f"{shadow.high_watermark}",
+            truth.at,
+        )
+
+    # -- Truncation --------------------------------------------------------------------------
+
+    def cut(self, truth: PartitionTruth, shadow: Shadow, removed: Sequence[Batch]) -> None:
+        """A log has lost batches at its end (I-24)."""
+        state = truth.state
+        if state is None or shadow.broker_id not in state.in_sync_replicas:
+            return
+        recorded = state.in_sync_epochs.get(shadow.broker_id)
+        if not self._cluster.is_meant(shadow.broker_id, recorded) or self.may_lose(truth):
+            return
+        for batch in removed:
+            if batch.next_offset > shadow.log_start and truth.is_committed(batch):
+                self._findings.add(
+                    "I-24",
+                    f"{shadow} is in sync and has truncated {batch}, which is committed",
+                    truth.at,
+                )
+                return

@@ -1,0 +1,248 @@
+"""What every change of the metadata must respect: I-12, I-16, I-18, I-19, I-31, I-33.
+
+The store's truth moves in single transactions, so each state of a partition is seen, and beside it
+the one before. Whether those whom a state names really have what it says is `commitment`'s part; here
+states are compared with each other and with the registrations of brokers, and a joining replica
+with its leader.
+"""
+
+from __future__ import annotations
+
+from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.cluster.znodes import NO_PREVIOUS_EPOCH
+from strandline.sim.checkers.cluster import Cluster
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.violations import Findings
+from strandline.types import BrokerId
+
+
+class MetadataRules:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, findings: Findings) -> None:
+        self._cluster = cluster
+        self._findings = findings
+        self._broker_epochs: dict[BrokerId, int] = {}
+        self._controllers: dict[int, BrokerId] = {}
+        self._controller_epoch = -1
+
+    # -- The cluster -------------------------------------------------------------------------
+
+    def check_cluster(self, image: ClusterImage) -> None:
+        """I-18 for controllers and registrations."""
+        if image.controller_epoch is not None:
+            epoch = image.controller_epoch.value
+            if epoch < self._controller_epoch:
+                self._findings.add(
+                    "I-18", f"The controller epoch fell from {self._controller_epoch} to {epoch}"
+                )
+            self._controller_epoch = epoch
+            if image.controller is not None:
+                holder = self._controllers.setdefault(epoch, image.controller)
+                if holder != image.controller:
+                    self._findings.add(
+                        "I-18",
+                        f"Brokers {holder} and {image.controller} are both the controller of "
+                        f"epoch {epoch}",
+                    )
+        for broker_id, broker in image.brokers.items():
+            known = self._broker_epochs.get(broker_id, -1)
+            if broker.epoch < known:
+                self._findings.add(
+                    "I-18",
+                    f"The broker epoch of broker {broker_id} fell from {known} to {broker.epoch}",
+                )
+            self._broker_epochs[broker_id] = broker.epoch
+
+    # -- One partition -----------------------------------------------------------------------
+
+    def check_partition(
+        self,
+        truth: PartitionTruth,
+        old: PartitionImage | None,
+        image: ClusterImage,
+        *,
+        minimums: tuple[int, ...],
+    ) -> None:
+        """The partition has another state, `truth.state`. `minimums` are the effective minimums
+        of in-sync replicas that whoever wrote it may have known."""
+        new = truth.state
+        if new is None or new.partition_epoch < 0:
+            return
+        self._check_sets(truth, new, minimums)
+        if old is None or old.partition_epoch < 0:
+            return
+        self._check_epochs(truth, old, new, image)
+        if new.leader_epoch != old.leader_epoch:
+            self._check_election(truth, old, new)
+        self._check_records(truth, old, new, image)
+
+    def _check_sets(
+        self, truth: PartitionTruth, new: PartitionImage, minimums: tuple[int, ...]
+    ) -> None:
+        in_sync, elr, replicas = new.in_sync_replicas, new.elr, new.replicas
+        problem = None
+        if new.has_leader and new.leader not in in_sync:
+            problem = f"the leader {new.leader} is not in sync: {in_sync}"
+        elif not set(in_sync) <= set(replicas):
+            problem = f"{in_sync} are in sync, but {replicas} are assigned"
+        elif not in_sync and not elr and not new.last_known_elr:
+            problem = "nobody is in sync or eligible"
+        if problem is not None:
+            self._findings.add("I-12", f"{truth.at}: {problem}", truth.at)
+        if set(elr) & set(in_sync):
+            problem = f"{elr} are eligible and {in_sync} in sync"
+        elif not set(elr) <= set(replicas):
+            problem = f"{elr} are eligible, but {replicas} are assigned"
+        elif elr and all(len(in_sync) >= minimum for minimum in minimums):
+            problem = f"{elr} are eligible although {in_sync} are in sync (minimum {minimums})"
+        else:
+            return
+        self._findings.add("I-31", f"{truth.at}: {problem}", truth.at)
+
+    def _check_epochs(
+        self,
+        truth: PartitionTruth,
+        old: PartitionImage,
+        new: PartitionImage,
+        image: ClusterImage,
+    ) -> None:
+        if new.leader_epoch < old.leader_epoch or new.partition_epoch < old.partition_epoch:
+            self._findings.add(
+                "I-18",
+                f"{truth.at}: leader epoch {old.leader_epoch} became {new.leader_epoch}, partition "
+                f"epoch {old.partition_epoch} became {new.partition_epoch}",
+                truth.at,
+            )
+        if new.leader != old.leader and new.leader_epoch <= old.leader_epoch:
+            self._findings.add(
+                "I-18",
+                f"{truth.at}: the leader changed from {old.leader} to {new.leader} within leader "
+                f"epoch {new.leader_epoch}",
+                truth.at,
+            )
+        if new.partition_epoch == old.partition_epoch or image.controller_epoch is None:
+            return
+        written_by = image.topics[truth.at.topic].states[truth.at.partition].value.controller_epoch
+        if written_by != image.controller_epoch.value:
+            self._findings.add(
+                "I-18",
+                f"{truth.at}: partition epoch {new.partition_epoch} was written in controller "
+                f"epoch {written_by}, but {image.controller_epoch.value} has begun",
+                truth.at,
+            )
+
+    def _check_election(
+        self, truth: PartitionTruth, old: PartitionImage, new: PartitionImage
+    ) -> None:
+        """I-19; and whatever ground a leader was elected on, nobody joins by an election (I-16)."""
+        complete = (*old.in_sync_replicas, *old.elr)
+        is_only = new.in_sync_replicas == (new.leader,)
+        if new.has_leader and new.leader not in complete:
+            if new.is_recovering:
+                truth.unclean_epoch = new.leader_epoch
+                self._findings.counters["unclean elections"] += 1
+            elif new.leader not in old.last_known_elr:
+                self._findings.add(
+                    "I-19",
+                    f"{truth.at}: broker {new.leader} was elected in leader epoch "
+                    f"{new.leader_epoch}, but {old.in_sync_replicas} were in sync and {old.elr} "
+                    f"eligible, and the election is not called unclean",
+                    truth.at,
+                )
+        elif new.has_leader and new.is_recovering and is_only and len(complete) > 1:
+            # One that restarted uncleanly was preferred to those who may come back complete.
+            truth.unclean_epoch = new.leader_epoch
+            self._findings.counters["unclean elections"] += 1
+        joined = [b for b in new.in_sync_replicas if b not in old.in_sync_replicas]
+        if any(broker != new.leader for broker in joined):
+            self._findings.add(
+                "I-16",
+                f"{truth.at}: {joined} came into the in-sync set by the election of broker "
+                f"{new.leader} in leader epoch {new.leader_epoch}",
+                truth.at,
+            )
+
+    def _check_records(
+        self,
+        truth: PartitionTruth,
+        old: PartitionImage,
+        new: PartitionImage,
+        image: ClusterImage,
+    ) -> None:
+        """Under which registration each member is complete: I-16 for new ones, I-33 for others."""
+        former = (*old.in_sync_replicas, *old.elr)
+        is_election = new.leader_epoch != old.leader_epoch
+        for broker in (*new.in_sync_replicas, *new.elr):
+            recorded = new.in_sync_epochs.get(broker)
+            before = old.in_sync_epochs.get(broker)
+            if is_election and broker == new.leader:
+                continue
+            if broker in former:
+                if recorded != before and before is not None:
+                    self._check_continuity(truth, broker, before, recorded, image)
+            elif broker in new.elr:
+                self._findings.add(
+                    "I-33",
+                    f"{truth.at}: broker {broker} became eligible, but was neither in sync nor "
+                    f"eligible before: {former}",
+                    truth.at,
+                )
+            elif not is_election:
+                self._check_joining(truth, new, broker, recorded)
+
+    def _check_continuity(
+        self,
+        truth: PartitionTruth,
+        broker: BrokerId,
+        before: int,
+        recorded: int | None,
+        image: ClusterImage,
+    ) -> None:
+        registered = image.brokers.get(broker)
+        if registered is None or registered.epoch != recorded:
+            return  # it has gone since; whoever comes back is judged then
+        if not NO_PREVIOUS_EPOCH < registered.previous_epoch <= before:
+            self._findings.add(
+                "I-33",
+                f"{truth.at}: broker {broker} was complete under broker epoch {before}, has "
+                f"restarted uncleanly (epoch {recorded}, unbroken since "
+                f"{registered.previous_epoch}) and is still called complete",
+                truth.at,
+            )
+
+    def _check_joining(
+        self, truth: PartitionTruth, new: PartitionImage, broker: BrokerId, recorded: int | None
+    ) -> None:
+        """I-16: as far as both ends are there to be asked."""
+        truth.made_good(broker)
+        shadow = truth.shadows.get(new.leader)
+        leader = None if shadow is None or not shadow.is_live else shadow.replica
+        if shadow is None or leader is None or leader.leader is None:
+            return
+        if leader.leader.leader_epoch != new.leader_epoch:
+            return
+        progress = leader.leader.progress.get(broker)
+        needed = max(shadow.log.high_watermark, leader.leader.start_offset)
+        member = truth.shadows.get(broker)
+        problem = None
+        if progress is None or not progress.has_fetched:
+            problem = "has not fetched in this leader epoch"
+        elif recorded is not None and 0 <= progress.broker_epoch < recorded:
+            problem = f"fetched under broker epoch {progress.broker_epoch}, not {recorded}"
+        elif (
+            member is not None
+            and member.is_live
+            and self._cluster.broker_epoch(broker) == recorded
+            and member.log.log_end_offset < needed
+        ):
+            problem = f"its log ends at {member.log.log_end_offset}"
+        if problem is not None:
+            self._findings.add(
+                "I-16",
+                f"{truth.at}: broker {broker} joined the in-sync set of broker {new.leader}, which "
+                f"has committed everything below {shadow.log.high_watermark} and leads since "
+                f"{leader.leader.start_offset}, but {problem}",
+                truth.at,
+            )
+        self._findings.counters["joins"] += 1

@@ -1,0 +1,186 @@
+"""What a process finds when it starts is what the one before had, as far as physics allows.
+
+I-46: after a kill nothing is missing; after a power cut the log is a prefix of what it was, whole
+batch by whole batch, and has at least what was below the recovery point. I-05: what the log
+remembers of producers is what a scan of its batches says.
+
+A log may come back with older records at its front: its log start is written down now and then
+only, and removed segments whose removal was not durable are there again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from strandline.records.batch import CONTROL_BIT, LOG_OVERHEAD, SEQUENCE_MAX
+from strandline.sim.checkers.batches import header_fields
+from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.shadow import CUTS, LOG_START, RECOVERY_POINT, Shadow
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.violations import Findings
+from strandline.types import NO_EPOCH
+
+if TYPE_CHECKING:
+    from strandline.sim.machine import Machine
+    from strandline.sim.observer import Ending
+
+BATCHES_REMEMBERED = 5
+
+
+class LastWords:
+    """What a process left behind of one log when it ended."""
+
+    def __init__(self, shadow: Shadow, how: Ending) -> None:
+        """To be made while the node can still be looked at."""
+        log = shadow.log
+        self.shadow = shadow
+        self.how = how
+        self.was_cutting = log.cuts != shadow.mark[CUTS]
+        """It died in the middle of a truncation."""
+        self.had_failed = log.failure is not None
+        self.log_start = max(log.log_start_offset, shadow.mark[LOG_START])
+        self.recovery_point = min(log.recovery_point, shadow.mark[RECOVERY_POINT])
+        if not self.was_cutting:
+            shadow.read_last_words()
+
+
+class RecoveryRules:
+    """See the module."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+
+    def check_recovered(
+        self, truth: PartitionTruth, shadow: Shadow, before: LastWords, machine: Machine
+    ) -> None:
+        """A process has loaded a log; `before` is what the last one had."""
+        self._findings.counters["recoveries"] += 1
+        shadow.start_fell = shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
+        former = before.shadow
+        is_damaged = is_touched(machine, shadow.log.directory)
+        shadow.was_damaged = is_damaged
+        if before.was_cutting or before.had_failed or is_damaged:
+            self._note_loss(truth, shadow, former)
+            return
+        newest = shadow.batches[-1] if shadow.batches else None
+        if newest is not None and newest.next_offset > before.log_start and not former.holds(newest):
+            self._findings.add(
+                "I-46",
+                f"{shadow} came back after {_words(before)} with {newest}, but ended with "
+                f"{former.batches[-1] if former.batches else 'nothing'} before",
+                truth.at,
+            )
+        needed = before.recovery_point if before.how == "power" else former.end
+        needed = min(needed, former.end)
+        if former.batches and shadow.log.log_end_offset < needed:
+            self._findings.add(
+                "I-46",
+                f"{shadow} came back after {_words(before)} and ends at "
+                f"{shadow.log.log_end_offset}, but everything below {needed} was to survive",
+                truth.at,
+            )
+        self._note_loss(truth, shadow, former)
+
+    def _note_loss(self, truth: PartitionTruth, shadow: Shadow, former: Shadow) -> None:
+        """Whether this partition is among what the machine has lost."""
+        if shadow.end >= former.end:
+            truth.made_good(shadow.broker_id)
+        else:
+            truth.lost(shadow.broker_id)
+            self._findings.counters["lossy recoveries"] += 1
+
+    def check_missing(self, truth: PartitionTruth, before: LastWords, machine: Machine) -> None:
+        """A process has started, and a log that was there before is not."""
+        truth.lost(before.shadow.broker_id)
+        state = truth.state
+        if before.how == "swap" or before.had_failed or state is None:
+            return
+        directory = before.shadow.log.directory
+        if before.shadow.broker_id not in state.replicas or is_touched(machine, directory):
+            return
+        if machine.disk.peek(f"{directory}/partition.metadata") is not None:
+            return  # its disk fails, it is still there
+        if before.recovery_point > 0 and before.shadow.batches:
+            self._findings.add(
+                "I-46",
+                f"{before.shadow}, whose log was durable below {before.recovery_point}, is gone "
+                f"after {_words(before)}",
+                truth.at,
+            )
+
+    # -- Producers ---------------------------------------------------------------------------
+
+    def check_producers(self, shadow: Shadow, now_ms: int) -> None:
+        """I-05: compare what is remembered of producers with what the batches say."""
+        found = producers_in(shadow)
+        states = shadow.log.producers
+        for producer_id, (epoch, batches, newest_ms) in found.items():
+            entry = states.active.get(producer_id)
+            if entry is None:
+                if now_ms - newest_ms < states.expiration_ms:
+                    self._add(shadow, f"does not know producer {producer_id}")
+            elif (entry.epoch, entry.last_sequence, entry.last_offset) != (epoch, *batches[-1]):
+                self._add(
+                    shadow,
+                    f"remembers epoch {entry.epoch}, sequence {entry.last_sequence} and offset "
+                    f"{entry.last_offset} of producer {producer_id}, but its batches say epoch "
+                    f"{epoch}, sequence {batches[-1][0]} and offset {batches[-1][1]}",
+                )
+            elif not set(_offsets(entry.batches)) <= {offset for _, offset in batches}:
+                # Batches that retention has removed are still remembered.
+                if min(_offsets(entry.batches)) >= shadow.bases[0]:
+                    self._add(
+                        shadow,
+                        f"remembers batches of producer {producer_id} that end at "
+                        f"{_offsets(entry.batches)}, but its log has {list(batches)}",
+                    )
+        for producer_id, entry in states.active.items():
+            ahead = entry.last_offset >= max(shadow.end, 0)
+            if ahead or (producer_id not in found and shadow.bases and entry.last_offset >= shadow.bases[0]):
+                self._add(
+                    shadow,
+                    f"remembers that producer {producer_id} wrote up to {entry.last_offset}, but "
+                    f"no batch says so",
+                )
+
+    def _add(self, shadow: Shadow, what: str) -> None:
+        self._findings.add("I-05", f"{shadow} {what}", shadow.at)
+
+
+def is_touched(machine: Machine, directory: str) -> bool:
+    """Whether files of a partition, or tables beside it, were damaged from outside."""
+    above = directory.rpartition("/")[0]
+    return any(
+        path.startswith(directory + "/") or path.rpartition("/")[0] == above
+        for path in machine.disk.damaged
+    )
+
+
+def producers_in(shadow: Shadow) -> dict[int, tuple[int, deque[tuple[int, int]], int]]:
+    """Of every producer in the log: its epoch, its last (sequence, offset)s, its newest time."""
+    found: dict[int, tuple[int, deque[tuple[int, int]], int]] = {}
+    for segment in shadow.log.segments.all:
+        data, position = peek(segment.log, 0, segment.size), 0
+        while (fields := header_fields(data, position)) is not None:
+            position += fields[1] + LOG_OVERHEAD
+            producer_id, epoch, sequence = fields[9], fields[10], fields[11]
+            if producer_id < 0 or fields[5] & CONTROL_BIT:
+                continue
+            known = found.get(producer_id)
+            if known is None or known[0] != epoch:
+                known = (epoch, deque(maxlen=BATCHES_REMEMBERED), 0)
+            last = NO_EPOCH if sequence < 0 else (sequence + fields[6]) & SEQUENCE_MAX
+            known[1].append((last, fields[0] + fields[6]))
+            found[producer_id] = (epoch, known[1], fields[8])
+    return found
+
+
+def _offsets(batches: deque[tuple[int, int, int, int]]) -> list[int]:
+    return [batch[1] for batch in batches]
+
+
+def _words(before: LastWords) -> str:
+    return {"kill": "a kill", "power": "a power cut", "stop": "a clean stop"}.get(
+        before.how, f"its end ({before.how})"
+    )

@@ -1,0 +1,247 @@
+"""What must hold for one replica by itself: I-01 to I-03, I-06, I-07, I-10, I-17, I-20, I-27, I-43.
+
+Each rule compares the fingerprint of a replica before and after an event, and its shadow with what
+its log says of itself. Other replicas are `commitment`'s affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strandline.replication.in_sync import Committed
+from strandline.sim.checkers.batches import Batch
+from strandline.sim.checkers.shadow import (
+    CUTS,
+    END,
+    FIRST_BASE,
+    HIGH_WATERMARK,
+    IN_SYNC,
+    LATEST_EPOCH,
+    LEADER,
+    LEADER_EPOCH,
+    LOG_START,
+    MIN_IN_SYNC,
+    RECOVERY_POINT,
+    Mark,
+    Shadow,
+)
+from strandline.sim.checkers.violations import Findings
+
+if TYPE_CHECKING:
+    from strandline.sim.machine import Machine
+
+
+class ReplicaRules:
+    """See the module."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+
+    # -- Offsets and batches -----------------------------------------------------------------
+
+    def check_offsets(self, shadow: Shadow) -> None:
+        """I-01, and that the log ends where its last batch does (I-02)."""
+        mark = shadow.mark
+        start, high_watermark, end = mark[LOG_START], mark[HIGH_WATERMARK], mark[END]
+        if not 0 <= start <= high_watermark <= end:
+            self._findings.add(
+                "I-01",
+                f"{shadow} starts at {start}, has the high watermark {high_watermark} and ends at "
+                f"{end}",
+                shadow.at,
+            )
+        if shadow.batches and shadow.batches[-1].next_offset != end:
+            self._findings.add(
+                "I-02",
+                f"{shadow} says that it ends at {end}, but its last batch is {shadow.batches[-1]}",
+                shadow.at,
+            )
+
+    def check_appended(self, shadow: Shadow, added: Sequence[Batch]) -> None:
+        """I-03: leader epochs never fall, and are known to whoever appends."""
+        leader_epoch = shadow.mark[LEADER_EPOCH]
+        before = shadow.batches[-len(added) - 1].leader_epoch if len(shadow.batches) > len(added) else -1
+        for batch in added:
+            if not before <= batch.leader_epoch <= leader_epoch:
+                self._findings.add(
+                    "I-03",
+                    f"{shadow} is in leader epoch {leader_epoch} and has appended {batch} behind "
+                    f"a batch of epoch {before}",
+                    shadow.at,
+                )
+            before = batch.leader_epoch
+
+    def check_epoch_table(self, shadow: Shadow) -> None:
+        """I-03: the table of leader epochs is what the batches say.
+
+        One entry more may stand at the log's end, for an epoch in which nothing was written yet.
+        The first entry may start anywhere from the first batch of its epoch to the log start; a log
+        start that came back lower after a crash does not bring forgotten entries back.
+        """
+        log, start = shadow.log, shadow.log.log_start_offset
+        table = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
+        expected = shadow.epoch_starts(start)
+        if table and table[-1][1] == log.log_end_offset:
+            if not expected or table[-1][0] > expected[-1][0]:
+                table = table[:-1]
+        if table == expected:
+            return
+        if table and shadow.start_fell:
+            expected = [entry for entry in expected if entry[0] >= table[0][0]]
+        if table and expected and table[0][0] == expected[0][0]:
+            if table[0][1] <= max(start, expected[0][1]) or shadow.start_fell:
+                table = table[1:]
+                expected = expected[1:]
+        if table != expected:
+            self._findings.add(
+                "I-03",
+                f"{shadow}, whose log goes from {start} to {log.log_end_offset}, has the leader "
+                f"epochs {[tuple(entry) for entry in log.leader_epochs.entries]}, but its batches "
+                f"say {shadow.epoch_starts(start)}",
+                shadow.at,
+            )
+
+    def check_stable(self, shadow: Shadow) -> None:
+        """I-06: nothing undecided lies below the last stable offset."""
+        log = shadow.log
+        stable, first_open = log.last_stable_offset, log.producers.first_undecided_offset
+        if stable > log.high_watermark or (
+            first_open is not None and max(first_open, log.log_start_offset) < stable
+        ):
+            self._findings.add(
+                "I-06",
+                f"{shadow} has the last stable offset {stable} and the high watermark "
+                f"{log.high_watermark}, and a transaction is open since {first_open}",
+                shadow.at,
+            )
+
+    def check_durable(self, shadow: Shadow, machine: Machine, since: int) -> None:
+        """I-07: what lies below the recovery point survives a power cut."""
+        if shadow.was_damaged:
+            return
+        log, point = shadow.log, shadow.mark[RECOVERY_POINT]
+        for segment in log.segments.since(min(since, point)):
+            if segment.base_offset >= point:
+                break
+            first, stop = shadow.index_at(segment.base_offset), shadow.index_at(point)
+            above = log.segments.above(segment.base_offset)
+            if above:
+                stop = min(stop, shadow.index_at(above[0].base_offset))
+            needed = shadow.bytes_between(first, stop)
+            durable = machine.disk.durable_end(segment.log.path) if needed else 0
+            if durable < needed and segment.log.path not in machine.disk.damaged:
+                self._findings.add(
+                    "I-07",
+                    f"{shadow} has the recovery point {point}, but of {segment.log.path} only "
+                    f"{durable} of {needed} bytes are durable",
+                    shadow.at,
+                )
+
+    # -- Leading -----------------------------------------------------------------------------
+
+    def check_reign(self, shadow: Shadow, before: Mark) -> None:
+        """I-10, I-17 and I-27, between two moments of one leadership."""
+        mark = shadow.mark
+        if mark[CUTS] != before[CUTS] or mark[END] < before[END]:
+            self._findings.add(
+                "I-10",
+                f"{shadow} leads in epoch {mark[LEADER_EPOCH]} and has truncated its log from "
+                f"{before[END]} to {mark[END]}",
+                shadow.at,
+            )
+        if mark[HIGH_WATERMARK] < before[HIGH_WATERMARK]:
+            self._findings.add(
+                "I-10",
+                f"{shadow} leads in epoch {mark[LEADER_EPOCH]} and has lowered its high watermark "
+                f"from {before[HIGH_WATERMARK]} to {mark[HIGH_WATERMARK]}",
+                shadow.at,
+            )
+        if mark[LOG_START] < before[LOG_START]:
+            self._findings.add(
+                "I-27",
+                f"{shadow} leads in epoch {mark[LEADER_EPOCH]} and has lowered its log start from "
+                f"{before[LOG_START]} to {mark[LOG_START]}",
+                shadow.at,
+            )
+        if mark[HIGH_WATERMARK] > before[HIGH_WATERMARK] and mark[LOG_START] <= before[HIGH_WATERMARK]:
+            self._check_minimum(shadow, before)
+
+    def _check_minimum(self, shadow: Shadow, before: Mark) -> None:
+        leader = shadow.mark[LEADER]
+        replicas = len(leader.replicas)
+        held = [
+            isinstance(mark[IN_SYNC], Committed)
+            and len(mark[IN_SYNC].members) < min(mark[MIN_IN_SYNC], replicas)
+            for mark in (before, shadow.mark)
+        ]
+        if all(held):
+            self._findings.add(
+                "I-17",
+                f"{shadow} leads in epoch {leader.leader_epoch} with only "
+                f"{sorted(leader.in_sync.members)} in sync, where {leader.effective_min_in_sync} "
+                f"must be, and has raised its high watermark from {before[HIGH_WATERMARK]} to "
+                f"{shadow.mark[HIGH_WATERMARK]}",
+                shadow.at,
+            )
+
+    # -- Following ---------------------------------------------------------------------------
+
+    def check_round(self, shadow: Shadow, before: Mark) -> None:
+        """I-20: a truncation brings the follower nearer; there are not more than it has epochs."""
+        mark = shadow.mark
+        if mark[LOG_START] > before[LOG_START] and mark[LOG_START] >= before[END]:
+            return  # it begins again where its leader's log starts
+        if shadow.rounds == 0:
+            shadow.epochs_at_round_start = len(shadow.log.leader_epochs.entries) + 1
+        shadow.rounds += 1
+        after = (mark[LATEST_EPOCH], mark[END])
+        if not after < (before[LATEST_EPOCH], before[END]):
+            self._findings.add(
+                "I-20",
+                f"{shadow} was truncated, but went from (epoch, end) "
+                f"({before[LATEST_EPOCH]}, {before[END]}) to {after}",
+                shadow.at,
+            )
+        if shadow.rounds > shadow.epochs_at_round_start + 1:
+            self._findings.add(
+                "I-20",
+                f"{shadow} was truncated {shadow.rounds} times in leader epoch "
+                f"{mark[LEADER_EPOCH]}, but had only {shadow.epochs_at_round_start} epochs",
+                shadow.at,
+            )
+
+    # -- Retention ---------------------------------------------------------------------------
+
+    def check_retention(
+        self, shadow: Shadow, before: Mark, removed: Sequence[Batch], now_ms: int
+    ) -> None:
+        """I-43: only replicated segments go, and only those that a setting does not keep."""
+        first = shadow.mark[FIRST_BASE]
+        config = shadow.log.config
+        if first > shadow.mark[HIGH_WATERMARK]:
+            self._findings.add(
+                "I-43",
+                f"{shadow} has dropped segments up to {first}, beyond its high watermark "
+                f"{shadow.mark[HIGH_WATERMARK]}",
+                shadow.at,
+            )
+        kept = [batch for batch in removed if batch.next_offset > before[LOG_START]]
+        if not kept:
+            return
+        left = shadow.log.segments.size_bytes
+        if not config.deletes_old_segments:
+            problem = "its cleanup policy does not delete"
+        elif 0 <= config.retention_bytes <= left:
+            return
+        elif config.retention_ms < 0:
+            problem = f"only {left} bytes are left of retention.bytes={config.retention_bytes}"
+        else:
+            newest = max(batch.max_timestamp for batch in kept)
+            if newest < 0 or now_ms - newest > config.retention_ms:
+                return
+            problem = (
+                f"{left} bytes are left of retention.bytes={config.retention_bytes}, and the "
+                f"newest record is {now_ms - newest} ms old with retention.ms={config.retention_ms}"
+            )
+        self._findings.add("I-43", f"{shadow} has dropped {kept[-1]}, but {problem}", shadow.at)

@@ -1,0 +1,295 @@
+"""What one replica's log consists of, as told by its bytes: kept beside it, compared with it.
+
+A shadow follows its log: it reads what was appended (only that), and takes off what was cut. It
+reads bytes and never asks the log what it thinks is in it, except for where segments begin and how
+long they are; what the log says of itself is then compared with the shadow.
+
+This file must not know other replicas, roles or what is committed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from crc32c import crc32c
+
+from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
+from strandline.sim.checkers.batches import Batch, Batches, header_fields
+from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.violations import Findings
+from strandline.types import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.node.replica import Replica
+    from strandline.replication.leader import Leader
+    from strandline.storage.log import Log
+    from strandline.storage.segment import Segment
+
+Mark = tuple[Any, ...]
+"""The fingerprint of a replica: see `replica_mark`."""
+(
+    END, HIGH_WATERMARK, LOG_START, CUTS, RECOVERY_POINT, SEGMENTS, LATEST_EPOCH, FIRST_BASE,
+    LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC,
+) = range(13)  # fmt: skip
+NO_MARK: Mark = (0, 0, 0, 0, 0, 0, -1, 0, None, -1, -1, None, 0)
+
+
+class Shadow:
+    """The log of one replica. `batches`, `bases` (their base offsets) and `ends` (bytes up to the
+    end of each, counted from some time ago) go together.
+
+    - `mark`: the fingerprint of the replica when it was last looked at.
+    - `was_damaged`: its disk was damaged from outside; physics, not the code, decides what is left.
+    - `start_fell`: its log start came back lower after a crash than it had been.
+    """
+
+    __slots__ = (
+        "at",
+        "bases",
+        "batches",
+        "broker_id",
+        "ends",
+        "epochs_at_round_start",
+        "is_live",
+        "log",
+        "mark",
+        "replica",
+        "rounds",
+        "start_fell",
+        "was_damaged",
+        "_cut_bytes",
+        "_findings",
+        "_known",
+        "_producer_epochs",
+        "_tail_base",
+        "_tail_size",
+    )
+
+    def __init__(
+        self, broker_id: BrokerId, log: Log, known: Batches, findings: Findings
+    ) -> None:
+        self.broker_id = broker_id
+        self.at: TopicPartition = log.topic_partition
+        self.log = log
+        self.replica: Replica | None = None
+        self.is_live = True
+        self.mark: Mark = NO_MARK
+        self.was_damaged = False
+        self.start_fell = False
+        self.rounds = 0
+        self.epochs_at_round_start = 0
+        self.batches: list[Batch] = []
+        self.bases: list[int] = []
+        self.ends: list[int] = []
+        self._known = known
+        self._findings = findings
+        self._cut_bytes = 0
+        self._tail_base = -1
+        self._tail_size = 0
+        self._producer_epochs: dict[int, int] = {}
+
+    def __str__(self) -> str:
+        return f"{self.at} on broker {self.broker_id}"
+
+    # -- Questions ---------------------------------------------------------------------------
+
+    @property
+    def log_start(self) -> int:
+        """Where the log started when it was last looked at."""
+        start: int = self.mark[LOG_START]
+        return start
+
+    @property
+    def high_watermark(self) -> int:
+        """The high watermark when it was last looked at."""
+        high_watermark: int = self.mark[HIGH_WATERMARK]
+        return high_watermark
+
+    @property
+    def leader(self) -> Leader | None:
+        """The leadership of this replica when it was last looked at."""
+        leader: Leader | None = self.mark[LEADER]
+        return leader
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last batch; -1 without any."""
+        return self.batches[-1].next_offset if self.batches else -1
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return self.ends[-1] - self._cut_bytes if self.ends else 0
+
+    def holds(self, batch: Batch) -> bool:
+        """Whether this log has the batch, and so everything that comes before it."""
+        index = bisect_left(self.bases, batch.base_offset)
+        return index < len(self.batches) and self.batches[index] is batch
+
+    def below(self, offset: int) -> Batch | None:
+        """The last batch that begins below the offset."""
+        index = bisect_left(self.bases, offset)
+        return self.batches[index - 1] if index else None
+
+    def index_at(self, offset: int) -> int:
+        """The index of the first batch that begins at the offset or above."""
+        return bisect_left(self.bases, offset)
+
+    def bytes_between(self, first: int, stop: int) -> int:
+        """How many bytes the batches from index `first` up to `stop` have."""
+        if stop <= first:
+            return 0
+        before = self.ends[first - 1] if first else self._cut_bytes
+        return self.ends[stop - 1] - before
+
+    def epoch_starts(self, log_start: int) -> list[tuple[int, int]]:
+        """Where each leader epoch begins, of the batches that end behind the log start."""
+        found: list[tuple[int, int]] = []
+        first = bisect_right(self.bases, log_start) - 1
+        for batch in self.batches[max(0, first) :]:
+            if batch.next_offset <= log_start:
+                continue
+            if not found or batch.leader_epoch != found[-1][0]:
+                found.append((batch.leader_epoch, batch.base_offset))
+        return found
+
+    # -- Following the log -------------------------------------------------------------------
+
+    def extend(self) -> Sequence[Batch]:
+        """Read what was appended; returns that."""
+        log = self.log
+        before = len(self.batches)
+        active = log.active
+        if active.base_offset == self._tail_base:
+            self._read(active, self._tail_size)
+        else:
+            for segment in log.segments.since(max(0, self._tail_base)):
+                same = segment.base_offset == self._tail_base
+                self._read(segment, self._tail_size if same else 0)
+        return self.batches[before:]
+
+    def read_anew(self) -> None:
+        """Read everything that is in the log's files."""
+        self._forget(0)
+        self._cut_bytes = 0
+        self._producer_epochs.clear()
+        self._tail_base, self._tail_size = -1, 0
+        for segment in self.log.segments.all:
+            self._read(segment, 0)
+
+    def cut(self) -> Sequence[Batch]:
+        """The log was truncated, and perhaps appended to since; returns what is gone."""
+        former = self.batches
+        kept = bisect_left(self.bases, self.log.log_end_offset)
+        if self._is_cut_to(kept):
+            removed = former[kept:]
+            self._forget(kept)
+            active = self.log.active
+            self._tail_base, self._tail_size = active.base_offset, active.size
+            self._producer_epochs.clear()
+            return removed
+        self.batches, self.bases, self.ends = [], [], []
+        self.read_anew()
+        return [batch for batch in former if not self.holds(batch)]
+
+    def _is_cut_to(self, kept: int) -> bool:
+        """Whether the log consists of the first `kept` batches: by its size and its last batch."""
+        log = self.log
+        if self.bytes_between(0, kept) != log.segments.size_bytes:
+            return False
+        if not kept:
+            return True
+        last = self.batches[kept - 1]
+        if last.next_offset != log.log_end_offset:
+            return False
+        segment = log.segments.all[log.segments.index_of(last.base_offset)]
+        fields = header_fields(peek(segment.log, segment.size - last.size, last.size), 0)
+        return fields is not None and (fields[0], fields[2], fields[4]) == (
+            last.base_offset,
+            last.leader_epoch,
+            last.crc,
+        )
+
+    def drop_front(self) -> Sequence[Batch]:
+        """Segments were removed from the front; returns what is gone with them."""
+        count = bisect_left(self.bases, self.log.segments.first.base_offset)
+        removed = self.batches[:count]
+        if count:
+            self._cut_bytes = self.ends[count - 1]
+            del self.batches[:count], self.bases[:count], self.ends[:count]
+        return removed
+
+    def read_last_words(self) -> None:
+        """The process died, perhaps inside of an append: take in what it had written in full."""
+        segment = self.log.active
+        if not segment.log.closed and segment.base_offset == self._tail_base:
+            data = peek(segment.log, self._tail_size)
+            self._take(data, segment, stop_quietly=True)
+
+    def _forget(self, kept: int) -> None:
+        del self.batches[kept:], self.bases[kept:], self.ends[kept:]
+
+    def _read(self, segment: Segment, position: int) -> None:
+        data = peek(segment.log, position, segment.size - position)
+        self._tail_base, self._tail_size = segment.base_offset, position
+        self._take(data, segment, stop_quietly=False)
+
+    def _take(self, data: bytes, segment: Segment, *, stop_quietly: bool) -> None:
+        """Note the batches in bytes that stand in a segment where the shadow has come to."""
+        position = 0
+        batches, bases, ends = self.batches, self.bases, self.ends
+        while position < len(data):
+            fields = header_fields(data, position)
+            problem = self._problem(fields, data, position, segment)
+            if problem is not None or fields is None:
+                if not stop_quietly:
+                    self._findings.add(
+                        "I-02", f"{self}: at {self._tail_size} of {segment.log.path} {problem}", self.at
+                    )
+                return
+            size = fields[1] + LOG_OVERHEAD
+            before = batches[-1] if batches else None
+            batch = self._known.meet(fields, size, before, self.broker_id)
+            batches.append(batch)
+            bases.append(fields[0])
+            ends.append((ends[-1] if ends else self._cut_bytes) + size)
+            if fields[9] >= 0:
+                self._note_producer(fields)
+            position += size
+            self._tail_size += size
+
+    def _problem(
+        self, fields: tuple[int, ...] | None, data: bytes, position: int, segment: Segment
+    ) -> str | None:
+        """What is wrong with the batch there, or None."""
+        if fields is None:
+            return f"is no whole batch in {len(data) - position} bytes"
+        size = fields[1] + LOG_OVERHEAD
+        crc = crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
+        if crc != fields[4]:
+            return f"the batch at offset {fields[0]} does not match its checksum"
+        if fields[0] < segment.base_offset:
+            return f"the batch at offset {fields[0]} lies below its segment"
+        if not self.batches:
+            return None
+        last = self.batches[-1]
+        if fields[0] < last.next_offset:
+            return f"the batch at offset {fields[0]} overlaps the one before it, {last}"
+        if fields[0] > last.next_offset and not self.log.config.is_compacted:
+            return f"offsets are missing between {last.next_offset} and {fields[0]}"
+        return None
+
+    def _note_producer(self, fields: tuple[int, ...]) -> None:
+        """I-37, as far as one log shows it: the epochs of a producer never fall."""
+        producer_id, epoch = fields[9], fields[10]
+        if epoch < self._producer_epochs.get(producer_id, -1):
+            self._findings.add(
+                "I-37",
+                f"{self}: producer {producer_id} appended at {fields[0]} in epoch {epoch} after "
+                f"epoch {self._producer_epochs[producer_id]}",
+                self.at,
+            )
+        else:
+            self._producer_epochs[producer_id] = epoch

@@ -1,0 +1,197 @@
+"""Who fetches, who waits, and whether somebody waits in vain: I-09, I-40, I-42.
+
+Whether a parked fetch could be answered is worked out from the shadow of the log, not by asking the
+fetch. Everything here holds between two events: at the end of a turn nobody is left who should have
+been woken, and a fetch session has nothing to tell that is not on its list of news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from strandline.node.follower_sessions import Followed, FollowerSession
+from strandline.sim.checkers.peeking import (
+    ParkedFetch,
+    commits_of,
+    fetchers_of,
+    fetches,
+    first_required,
+    has_condemned,
+    is_to_be_woken,
+    parked,
+    parked_fetch,
+    place_of,
+    sessions_of,
+)
+from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.violations import Findings
+from strandline.types import NO_EPOCH
+
+if TYPE_CHECKING:
+    from strandline.node.fetch_sessions import Fetched
+    from strandline.node.node import Node
+    from strandline.node.replica import Replica
+
+
+class WaitingRules:
+    """See the module. `shadows` are those of one node, by replica."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._epochs: dict[tuple[int, int], tuple[int, int]] = {}
+
+    # -- Fetchers ----------------------------------------------------------------------------
+
+    def check_role(self, node: Node, shadow: Shadow) -> None:
+        """I-09: a replica leads, or is fetched from its leader, or has none."""
+        replica = shadow.replica
+        if replica is None or replica.is_retired:
+            return
+        place = place_of(node.fetchers, replica)
+        count = sum(fetches(fetcher, replica) for fetcher in fetchers_of(node.fetchers))
+        if replica.is_leading or replica.leader_id < 0:
+            if place is None and not count:
+                return
+            problem = f"is fetched by {count} fetchers"
+        elif place is None or count != 1:
+            problem = f"follows broker {replica.leader_id}, but {count} fetchers fetch it"
+        elif place.fetcher.source != replica.leader_id or place.leader_epoch != replica.leader_epoch:
+            problem = (
+                f"follows broker {replica.leader_id} in epoch {replica.leader_epoch}, but is "
+                f"fetched from {place.fetcher.source} in epoch {place.leader_epoch}"
+            )
+        else:
+            return
+        role = "leads and " if replica.is_leading else ""
+        self._findings.add("I-09", f"{shadow} {role}{problem}", shadow.at)
+
+    # -- The purgatory -----------------------------------------------------------------------
+
+    def check_commits(self, node: Node, shadow: Shadow) -> None:
+        """I-40 for appends that wait for the high watermark."""
+        replica = shadow.replica
+        commits = None if replica is None else commits_of(replica)
+        if replica is None or commits is None or is_to_be_woken(node.purgatory, replica):
+            return
+        required = first_required(commits)
+        if has_condemned(commits) or (required is not None and required <= replica.log.high_watermark):
+            self._findings.add(
+                "I-40",
+                f"{shadow} has the high watermark {replica.log.high_watermark}, but somebody "
+                f"still waits for {required}",
+                shadow.at,
+            )
+
+    def check_parked(self, node: Node, shadows: Mapping[Replica, Shadow]) -> None:
+        """I-40 for parked requests, after a turn."""
+        for entry in parked(node.purgatory):
+            connection = entry.operation.connection
+            if entry not in connection.parked or any(
+                entry not in watched.waiting for watched in entry.watched
+            ):
+                self._findings.add("I-40", f"A parked request of {connection.client_host} is lost")
+            fetch = parked_fetch(entry.operation)
+            if fetch is None:
+                continue
+            reason = self._reason_to_answer(node, fetch, shadows)
+            if reason is not None:
+                self._findings.add(
+                    "I-40",
+                    f"A fetch of {connection.client_host} at broker {node.broker_id} is parked, "
+                    f"but {reason}",
+                )
+
+    def _reason_to_answer(
+        self, node: Node, fetch: ParkedFetch, shadows: Mapping[Replica, Shadow]
+    ) -> str | None:
+        by_key = {(s.log.topic_id, r.topic_partition.partition): s for r, s in shadows.items()}
+        by_name = {(r.topic_partition.topic, r.topic_partition.partition): s for r, s in shadows.items()}
+        session = fetch.session
+        partitions: Iterable[Fetched] = fetch.partitions
+        if isinstance(session, FollowerSession):
+            partitions = session.partitions.values()
+        total = 0
+        for fetched in partitions:
+            key = fetched.key
+            if key.topic is None:
+                shadow = by_key.get((key.topic_id, key.partition))
+            else:
+                shadow = by_name.get((key.topic, key.partition))
+            if shadow is None:
+                continue
+            reason = _error(shadow, fetched, fetch)
+            if reason is not None:
+                return reason
+            total += 0 if _is_held_back(shadow, session) else _available(shadow, fetched, fetch)
+        if total and total >= fetch.bytes_min:
+            return f"{total} bytes are there of the {fetch.bytes_min} that it wants"
+        return None
+
+    # -- Sessions ----------------------------------------------------------------------------
+
+    def check_sessions(self, node: Node, life: int) -> None:
+        """I-42: epochs go up, and a quiet partition of a follower has nothing to tell."""
+        for session in sessions_of(node):
+            at = (node.broker_id, session.id)
+            known = self._epochs.get(at)
+            if known is not None and known[0] == life and session.epoch < known[1]:
+                self._findings.add(
+                    "I-42",
+                    f"The epoch of fetch session {session.id} at broker {node.broker_id} fell from "
+                    f"{known[1]} to {session.epoch}",
+                )
+            self._epochs[at] = (life, session.epoch)
+            if isinstance(session, FollowerSession):
+                for fetched in session.partitions.values():
+                    if isinstance(fetched, Followed) and not fetched.is_news:
+                        self._check_quiet(node, session, fetched)
+
+    def _check_quiet(self, node: Node, session: FollowerSession, fetched: Followed) -> None:
+        replica = fetched.replica
+        if replica is None or replica.is_retired or not replica.is_leading:
+            return
+        log = replica.log
+        told = (fetched.fetch_offset, fetched.told_high_watermark, fetched.told_log_start_offset)
+        if told != (log.log_end_offset, log.high_watermark, log.log_start_offset):
+            self._findings.add(
+                "I-42",
+                f"{replica.topic_partition}: broker {node.broker_id} has end, high watermark and "
+                f"start ({log.log_end_offset}, {log.high_watermark}, {log.log_start_offset}), but "
+                f"told broker {session.identity.broker_id} {told} and does not look at it again",
+                replica.topic_partition,
+            )
+
+
+def _error(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch) -> str | None:
+    """What the client should be told at once."""
+    replica, log = shadow.replica, shadow.log
+    if replica is None or replica.is_retired:
+        return f"{shadow} is gone"
+    if not replica.is_leading and not (fetch.is_consumer and fetch.may_follow):
+        return f"{shadow} does not lead any more"
+    if fetched.current_leader_epoch not in (NO_EPOCH, replica.leader_epoch):
+        return f"{shadow} is in epoch {replica.leader_epoch}, not {fetched.current_leader_epoch}"
+    if not log.log_start_offset <= fetched.fetch_offset <= log.log_end_offset:
+        return f"{shadow} does not have offset {fetched.fetch_offset}"
+    return None
+
+
+def _is_held_back(shadow: Shadow, session: object) -> bool:
+    """Whether a throttle may keep records from a follower (KIP-73)."""
+    return isinstance(session, FollowerSession) and bool(
+        shadow.log.config.leader_replication_throttled_replicas
+    )
+
+
+def _available(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch) -> int:
+    """The bytes of whole batches that the fetch may be sent."""
+    log = shadow.log
+    end = log.last_stable_offset if fetch.is_consumer else log.log_end_offset
+    first = shadow.index_at(fetched.fetch_offset)
+    if first and shadow.batches[first - 1].next_offset > fetched.fetch_offset:
+        first -= 1
+    stop = shadow.index_at(end)
+    if stop and shadow.batches[stop - 1].next_offset > end:
+        stop -= 1
+    return min(shadow.bytes_between(first, stop), max(0, fetched.max_bytes))

@@ -1,0 +1,153 @@
+"""The batches that simulated producers send: what is in them, and what is known of their fate.
+
+Every value is unique over the whole history and says who sent it: `b"p1-17"`, followed by `:` and
+padding where a batch is to be large. Some batches are such that a broker must refuse them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from strandline.protocol.messages.produce import PartitionProduceResponse
+from strandline.records.builder import build_batch
+from strandline.records.codec import Codec
+from strandline.records.record import Record
+from strandline.sim.clients.wishes import Wishes
+from strandline.sim.scenarios.script import BadScript
+from strandline.sim.schedule import START_US
+from strandline.types import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+
+WALL_MS: Final = 1_700_000_000_000
+"""What a right clock shows at the time 0 of a run."""
+_DAY_MS: Final = 86_400_000
+_STRANGE_MS: Final = (-400 * _DAY_MS, -_DAY_MS, -3_600_000, 60_000, 30 * _DAY_MS, 4000 * _DAY_MS)
+"""How far from now the timestamps of odd batches are (F-59)."""
+_CODECS: Final = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+_ZSTD_SINCE: Final = 7
+_PER_CENT: Final = 100
+
+
+@dataclass(slots=True)
+class Identity:
+    """As whom an idempotent producer writes (KIP-98)."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    next_sequence: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Records for one partition that stay together."""
+
+    at: TopicPartition
+    values: tuple[bytes, ...]
+    """Unique, without padding: as the history has them."""
+    records: tuple[Record, ...]
+    codec: Codec
+    created_us: int
+    topic_id: TopicId | None = None
+    """The incarnation that it was first sent to: it must never reach another one."""
+    place: str = ""
+    """That incarnation's partition in the history."""
+    encoded: bytes = b""
+    sequence: int = NO_SEQUENCE
+    attempts: int = 0
+    is_flying: bool = False
+    maybe_written: bool = False
+    """Whether some attempt may have put it into the log, without anybody knowing."""
+
+
+class Recipe:
+    """How one client's batches look."""
+
+    def __init__(self, wishes: Wishes, random: Random, name: str) -> None:
+        """`records=3` at most per batch, `size=20` bytes of padding at most per value,
+        `large=5` per cent of the batches with `large-size=5000` bytes, `compressed=20` per cent,
+        `keys=0` different keys (none: no keys), `strange-times=2` per cent."""
+        self._random = random
+        self._name = name
+        self._records_max = wishes.number("records", 3, least=1)
+        self._size_max = wishes.number("size", 20)
+        self._large = _per_cent(wishes, "large", 2)
+        self._large_size = wishes.number("large-size", 5_000)
+        self._compressed = _per_cent(wishes, "compressed", 20)
+        self._keys = wishes.number("keys", 0)
+        self._strange = _per_cent(wishes, "strange-times", 1)
+        self._made = 0
+
+    def batch(self, at: TopicPartition, now_us: int, *, produce_version: int) -> Batch:
+        """A new batch of values that nobody has sent yet."""
+        random = self._random
+        padding = random.randint(0, self._size_max)
+        if random.randrange(_PER_CENT) < self._large:
+            padding = self._large_size
+        timestamp = WALL_MS + (now_us - START_US) // 1000
+        if random.randrange(_PER_CENT) < self._strange:
+            timestamp += random.choice(_STRANGE_MS)
+        codec = Codec.NONE
+        if random.randrange(_PER_CENT) < self._compressed:
+            codec = random.choice(_CODECS)
+            if codec is Codec.ZSTD and produce_version < _ZSTD_SINCE:
+                codec = Codec.GZIP
+        values = tuple(self._value() for _ in range(random.randint(1, self._records_max)))
+        records = tuple(
+            Record(NO_OFFSET, timestamp, self._key(), _padded(value, padding)) for value in values
+        )
+        return Batch(at, values, records, codec, now_us)
+
+    def _value(self) -> bytes:
+        self._made += 1
+        return f"{self._name}-{self._made}".encode()
+
+    def _key(self) -> bytes | None:
+        return b"k%d" % self._random.randrange(self._keys) if self._keys else None
+
+
+def encode(batch: Batch, identity: Identity | None) -> None:
+    """Fix a batch's bytes; an identity gives it its sequence number. A retry sends them again."""
+    producer_id, epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+    if identity is not None:
+        producer_id, epoch = identity.producer_id, identity.epoch
+        batch.sequence = identity.next_sequence.get(batch.at, 0)
+        identity.next_sequence[batch.at] = batch.sequence + len(batch.values)
+    batch.encoded = build_batch(
+        batch.records,
+        codec=batch.codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=batch.sequence,
+    )
+
+
+def value_of(stored: bytes | None) -> bytes | None:
+    """What the history calls the value of a record that was read."""
+    return None if stored is None else stored.partition(b":")[0]
+
+
+def offsets_of(batch: Batch, answer: PartitionProduceResponse) -> list[int | None]:
+    """Where the broker says that each value lies; None where it does not say."""
+    base = answer.base_offset
+    return [None if base < 0 else base + place for place in range(len(batch.values))]
+
+
+def _padded(value: bytes, padding: int) -> bytes:
+    return value + b":" + b"x" * padding if padding else value
+
+
+def _per_cent(wishes: Wishes, name: str, default: int) -> int:
+    number = wishes.number(name, default)
+    if number > _PER_CENT:
+        raise BadScript(f"{name}={number} is more than 100 per cent.")
+    return number

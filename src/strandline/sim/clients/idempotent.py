@@ -1,0 +1,151 @@
+"""The idempotent producer: repeats until it knows, and still every value is there once, in order.
+
+Each batch has a sequence number; a broker takes the next one only, and knows the last five again
+(KIP-98). So a batch whose fate is unknown is sent again, byte for byte. As in Kafka's client, while
+anything of a partition is to be repeated, only its oldest batch is sent, alone.
+
+When a batch was refused for good, or the broker does not know where this producer stands, nothing
+that was numbered can follow. Then the producer waits until nothing is on its way, ends what it has
+begun (refused, or unknown if an attempt may have been written: sent under a new number it could be
+there twice), and gets a new identity.
+
+A broker that knows nothing of a producer takes any number from it as the first. So the first batch
+under an identity goes alone to each partition, until it is acknowledged: otherwise the second could
+be taken for the first when the leader changes between the two.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import ClassVar, Final
+
+from strandline.errors import RETRIABLE, ErrorCode
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
+from strandline.sim.clients.backoff import Backoff
+from strandline.sim.clients.batches import Batch, Identity, encode
+from strandline.sim.clients.connection import Lost, Outcome
+from strandline.sim.clients.producer import Lane, Producer
+from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.plan import ClientSpec
+from strandline.sim.scenarios.script import BadScript
+from strandline.types import ProducerEpoch, ProducerId
+
+IN_FLIGHT_MAX: Final = 5
+"""As many batches a broker knows again."""
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
+_LOST_COUNT: Final = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+)
+
+
+class IdempotentProducer(Producer):
+    """See the module."""
+
+    may_overtake: ClassVar[bool] = True
+
+    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
+        super().__init__(world, spec, wishes)
+        if self.acks != -1 or self.in_flight_max > IN_FLIGHT_MAX:
+            raise BadScript(f"'{spec}' must have acks=all and at most {IN_FLIGHT_MAX} in flight.")
+        self._identity: Identity | None = None
+        self._is_asking = False
+        self._is_renewing = False
+        self._identifying = Backoff(self.random)
+
+    # -- who it is ---------------------------------------------------------------------------
+
+    def may_send(self) -> bool:
+        """See `Producer`."""
+        if self._is_renewing and not any(lane.flying for lane in self.lanes.values()):
+            self._begin_anew()
+        if self._identity is None:
+            self._ask_for_identity()
+        return self._identity is not None and not self._is_renewing
+
+    def _begin_anew(self) -> None:
+        """Nothing is on its way: end what was numbered."""
+        self._is_renewing = False
+        self._identity = None
+        self.counters["new identity"] += 1
+        for lane in self.lanes.values():
+            lane.has_footing = False
+            for batch in [each for each in lane.batches if each.encoded]:
+                self.drop(lane, batch)
+
+    def _ask_for_identity(self) -> None:
+        if self._is_asking:
+            return
+        self._is_asking = True
+        connection = self.cluster.any_connection()
+        if connection is None:
+            self.after(self._identifying.next_us(), self._ask_again)
+            return
+        request = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
+        )
+        self.cluster.ask(connection, ApiKey.INIT_PRODUCER_ID, request, self._identified)
+
+    def _ask_again(self) -> None:
+        self._is_asking = False
+        self.pump()
+
+    def _identified(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Lost) or outcome.error_code != ErrorCode.NONE:
+            self.after(self._identifying.next_us(), self._ask_again)
+            return
+        self._identifying.worked()
+        self._is_asking = False
+        self._identity = Identity(
+            ProducerId(outcome.producer_id), ProducerEpoch(outcome.producer_epoch)
+        )
+        self.pump()
+
+    # -- sending -----------------------------------------------------------------------------
+
+    def sendable(self, lane: Lane) -> list[Batch]:
+        """See `Producer`."""
+        is_repeating = any(batch.encoded and not batch.is_flying for batch in lane.batches)
+        if not is_repeating and lane.has_footing:
+            return super().sendable(lane)
+        oldest = [batch for batch in islice(lane.batches, 1) if not batch.is_flying]
+        return oldest if is_repeating or not lane.flying else []
+
+    def encode(self, batch: Batch) -> None:
+        """See `Producer`."""
+        encode(batch, self._identity)
+
+    # -- outcomes ----------------------------------------------------------------------------
+
+    def acknowledged(self, lane: Lane, batch: Batch, offsets: list[int | None]) -> None:
+        """See `Producer`."""
+        lane.has_footing = True
+        if batch.maybe_written:
+            self.counters["retry acknowledged"] += 1
+        super().acknowledged(lane, batch, offsets)
+
+    def refused(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+        """See `Producer`."""
+        if code in _LOST_COUNT:
+            self.pause(lane)
+            # Behind one that is to be repeated, it only came too early.
+            if lane.batches[0] is batch:
+                self._is_renewing = True
+        elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self._is_renewing = True
+        elif code in RETRIABLE:
+            self.pause(lane)
+        else:
+            self.drop(lane, batch)
+            self._is_renewing = True
+
+    def unknown(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+        """See `Producer`: whatever it was, only another attempt will tell."""
+        self.counters[f"unknown after {code.name}"] += 1
+        self.lost(lane, batch)
+
+    def lost(self, lane: Lane, batch: Batch) -> None:
+        """See `Producer`."""
+        batch.maybe_written = True
+        self.pause(lane)

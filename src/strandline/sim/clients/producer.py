@@ -1,0 +1,415 @@
+"""Producers: values into partitions, and what became of each of them.
+
+`client producer p1 topic=t partition=0,1 acks=all idempotent=yes in-flight=5 every=50ms`
+
+The outcome of an attempt is definite or unknown (I-41). An error that a broker only gives before it
+appends is definite; a broken connection, a time-out, and errors that may also come after an append
+are not. What is known is written into the history: `Sent` before anybody could do anything,
+`Acknowledged`, `Refused`; nothing where it is unknown.
+
+A plain producer does not repeat what may have been written (it could be there twice): it goes on
+with the next value. From then on it counts as another producer in the history, since a late request
+may come behind those that were sent after it (F-29). An idempotent one repeats, byte for byte and
+in order, until it knows (KIP-98); `idempotent.py` has that part.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import ClassVar, Final
+
+from strandline.errors import RETRIABLE, ErrorCode
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from strandline.sim.clients.backoff import Backoff
+from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
+from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
+from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.versions import IDS_SINCE
+from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.history.operations import Acknowledged, Refused, Sent
+from strandline.sim.plan import ClientSpec
+from strandline.types import BrokerId, TopicId, TopicPartition
+
+APPEND_TIMEOUT_MS: Final = 3_000
+"""How long a broker may wait for the replicas; less than a request may take."""
+_BACKLOG_MAX: Final = 2
+"""Batches per partition that wait behind those on their way; then no new ones are made."""
+_ACKS: Final = {"all": -1, "1": 1, "0": 0}
+
+_BEFORE_APPEND: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_RECORD,
+    }
+)
+"""Errors that leave the log as it was, whatever acks are asked for (I-41)."""
+_BEFORE_APPEND_UNLESS_WAITING: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""With acks=all these may also end the wait for the replicas, behind an append."""
+
+
+def is_definite(code: ErrorCode, acks: int) -> bool:
+    """Whether an error of a produce says that nothing was appended."""
+    return code in _BEFORE_APPEND or (acks >= 0 and code in _BEFORE_APPEND_UNLESS_WAITING)
+
+
+class Lane:
+    """The batches of one partition, the oldest first."""
+
+    __slots__ = ("at", "backoff", "batches", "connection", "has_footing", "not_before_us", "writer")
+
+    def __init__(self, at: TopicPartition, backoff: Backoff, writer: str) -> None:
+        self.at = at
+        self.backoff = backoff
+        self.batches: deque[Batch] = deque()
+        self.not_before_us = 0
+        self.writer = writer
+        """Under which name the history orders what is sent to this partition."""
+        self.connection: Connection | None = None
+        """Over which the last batch was sent."""
+        self.has_footing = False
+        """Whether a batch of the present identity has been acknowledged (see `idempotent`)."""
+
+    @property
+    def flying(self) -> int:
+        """How many of its batches are on their way."""
+        return sum(batch.is_flying for batch in self.batches)
+
+
+class Producer(SimClient):
+    """See the module; this is the plain one."""
+
+    kind: ClassVar[str] = "producer"
+    may_overtake: ClassVar[bool] = False
+    """Whether batches may go to a new leader while others wait for the old one's answer."""
+
+    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
+        super().__init__(world, spec, wishes)
+        self.acks = _ACKS[wishes.one_of("acks", ("all", "1", "0"))]
+        self.in_flight_max = wishes.number("in-flight", 1, least=1)
+        self.every_us = wishes.time_us("every", "100ms")
+        self.recipe = Recipe(wishes, self.random, self.name)
+        self.lanes = {at: Lane(at, Backoff(self.random), self.name) for at in wishes.partitions()}
+        self.cluster.topics = [wishes.text("topic")]
+        self.cluster.changed = self.pump
+        self.produce_version = self.cluster.versions.of(ApiKey.PRODUCE)
+        self._writers = 0
+        self._alarm_us: int | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """See `SimClient`."""
+        self.cluster.stale()
+        self.after(self.random.randrange(self.every_us), self._tick)
+
+    def finishing(self) -> None:
+        """See `SimClient`."""
+        self.pump()
+        self.after(0, self._maybe_done)
+
+    def _tick(self) -> None:
+        """Time for new values."""
+        if not self.is_finishing:
+            self.cluster.keep_fresh()
+            for lane in self.lanes.values():
+                if len(lane.batches) < self.in_flight_max + _BACKLOG_MAX:
+                    batch = self.recipe.batch(
+                        lane.at, self.now_us, produce_version=self.produce_version
+                    )
+                    lane.batches.append(batch)
+        self.pump()
+        self._maybe_done()
+        self.after(self.about(self.every_us), self._tick)
+
+    def _maybe_done(self) -> None:
+        if not self.is_finishing or self.is_done:
+            return
+        if any(lane.batches for lane in self.lanes.values()):
+            if self.now_us < self.give_up_us and not self._is_in_vain():
+                return
+            self._give_up()
+        self.done()
+
+    def _is_in_vain(self) -> bool:
+        """Whether it is clear by now that there is no such topic."""
+        is_late = self.now_us >= self.give_up_us - PATIENCE_US + NO_TOPIC_US
+        return is_late and all(
+            self.cluster.view(lane.at.topic) is None for lane in self.lanes.values()
+        )
+
+    def _give_up(self) -> None:
+        """Patience is over: that is nobody's fault only if there is no such topic any more."""
+        for lane in self.lanes.values():
+            if lane.batches and self.cluster.view(lane.at.topic) is not None:
+                self.found(
+                    "I-50",
+                    f"{self.name} could not bring {lane.batches[0].values[0]!r} through, after "
+                    f"{lane.batches[0].attempts} attempts",
+                    lane.at,
+                )
+
+    # -- sending -----------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Send what can be sent."""
+        if self.is_done or not self.may_send():
+            return
+        wanted: dict[BrokerId, list[Batch]] = {}
+        for lane in self.lanes.values():
+            for batch in self._sendable(lane):
+                leader = self.cluster.leader(lane.at)
+                if leader is None:
+                    break
+                wanted.setdefault(leader.broker_id, []).append(batch)
+        for broker_id, batches in wanted.items():
+            connection = self.cluster.connection(broker_id)
+            if connection is None:
+                self._wake_at(self.cluster.closed_until_us(broker_id))
+                continue
+            batches = [each for each in batches if self._is_in_order(each, connection)]
+            # One batch per partition and request: a broker takes no more.
+            while batches:
+                request: dict[TopicPartition, Batch] = {}
+                for batch in batches:
+                    request.setdefault(batch.at, batch)
+                batches = [each for each in batches if request[each.at] is not each]
+                self._send(connection, list(request.values()))
+
+    def may_send(self) -> bool:
+        """Whether this producer is in a state to send anything."""
+        return True
+
+    def _sendable(self, lane: Lane) -> list[Batch]:
+        """The batches of a lane that may go now, in order."""
+        if lane.not_before_us > self.now_us:
+            self._wake_at(lane.not_before_us)
+            return []
+        if not self._is_of_this_topic(lane):
+            return []
+        return self.sendable(lane)
+
+    def sendable(self, lane: Lane) -> list[Batch]:
+        """Those that are not on their way, as many as may be."""
+        ready = [batch for batch in lane.batches if not batch.is_flying]
+        return ready[: max(0, self.in_flight_max - lane.flying)]
+
+    def _is_of_this_topic(self, lane: Lane) -> bool:
+        """Give up what was meant for a topic that has been made anew since (F-68)."""
+        topic_id = self.cluster.topic_id(lane.at.topic)
+        stale = [
+            batch
+            for batch in lane.batches
+            if batch.topic_id not in (None, topic_id) and not batch.is_flying
+        ]
+        for batch in stale:
+            lane.has_footing = False
+            self.counters["batch for a former topic"] += 1
+            self.drop(lane, batch)
+        return self.cluster.view(lane.at.topic) is not None
+
+    def _is_in_order(self, batch: Batch, connection: Connection) -> bool:
+        """Between connections there is no order: what was sent before must be decided first, or
+        else (acks=0) nothing can be said of the order any more."""
+        lane = self.lanes[batch.at]
+        if lane.connection is not connection:
+            if lane.flying and not self.may_overtake:
+                return False
+            if self.acks == 0:
+                self._rename(lane)
+            lane.connection = connection
+        return True
+
+    def _send(self, connection: Connection, batches: list[Batch]) -> None:
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            self._prepare(batch)
+            topic = topics.get(batch.at.topic)
+            if topic is None:
+                topic = TopicProduceData(
+                    name=batch.at.topic, topic_id=self.cluster.topic_id(batch.at.topic)
+                )
+                topics[batch.at.topic] = topic
+            topic.partition_data.append(
+                PartitionProduceData(index=batch.at.partition, records=memoryview(batch.encoded))
+            )
+        request = ProduceRequest(
+            acks=self.acks, timeout_ms=APPEND_TIMEOUT_MS, topic_data=list(topics.values())
+        )
+        self.counters["produce"] += 1
+        if self.acks == 0:
+            connection.tell(ApiKey.PRODUCE, self.produce_version, request)
+            for batch in batches:
+                self.lanes[batch.at].batches.remove(batch)
+            return
+        for batch in batches:
+            batch.is_flying = True
+        self.cluster.ask(connection, ApiKey.PRODUCE, request, partial(self._answered, batches))
+
+    def _prepare(self, batch: Batch) -> None:
+        """The first attempt fixes what is sent, and enters it into the history."""
+        batch.attempts += 1
+        if batch.attempts > 1:
+            self.counters["batch sent again"] += 1
+        if not batch.encoded:
+            self.encode(batch)
+        if batch.topic_id is None:
+            batch.topic_id = self.cluster.topic_id(batch.at.topic)
+            batch.place = place_of(batch.at, batch.topic_id)
+            writer = self.lanes[batch.at].writer
+            self.world.history.extend(Sent(writer, batch.place, value) for value in batch.values)
+
+    def encode(self, batch: Batch) -> None:
+        """Make a batch's bytes."""
+        encode(batch, None)
+
+    # -- outcomes ----------------------------------------------------------------------------
+
+    def _answered(self, batches: list[Batch], outcome: Outcome) -> None:
+        for batch in batches:
+            batch.is_flying = False
+        if isinstance(outcome, Lost):
+            self.cluster.stale()
+            for batch in batches:
+                if outcome.was_sent:
+                    self.lost(self.lanes[batch.at], batch)
+                else:
+                    self.retry(self.lanes[batch.at], batch)
+        else:
+            self._take(batches, outcome)
+        self.pump()
+        self._maybe_done()
+
+    def _take(self, batches: list[Batch], response: ProduceResponse) -> None:
+        names: dict[TopicId | None, str] = {each.topic_id: each.at.topic for each in batches}
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic in response.responses:
+            name = names.get(topic.topic_id, "")
+            if self.produce_version < IDS_SINCE:
+                name = topic.name
+            for each in topic.partition_responses:
+                answers[TopicPartition(name, each.index)] = each
+        for batch in batches:
+            answer = answers.get(batch.at)
+            if answer is None:
+                self.found("I-50", f"A produce answer to {self.name} lacks a partition", batch.at)
+                self.lost(self.lanes[batch.at], batch)
+                continue
+            self._take_one(self.lanes[batch.at], batch, answer)
+
+    def _take_one(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NONE:
+            self.acknowledged(lane, batch, offsets_of(batch, answer))
+            return
+        self.counters[f"produce {code.name}"] += 1
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self.acknowledged(lane, batch, [None] * len(batch.values))
+            return
+        if code in RETRIABLE:
+            self.cluster.stale()
+        hint = answer.current_leader
+        if hint is not None:
+            self.cluster.hint(batch.at, hint.leader_id, hint.leader_epoch)
+        if is_definite(code, self.acks):
+            self.refused(lane, batch, code)
+        else:
+            self.unknown(lane, batch, code)
+
+    def acknowledged(self, lane: Lane, batch: Batch, offsets: list[int | None]) -> None:
+        """The broker said that it is written."""
+        lane.backoff.worked()
+        lane.batches.remove(batch)
+        self.world.history.extend(
+            Acknowledged(batch.place, value, offset)
+            for value, offset in zip(batch.values, offsets, strict=True)
+        )
+
+    def refused(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+        """The broker said that it is not written."""
+        if code in RETRIABLE:
+            self.pause(lane)
+        self.forget(lane, batch)
+
+    def unknown(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+        """The broker said something after which it may be written or not."""
+        self.counters[f"unknown after {code.name}"] += 1
+        self.pause(lane)
+        self.lost(lane, batch)
+
+    def lost(self, lane: Lane, batch: Batch) -> None:
+        """There is no answer, although the broker may have got it."""
+        batch.maybe_written = True
+        self.drop(lane, batch)
+
+    def retry(self, lane: Lane, batch: Batch) -> None:
+        """Nobody got it: it stays first in its lane."""
+        del batch
+        self.pause(lane)
+
+    # -- parts of these ----------------------------------------------------------------------
+
+    def pause(self, lane: Lane) -> None:
+        """Send nothing more to this partition for a while."""
+        if lane.not_before_us <= self.now_us:
+            lane.not_before_us = self.now_us + lane.backoff.next_us()
+        self._wake_at(lane.not_before_us)
+
+    def forget(self, lane: Lane, batch: Batch) -> None:
+        """It is not in the log and never will be: so says the history from now on."""
+        lane.batches.remove(batch)
+        self.world.history.extend(Refused(batch.place, value) for value in batch.values)
+
+    def drop(self, lane: Lane, batch: Batch) -> None:
+        """Send it no more. If it may be written, what follows has no order with it any more."""
+        if not batch.maybe_written:
+            self.forget(lane, batch)
+            return
+        lane.batches.remove(batch)
+        self.counters["outcome unknown"] += 1
+        self._rename(lane)
+
+    def _rename(self, lane: Lane) -> None:
+        self._writers += 1
+        lane.writer = f"{self.name}/{self._writers}"
+
+    def _wake_at(self, at_us: int) -> None:
+        """Look again then."""
+        if self._alarm_us is not None and self.now_us < self._alarm_us <= at_us:
+            return
+        self._alarm_us = at_us = max(at_us, self.now_us + 1)
+        self.after(at_us - self.now_us, self._woken)
+
+    def _woken(self) -> None:
+        if self._alarm_us is not None and self._alarm_us <= self.now_us:
+            self._alarm_us = None
+            self.pump()

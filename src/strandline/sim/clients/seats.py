@@ -1,0 +1,64 @@
+"""Where a consumer stands in each of its partitions, and what it must find out before it reads on.
+
+    unknown ── ListOffsets ──> standing ── new leader epoch ──> doubtful ── OffsetForLeaderEpoch ──┐
+       ^                          ^ └── out of range, other topic id ──> unknown                   │
+       └──────────────────────────┴──────────────────── the log ends before the position (KIP-320) ┘
+
+A position is only ever changed by what was read, or honestly: whenever a consumer jumps, the
+history is told (`Assigned`), so that a jump that nobody meant is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from strandline.sim.clients.backoff import Backoff
+from strandline.sim.clients.client import place_of
+from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A consumer's place in one partition."""
+
+    at: TopicPartition
+    backoff: Backoff
+    start: int
+    """Where to begin: an offset, or `LATEST` or `EARLIEST`."""
+    topic_id: TopicId = NO_TOPIC_ID
+    place: str = ""
+    """The partition in the history."""
+    position: int | None = None
+    epoch: LeaderEpoch = NO_EPOCH
+    """The leader epoch of the last record before the position."""
+    checked_epoch: LeaderEpoch = NO_EPOCH
+    """The leader epoch in which the position is known to be in the log."""
+    is_busy: bool = False
+    """Whether a request about it is on its way."""
+    not_before_us: int = 0
+    replica: BrokerId | None = None
+    """A follower to read from, for as long as `replica_until_us` (KIP-392)."""
+    replica_until_us: int = 0
+    log_start: int = 0
+    """The highest start of the log that was told."""
+    end: int | None = None
+    """Where a reader that stops at the end will have read everything."""
+
+    def is_other_topic(self, topic_id: TopicId) -> bool:
+        """Whether the topic has been made anew; then nothing is known of it."""
+        if topic_id == self.topic_id:
+            return False
+        self.topic_id = topic_id
+        self.place = place_of(self.at, topic_id)
+        self.position = self.end = self.replica = None
+        self.epoch = self.checked_epoch = NO_EPOCH
+        self.log_start = 0
+        return True
+
+
+def seats_of(
+    partitions: list[TopicPartition], start: int, random: Random
+) -> dict[TopicPartition, Seat]:
+    """A seat for each partition."""
+    return {at: Seat(at, Backoff(random), start) for at in partitions}

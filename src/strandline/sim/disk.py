@@ -1,0 +1,303 @@
+"""The disk of one machine: it outlives the processes that use it, and does to them what disks do.
+
+This file knows the life of a disk: which process uses it, how that ends, and what is wrong with the
+hardware meanwhile. It must not know logs, nodes, or when a fault happens.
+
+`files` is what the running process uses. When the process ends, by `killed`, `power_cut` or `swap`,
+there is a new `files` for the next one, and the old one refuses everything loudly. A killed process
+leaves the page cache as it is, with what is not durable yet. A disk has one or more data
+directories, which can fail on their own.
+
+A disk without faults is not watched at all, so that reads and writes cost no more than their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Final
+
+from strandline.sim import disk_damage
+from strandline.sim.disk_damage import Damage
+from strandline.sim.disk_faults import TAKES_SPACE, WAITS, CrashPoint, Ending, Fault, Faults
+from strandline.storage.files import parent_of
+from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.memory_inodes import Contents, PowerCut
+
+DERIVED: Final = (".index", ".timeindex", ".txnindex", ".snapshot", ".tmp", ".deleted", ".lock")
+"""Files without which nothing that was written is lost."""
+
+OLDER_COPIES: Final = 4
+
+
+class Disk:
+    """See the module.
+
+    - `operations`: how many operations have changed something while the disk was watched.
+    - `damaged`: the files that something was done to behind the back of the broker, by path.
+    - `happened`: how often each kind of fault was met.
+    """
+
+    def __init__(self, random: Random, *, data_dirs: Sequence[str]) -> None:
+        self.data_dirs = tuple(data_dirs)
+        self.damaged: dict[str, str] = {}
+        self.files = MemoryFiles()
+        self._random = random
+        self._faults = Faults(random, self._drop_from_now_on)
+        self._older: dict[str, list[bytes]] = {}
+        self._is_watched = True
+        self._format()
+
+    # -- The ends of processes ---------------------------------------------------------------
+
+    def killed(self) -> bool:
+        """The process is over, the machine goes on; whether anything that was written is lost.
+
+        That is so only for what a failed sync has dropped: nobody holds these pages any more, and
+        the next reader gets what is on disk (F-45).
+        """
+        lossy = False
+        for path, contents in disk_damage.files_with(self.files, ""):
+            if contents.drops_syncs:
+                lossy |= contents.lose_power(None, "none") and _matters(path)
+        self._next_process()
+        return lossy
+
+    def power_cut(self, mode: PowerCut = "any") -> bool:
+        """The machine is off; whether anything that was written is lost. See `PowerCut`."""
+        lost = self.files.lose_power(self._random, mode)
+        self._next_process()
+        return any(_matters(path) for path in lost)
+
+    def swap(self) -> None:
+        """The machine is off, and the disk is replaced by an empty one (F-12)."""
+        self._next_process()
+        self.files = MemoryFiles()
+        self._faults.heal()
+        self.damaged.clear()
+        self._older.clear()
+        self._format()
+
+    def write_back(self) -> None:
+        """Let the machine write some of what is not durable to disk."""
+        self.files.write_back(self._random)
+
+    # -- What is on it -----------------------------------------------------------------------
+
+    def durable_end(self, path: str) -> int:
+        """How many leading bytes of the file surely survive a power cut; 0 if its name may not."""
+        return self.files.durable_end(path)
+
+    def peek(self, path: str) -> bytes | None:
+        """What a reader of the file would see, if there is one."""
+        node = self.files.find(path)
+        return node.read(0, node.size) if isinstance(node, Contents) else None
+
+    def peek_durable(self, path: str) -> bytes | None:
+        """What is on disk of the file that has this name now."""
+        node = self.files.find(path)
+        return bytes(node.durable()) if isinstance(node, Contents) else None
+
+    def image(self, mode: PowerCut | None = None, random: Random | None = None) -> MemoryFiles:
+        """A copy as the end of the process, or with a mode a power cut, would leave it now."""
+        if mode is None:
+            return self.files.kill_clone()
+        return self.files.crash_clone(random, mode)
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Within it `files` meet no fault, cost no time and count for nothing."""
+        before, self._is_watched = self._is_watched, False
+        self._watch()
+        try:
+            yield
+        finally:
+            self._is_watched = before
+            self._watch()
+
+    @property
+    def now_ms(self) -> int:
+        """The wall time that written files get."""
+        return self.files.now_ms
+
+    @now_ms.setter
+    def now_ms(self, now_ms: int) -> None:
+        self.files.now_ms = now_ms
+
+    # -- Faults that go on -------------------------------------------------------------------
+
+    def fail(self, operation: str, path_part: str = "", count: int | None = None) -> None:
+        """These operations fail with EIO, `count` times or until healed (F-46, F-47).
+
+        `operation` is one or more names with `|` between them, or `*`; see `OnCall`.
+        """
+        operations = None if operation == "*" else frozenset(operation.split("|"))
+        self._add(Fault(operations, path_part, count))
+
+    def break_dir(self, data_dir: str) -> None:
+        """Nothing works any more in one data directory (JBOD, KIP-112)."""
+        self._add(Fault(None, data_dir, None))
+
+    def fill(self, path_part: str = "", count: int | None = None) -> None:
+        """There is no space left for these files (F-48)."""
+        self._add(Fault(TAKES_SPACE, path_part, count, is_full=True))
+
+    def free_space(self) -> None:
+        """There is space again."""
+        self._faults.faults = [fault for fault in self._faults.faults if not fault.is_full]
+        self._watch()
+
+    def drop_on_sync(self, path_part: str = "") -> None:
+        """The next sync of such a file fails and drops what it was to write (F-45).
+
+        Later syncs of the file say that all is well, and are not.
+        """
+        self._faults.drops.append(path_part)
+        self._watch()
+
+    def slow(
+        self, us_per_operation: int, path_part: str = "", operations: Collection[str] = WAITS
+    ) -> None:
+        """Each of these operations takes so long (F-49)."""
+        self._faults.slow.append((frozenset(operations), path_part, us_per_operation))
+        self._watch()
+
+    def fast(self) -> None:
+        """The disk is as fast as ever again."""
+        self._faults.slow.clear()
+        self._watch()
+
+    def take_stall_us(self) -> int:
+        """How long the operations since the last call have made the machine wait."""
+        stall_us = self._faults.stall_us
+        if stall_us:
+            self._faults.stall_us = 0
+        return stall_us
+
+    def crash_in(
+        self,
+        operations: int,
+        *,
+        how: Ending = "kill",
+        mode: PowerCut = "any",
+        operation: str = "",
+        path_part: str = "",
+    ) -> None:
+        """End the process at the n-th operation from now that changes something (1: the next).
+
+        With `operation` (as for `fail`) only those count. The operation raises `ProcessEnded` whose
+        `cause` is the `CrashPoint`, and so does every one after it until the process was ended by
+        `killed` or `power_cut`. An append gets some of its bytes through.
+        """
+        chosen = frozenset(operation.split("|")) if operation else None
+        self._faults.crash = CrashPoint(operations, how, mode, chosen, path_part)
+        self._watch()
+
+    def forget_crash(self) -> None:
+        """The process does not end there after all."""
+        self._faults.crash = None
+        self._watch()
+
+    def heal(self) -> None:
+        """End all faults. What is lost or damaged stays so."""
+        self._faults.heal()
+        self._watch()
+
+    @property
+    def on_operation(self) -> Callable[[str, str], None] | None:
+        """Called with (operation, path) before every operation that changes something."""
+        return self._faults.on_operation
+
+    @on_operation.setter
+    def on_operation(self, on_operation: Callable[[str, str], None] | None) -> None:
+        self._faults.on_operation = on_operation
+        self._watch()
+
+    @property
+    def operations(self) -> int:
+        """How many operations have changed something while the disk was watched."""
+        return self._faults.operations
+
+    @property
+    def happened(self) -> dict[str, int]:
+        """How often each kind of fault was met."""
+        return self._faults.happened
+
+    # -- Damage ------------------------------------------------------------------------------
+
+    def rot(self, path_part: str = "") -> str | None:
+        """Flip a bit that is on disk (F-50, F-51); each returns what it did, if anything."""
+        return self._note(disk_damage.rot(self.files, path_part, self._random))
+
+    def lose_file(self, path_part: str = "") -> str | None:
+        """Remove a file (F-55)."""
+        return self._note(disk_damage.lose_file(self.files, path_part, self._random))
+
+    def cut_file(self, path_part: str = "") -> str | None:
+        """Make a file shorter (F-55)."""
+        return self._note(disk_damage.cut_file(self.files, path_part, self._random))
+
+    def restore_older(self, path_part: str = "-checkpoint") -> str | None:
+        """Put a file back to what it was when some process before ended (F-54)."""
+        return self._note(
+            disk_damage.restore_older(self.files, self._older, path_part, self._random)
+        )
+
+    def forget_clean_marker(self, data_dir: str | None = None) -> str | None:
+        """Remove the marker of a clean shutdown, by default from the first data directory."""
+        chosen = self.data_dirs[0] if data_dir is None else data_dir
+        return self._note(disk_damage.forget_clean_marker(self.files, chosen))
+
+    def forge_clean_marker(
+        self, data_dir: str | None = None, contents: bytes = b'{"version":0,"brokerEpoch":-1}'
+    ) -> str | None:
+        """Leave the marker of a clean shutdown that never was."""
+        chosen = self.data_dirs[0] if data_dir is None else data_dir
+        return self._note(disk_damage.forge_clean_marker(self.files, chosen, contents))
+
+    # -- Helpers -----------------------------------------------------------------------------
+
+    def _format(self) -> None:
+        for data_dir in self.data_dirs:
+            self.files.make_directory(data_dir)
+            while data_dir != "/":
+                self.files.sync_directory(data_dir)
+                data_dir = parent_of(data_dir)
+        self.files.sync_directory("/")
+        self._watch()
+
+    def _next_process(self) -> None:
+        self.files = self.files.next_process()
+        self._faults.crash = None
+        self._faults.has_crashed = False
+        self._faults.stall_us = 0
+        for path, contents in disk_damage.files_with(self.files, "-checkpoint"):
+            copies = self._older.setdefault(path, [])
+            copies.append(bytes(contents.data))
+            del copies[:-OLDER_COPIES]
+        self._watch()
+
+    def _add(self, fault: Fault) -> None:
+        self._faults.faults.append(fault)
+        self._watch()
+
+    def _watch(self) -> None:
+        is_idle = self._faults.is_idle or not self._is_watched
+        self.files.on_call = None if is_idle else self._faults.check
+
+    def _drop_from_now_on(self, path: str) -> None:
+        node = self.files.find(path)
+        if isinstance(node, Contents):
+            node.drops_syncs = True
+            self.damaged[path] = f"a sync of {path} has dropped what it was to write"
+
+    def _note(self, damage: Damage | None) -> str | None:
+        if damage is None:
+            return None
+        self.damaged[damage.path] = damage.sentence
+        return damage.sentence
+
+
+def _matters(path: str) -> bool:
+    return not path.endswith(DERIVED)

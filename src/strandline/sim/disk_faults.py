@@ -1,0 +1,143 @@
+"""What a disk does wrong while it is used: errors, full disks, slowness, lies, and sudden ends.
+
+This file knows which operations on which files fail, and how. It must not know what the files mean
+or what becomes of the process that meets a fault.
+
+Every operation of a watched disk comes through `Faults.check`, before it takes effect. Faults are
+asked in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final, Literal, TypeAlias
+
+from strandline.errors import StorageError
+from strandline.storage.files import DiskFull
+from strandline.storage.memory_files import ProcessEnded
+
+Ending: TypeAlias = Literal["kill", "power"]
+
+READING: Final = frozenset({"read", "list", "examine"})
+TAKES_SPACE: Final = frozenset(
+    {"append", "write", "extend", "reserve", "create", "create directory"}
+)
+WAITS: Final = frozenset({"sync", "sync directory"})
+"""The operations that wait for the disk itself; the others only reach the memory."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """One thing that is wrong: these operations on files whose path contains `path_part` fail."""
+
+    operations: frozenset[str] | None
+    """None: every one."""
+    path_part: str
+    count: int | None
+    """How often it still happens; None: until it is healed."""
+    is_full: bool = False
+
+    def hits(self, operation: str, path: str) -> bool:
+        """Whether it happens to this operation."""
+        if self.operations is not None and operation not in self.operations:
+            return False
+        return self.path_part in path and self.count != 0
+
+    def error(self, operation: str, path: str) -> StorageError:
+        """What the operating system says."""
+        if self.is_full:
+            return DiskFull(f"Cannot {operation} {path}: No space left on device.")
+        return StorageError(f"Cannot {operation} {path}: Input/output error.")
+
+
+@dataclass(slots=True)
+class CrashPoint:
+    """The process ends at the `left`-th matching operation from now."""
+
+    left: int
+    how: Ending
+    mode: str
+    operations: frozenset[str] | None
+    path_part: str
+
+    def comes(self, operation: str, path: str) -> bool:
+        """Count an operation; whether it is the one."""
+        if operation in READING if self.operations is None else operation not in self.operations:
+            return False
+        if self.path_part not in path:
+            return False
+        self.left -= 1
+        return self.left == 0
+
+
+@dataclass(slots=True)
+class Faults:
+    """See the module.
+
+    `stall_us` is how long the disk has let the machine wait since somebody took the number.
+    `happened` counts the faults that were met, by (operation, kind).
+    """
+
+    random: Random
+    drop: Callable[[str], None]
+    """Called with the path of a file whose sync fails and loses what was to be synced."""
+    faults: list[Fault] = field(default_factory=list)
+    drops: list[str] = field(default_factory=list)
+    slow: list[tuple[frozenset[str], str, int]] = field(default_factory=list)
+    crash: CrashPoint | None = None
+    has_crashed: bool = False
+    stall_us: int = 0
+    operations: int = 0
+    happened: dict[str, int] = field(default_factory=dict)
+    on_operation: Callable[[str, str], None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether operations need not be checked at all."""
+        return not (self.faults or self.drops or self.slow or self.crash or self.on_operation)
+
+    def check(self, operation: str, path: str) -> None:
+        """What happens to an operation before it takes effect; raises what it meets."""
+        if self.crash is not None:
+            self._maybe_crash(self.crash, operation, path)
+        if operation not in READING:
+            self.operations += 1
+            if self.on_operation is not None:
+                self.on_operation(operation, path)
+        for operations, path_part, each_us in self.slow:
+            if operation in operations and path_part in path:
+                self.stall_us += each_us
+        for fault in self.faults:
+            if fault.hits(operation, path):
+                if fault.count is not None:
+                    fault.count -= 1
+                self._count("full" if fault.is_full else operation)
+                raise fault.error(operation, path)
+        if operation == "sync":
+            for path_part in self.drops:
+                if path_part in path:
+                    self.drops.remove(path_part)
+                    self.drop(path)
+                    self._count("drop on sync")
+                    raise StorageError(f"Cannot sync {path}: Input/output error.")
+
+    def _maybe_crash(self, crash: CrashPoint, operation: str, path: str) -> None:
+        if self.has_crashed:
+            # Handlers and clean-ups of the process that run while it ends do nothing any more.
+            raise ProcessEnded(0.0, crash)
+        if crash.comes(operation, path):
+            self.has_crashed = True
+            self._count(f"crash at {operation}")
+            raise ProcessEnded(self.random.random(), crash)
+
+    def _count(self, what: str) -> None:
+        self.happened[what] = self.happened.get(what, 0) + 1
+
+    def heal(self) -> None:
+        """End everything that goes on."""
+        self.faults.clear()
+        self.drops.clear()
+        self.slow.clear()
+        self.crash = None

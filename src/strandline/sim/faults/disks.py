@@ -1,0 +1,160 @@
+"""Faults of disks: errors, no space, slowness, lies, rot, files that are gone.
+
+A broker that saw an error gives up the log directory until it is started again, so the end of such
+a fault is a new start on a healthy disk. Damage that nothing makes undone ends with an empty disk,
+as an operator would do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from strandline.sim.faults.processes import check_budget
+from strandline.sim.faults.scene import Scene, Skipped
+from strandline.sim.faults.targets import one, running
+from strandline.sim.faults.verb import Verb
+from strandline.sim.machine import Machine
+from strandline.sim.plan import Action
+
+_FOR_US: Final = 3_000_000
+_DOWN_US: Final = 500_000
+_LOG: Final = ".log"
+
+
+def disk_fail(scene: Scene, action: Action) -> None:
+    """An operation on some files fails with EIO, `count` times or until the end."""
+    machine = running(scene, action.word(0))
+    count = action.number("count", 0) or None
+    path = action.options.get("path", _LOG)
+    machine.disk.fail(action.options.get("operation", "append"), path, count)
+    _restart_healthy(scene, machine, action)
+
+
+def disk_broken(scene: Scene, action: Action) -> None:
+    """A whole log directory answers everything with EIO."""
+    machine = running(scene, action.word(0))
+    directories = machine.config.log_dirs
+    machine.disk.break_dir(directories[action.number("dir", 0) % len(directories)])
+    _restart_healthy(scene, machine, action)
+
+
+def disk_full(scene: Scene, action: Action) -> None:
+    """No space is left for some files."""
+    machine = running(scene, action.word(0))
+    machine.disk.fill(action.options.get("path", ""))
+    _restart_healthy(scene, machine, action)
+
+
+def disk_slow(scene: Scene, action: Action) -> None:
+    """Every operation on some files takes `per` longer."""
+    machine = one(scene, action.word(0))
+    path = action.options.get("path", "")
+    scene.hold(
+        ("disk slow", machine.broker_id),
+        partial(machine.disk.slow, action.time_us("per", 20_000), path),
+        machine.disk.fast,
+        action.time_us("for", _FOR_US),
+    )
+
+
+def fsync_fail(scene: Scene, action: Action) -> None:
+    """The next fsync of such a file fails, its pages are lost, and later ones lie (F-45)."""
+    machine = running(scene, action.word(0))
+    check_budget(scene, machine)
+    scene.budget.arm(machine, action.verb)
+    machine.disk.drop_on_sync(action.options.get("path", _LOG))
+
+    _restart_healthy(scene, machine, action)
+
+
+def rot(scene: Scene, action: Action) -> None:
+    """Bits flip in what is on the disk. A new disk comes after `for`."""
+    machine = one(scene, action.word(0))
+    check_budget(scene, machine)
+    _damage(scene, machine, machine.disk.rot(action.options.get("path", _LOG)))
+    scene.replace_disk_in(machine, action.time_us("for", _FOR_US))
+
+
+def lose_file(scene: Scene, action: Action) -> None:
+    """Somebody deletes, or cuts, a file of a broker that is down. A new disk comes after `for`."""
+    machine = running(scene, action.word(0))
+    check_budget(scene, machine)
+    path = action.options.get("path", _LOG)
+    disk = machine.disk
+    harm = disk.cut_file if action.options.get("how", "gone") == "cut" else disk.lose_file
+    _while_down(scene, machine, action, partial(harm, path))
+    scene.replace_disk_in(machine, action.time_us("for", _FOR_US))
+
+
+def tamper_checkpoint(scene: Scene, action: Action) -> None:
+    """A checkpoint of a broker that is down is replaced by an older one, or is gone."""
+    machine = running(scene, action.word(0))
+    path = action.options.get("path", "checkpoint")
+    disk = machine.disk
+    harm = disk.lose_file if action.options.get("how", "old") == "gone" else disk.restore_older
+    _while_down(scene, machine, action, partial(harm, path))
+
+
+def _while_down(
+    scene: Scene, machine: Machine, action: Action, harm: Callable[[], str | None]
+) -> None:
+    """Kill a broker, and do something to its files before it is started again."""
+
+    def act(machine: Machine) -> None:
+        told = harm()
+        scene.world.note(f"disk of {machine.broker_id}: {told or 'nothing to damage'}")
+
+    if action.verb == "lose-file":
+        scene.budget.lose(machine, until_new_disk=True)
+    scene.expect_end(machine, action.time_us("down", _DOWN_US), act)
+    machine.kill()
+
+
+def _damage(scene: Scene, machine: Machine, told: str | None) -> None:
+    if told is None:
+        raise Skipped("there is nothing to damage")
+    scene.budget.lose(machine, until_new_disk=True)
+    scene.world.note(f"disk of {machine.broker_id}: {told}")
+
+
+def _restart_healthy(scene: Scene, machine: Machine, action: Action) -> None:
+    """After `for`, heal the disk and start the broker anew."""
+
+    def restart() -> None:
+        machine.disk.heal()
+        if machine.is_running:
+            scene.expect_end(machine, action.time_us("down", _DOWN_US))
+            machine.kill()
+        scene.budget.disarm(machine, action.verb)
+
+    # A hold of its own, so that the end of all faults is an end of this one too.
+    key = ("disk", machine.broker_id, str(action))
+    scene.hold(key, _nothing, restart, action.time_us("for", _FOR_US))
+
+
+def _nothing() -> None:
+    """The fault has begun before it was held."""
+
+
+VERBS: Final = (
+    Verb(
+        "disk-fail",
+        disk_fail,
+        ("F-46", "F-47"),
+        "BROKER [operation=append|read|sync|...] [path=] [count=] [for=] [down=]",
+    ),
+    Verb("disk-broken", disk_broken, ("F-46",), "BROKER [dir=] [for=] [down=]"),
+    Verb("disk-full", disk_full, ("F-48",), "BROKER [path=] [for=] [down=]"),
+    Verb("disk-slow", disk_slow, ("F-49",), "BROKER [per=] [path=] [for=]"),
+    Verb("fsync-fail", fsync_fail, ("F-45",), "BROKER [path=] [for=] [down=]"),
+    Verb("rot", rot, ("F-50", "F-51"), "BROKER [path=] [for=]"),
+    Verb("lose-file", lose_file, ("F-55",), "BROKER [path=] [how=gone|cut] [for=] [down=]"),
+    Verb(
+        "tamper-checkpoint",
+        tamper_checkpoint,
+        ("F-51", "F-54"),
+        "BROKER [path=] [how=old|gone] [down=]",
+    ),
+)

@@ -1,0 +1,324 @@
+"""The kinds of faults and changes that a seed may know, and how each of them is drawn.
+
+One small function per verb, and a table that says how likely a seed knows it (`chance`) and how
+often it is then chosen (`weight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.sim.faults.draw import Draw, Drawn
+from strandline.sim.plan import BEYOND
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fault: how likely a seed knows it, how often it then happens, what it is."""
+
+    draw: Callable[[Draw], Drawn]
+    chance: float
+    weight: float = 1.0
+    only_beyond: bool = False
+
+
+def _kill(draw: Draw) -> Drawn:
+    return Drawn("kill", (draw.broker(),), {"down": draw.time()} | draw.moment())
+
+
+def _pause(draw: Draw) -> Drawn:
+    return Drawn("pause", (draw.broker(),), {"for": draw.time()} | draw.moment())
+
+
+def _power_cut(draw: Draw) -> Drawn:
+    options = {"mode": draw.power_mode(), "down": draw.time()}
+    return Drawn("power-cut", (draw.broker(),), options | draw.moment())
+
+
+def _stop(draw: Draw) -> Drawn:
+    return Drawn("stop", (draw.broker(),), {"down": draw.time()} | draw.moment())
+
+
+def _rolling_restart(draw: Draw) -> Drawn:
+    return Drawn("rolling-restart", (), {"every": draw.time(), "down": draw.time()})
+
+
+def _swap_disk(draw: Draw) -> Drawn:
+    return Drawn("swap-disk", (draw.broker(),), {"down": draw.time()} | draw.moment())
+
+
+def _crash_in(draw: Draw) -> Drawn:
+    options = {"operations": str(draw.random.randint(1, draw.random.choice((5, 30, 100))))}
+    options |= {"how": draw.random.choice(("power", "power", "kill")), "down": draw.time()}
+    return Drawn("crash-in", (draw.broker(),), options | draw.moment())
+
+
+def _crash_in_recovery(draw: Draw) -> Drawn:
+    options = {"times": str(draw.random.randint(1, 3))}
+    options |= {"operations": str(draw.random.choice((3, 10, 40)))}
+    options |= {"how": draw.random.choice(("power", "kill")), "down": draw.time()}
+    return Drawn("crash-in-recovery", (draw.broker(),), options)
+
+
+def _election_storm(draw: Draw) -> Drawn:
+    options = {"times": str(draw.random.randint(2, 6)), "every": draw.time(at_most_us=1_000_000)}
+    return Drawn("election-storm", (draw.partition(),), options | {"down": draw.time()})
+
+
+def _cut(draw: Draw) -> Drawn:
+    return Drawn("cut", (draw.end(), draw.broker()), {"for": draw.time()} | draw.moment())
+
+
+def _cut_one_way(draw: Draw) -> Drawn:
+    words = (draw.end(), draw.broker())
+    if draw.random.random() < 0.5:
+        words = words[1], words[0]
+    return Drawn("cut-one-way", words, {"for": draw.time()} | draw.moment())
+
+
+def _isolate(draw: Draw) -> Drawn:
+    options = draw.maybe(0.5, "store", "yes") | draw.maybe(0.3, "clients", "yes")
+    return Drawn("isolate", (draw.broker(),), options | {"for": draw.time()} | draw.moment())
+
+
+def _partition(draw: Draw) -> Drawn:
+    options = draw.maybe(0.4, "one-way", draw.random.choice(("in", "out")))
+    options |= draw.maybe(0.4, "store", "yes") | draw.maybe(0.2, "clients", "yes")
+    return Drawn("partition", (draw.several(),), options | {"for": draw.time()})
+
+
+def _ring(draw: Draw) -> Drawn:
+    return Drawn("ring", (), {"for": draw.time()})
+
+
+def _clog(draw: Draw) -> Drawn:
+    words = (draw.end(), draw.broker()) if draw.random.random() < 0.5 else (draw.broker(),)
+    return Drawn("clog", words, {"for": draw.time()} | draw.moment())
+
+
+def _stall(draw: Draw) -> Drawn:
+    words = (draw.broker(), draw.end())
+    return Drawn("stall", words, {"for": draw.time()})
+
+
+def _swizzle(draw: Draw) -> Drawn:
+    return Drawn("swizzle", (), {"for": draw.time(), "step": draw.time(at_most_us=500_000)})
+
+
+def _reset(draw: Draw) -> Drawn:
+    words = (draw.end(), draw.broker()) if draw.random.random() < 0.6 else (draw.broker(),)
+    return Drawn("reset", words, draw.moment())
+
+
+def _flip(draw: Draw) -> Drawn:
+    if draw.random.random() < 0.3:
+        return Drawn("flip", (draw.broker(), draw.broker()), {"where": "size"})
+    return Drawn("flip", (draw.end(), draw.end()), {"where": "records"})
+
+
+def _slow_link(draw: Draw) -> Drawn:
+    options = {"factor": str(draw.random.choice((5, 20, 100, 500))), "for": draw.time()}
+    return Drawn("slow-link", (draw.broker(),), options)
+
+
+def _store_cut(draw: Draw) -> Drawn:
+    return Drawn("store-cut", (draw.broker(),), {"for": draw.time()} | draw.moment())
+
+
+def _store_reset(draw: Draw) -> Drawn:
+    return Drawn("store-reset", (draw.broker(),), draw.moment())
+
+
+def _store_expire(draw: Draw) -> Drawn:
+    word = "all" if draw.random.random() < 0.15 else draw.broker()
+    return Drawn("store-expire", (word,), draw.moment())
+
+
+def _store_lag(draw: Draw) -> Drawn:
+    options = {"lag": draw.time(at_most_us=2_000_000), "for": draw.time()}
+    return Drawn("store-lag", (draw.broker(),), options | draw.maybe(0.4, "torn", "yes"))
+
+
+def _store_lose(draw: Draw) -> Drawn:
+    options = {"applied": draw.random.choice(("yes", "no"))}
+    return Drawn("store-lose", (draw.broker(),), options)
+
+
+def _store_down(draw: Draw) -> Drawn:
+    return Drawn("store-down", (), {"for": draw.time()})
+
+
+_FILES: Final = (".log", ".log", ".index", ".timeindex", "checkpoint", ".snapshot")
+
+
+def _disk_fail(draw: Draw) -> Drawn:
+    options = {"operation": draw.random.choice(("append", "write", "read", "sync", "rename"))}
+    options |= {"path": draw.random.choice(_FILES), "for": draw.time(), "down": draw.time()}
+    return Drawn("disk-fail", (draw.broker(),), options | draw.maybe(0.5, "count", "1"))
+
+
+def _disk_broken(draw: Draw) -> Drawn:
+    options = {"dir": str(draw.random.randrange(draw.options.disks)), "for": draw.time()}
+    return Drawn("disk-broken", (draw.broker(),), options | {"down": draw.time()})
+
+
+def _disk_full(draw: Draw) -> Drawn:
+    options = {"for": draw.time(), "down": draw.time()}
+    path = draw.random.choice(_FILES)
+    return Drawn("disk-full", (draw.broker(),), draw.maybe(0.6, "path", path) | options)
+
+
+def _disk_slow(draw: Draw) -> Drawn:
+    options = {"per": draw.random.choice(("200us", "2ms", "20ms", "200ms")), "for": draw.time()}
+    return Drawn("disk-slow", (draw.broker(),), options)
+
+
+def _fsync_fail(draw: Draw) -> Drawn:
+    options = {"path": draw.random.choice(_FILES), "for": draw.time(), "down": draw.time()}
+    return Drawn("fsync-fail", (draw.broker(),), options)
+
+
+def _rot(draw: Draw) -> Drawn:
+    options = {"path": draw.random.choice(_FILES), "for": draw.time()}
+    return Drawn("rot", (draw.broker(),), options)
+
+
+def _lose_file(draw: Draw) -> Drawn:
+    options = {"path": draw.random.choice(_FILES), "how": draw.random.choice(("gone", "cut"))}
+    return Drawn("lose-file", (draw.broker(),), options | {"for": draw.time()})
+
+
+def _tamper_checkpoint(draw: Draw) -> Drawn:
+    options = {"how": draw.random.choice(("old", "gone")), "down": draw.time()}
+    return Drawn("tamper-checkpoint", (draw.broker(),), options)
+
+
+def _clock_jump(draw: Draw) -> Drawn:
+    way = draw.random.choice(("forward", "back"))
+    options = {way: draw.random.choice(("300ms", "5s", "10min", "2880min"))}
+    return Drawn(
+        "clock-jump", (draw.random.choice(("all", draw.broker())),), options | {"for": draw.time()}
+    )
+
+
+def _clock_drift(draw: Draw) -> Drawn:
+    way = draw.random.choice(("fast", "slow"))
+    options = {way: str(draw.random.choice((500, 5_000, 50_000))), "for": draw.time()}
+    return Drawn("clock-drift", (draw.broker(),), options)
+
+
+def _clock_leap(draw: Draw) -> Drawn:
+    return Drawn("clock-leap", (draw.random.choice(("all", draw.broker())),))
+
+
+def _reassign(draw: Draw) -> Drawn:
+    brokers = draw.options.brokers
+    width = draw.random.randint(min(2, brokers), min(3, brokers))
+    chosen = draw.random.sample(range(1, brokers + 1), width)
+    return Drawn("reassign", (draw.partition(), ",".join(map(str, chosen))), draw.moment())
+
+
+def _cancel_reassign(draw: Draw) -> Drawn:
+    return Drawn("cancel-reassign", (draw.partition(),))
+
+
+def _elect(draw: Draw) -> Drawn:
+    unclean = draw.options.profile == BEYOND and draw.random.random() < 0.3
+    return Drawn("elect", ("unclean" if unclean else "preferred", draw.partition()))
+
+
+def _delete_records(draw: Draw) -> Drawn:
+    if draw.random.random() < 0.3:
+        return Drawn("delete-records", (draw.partition(), "high-watermark"))
+    return Drawn(
+        "delete-records", (draw.partition(),), {"fraction": str(draw.random.randint(1, 99))}
+    )
+
+
+def _alter_config(draw: Draw) -> Drawn:
+    topic = draw.random.choice(draw.options.topics)
+    width = min(topic.replication, draw.options.brokers)
+    setting, value = draw.random.choice(
+        (
+            ("min.insync.replicas", str(draw.random.randint(1, width))),
+            ("internal.segment.bytes", str(draw.random.choice((300, 1_000, 20_000)))),
+            ("retention.bytes", draw.random.choice(("2000", "-1", "-"))),
+            ("retention.ms", draw.random.choice(("500", "-1", "-"))),
+            ("flush.messages", draw.random.choice(("1", "5", "-"))),
+            ("segment.ms", draw.random.choice(("300", "-"))),
+            ("message.timestamp.type", draw.random.choice(("LogAppendTime", "CreateTime"))),
+        )
+    )
+    return Drawn("alter-config", (topic.name,), {setting: value})
+
+
+def _extra_topic(draw: Draw) -> Drawn:
+    verb = draw.random.choice(("create-topic", "create-topic", "delete-topic", "recreate-topic"))
+    if verb == "delete-topic":
+        return Drawn(verb, ("extra",))
+    options = {
+        "partitions": str(draw.random.randint(1, 2)),
+        "replication": str(min(draw.options.brokers, draw.random.choice((1, 2, 3)))),
+    }
+    return Drawn(verb, ("extra",), options)
+
+
+def _recreate_topic(draw: Draw) -> Drawn:
+    return Drawn("recreate-topic", (draw.random.choice(draw.options.topics).name,), draw.moment())
+
+
+def _add_partitions(draw: Draw) -> Drawn:
+    topic = draw.random.choice(draw.options.topics)
+    return Drawn("add-partitions", (topic.name,), {"total": str(topic.partitions + 1)})
+
+
+KINDS: Final = (
+    Kind(_kill, 0.75, 3.0),
+    Kind(_pause, 0.6, 2.0),
+    Kind(_power_cut, 0.35),
+    Kind(_stop, 0.35),
+    Kind(_rolling_restart, 0.1, 0.3),
+    Kind(_swap_disk, 0.15, 0.5),
+    Kind(_crash_in, 0.3),
+    Kind(_crash_in_recovery, 0.15, 0.5),
+    Kind(_election_storm, 0.08, 0.4),
+    Kind(_cut, 0.3),
+    Kind(_cut_one_way, 0.25),
+    Kind(_isolate, 0.3),
+    Kind(_partition, 0.25),
+    Kind(_ring, 0.05),
+    Kind(_clog, 0.2),
+    Kind(_stall, 0.1),
+    Kind(_swizzle, 0.1, 0.5),
+    Kind(_reset, 0.25),
+    Kind(_flip, 0.15),
+    Kind(_slow_link, 0.15),
+    Kind(_store_cut, 0.25),
+    Kind(_store_reset, 0.15),
+    Kind(_store_expire, 0.25),
+    Kind(_store_lag, 0.2),
+    Kind(_store_lose, 0.25),
+    Kind(_store_down, 0.08, 0.4),
+    Kind(_disk_fail, 0.12, 0.6),
+    Kind(_disk_broken, 0.08, 0.5),
+    Kind(_disk_full, 0.1, 0.5),
+    Kind(_disk_slow, 0.15),
+    Kind(_fsync_fail, 0.1, 0.5),
+    Kind(_rot, 0.08, 0.4),
+    Kind(_lose_file, 0.06, 0.4),
+    Kind(_tamper_checkpoint, 0.08, 0.5),
+    Kind(_clock_jump, 0.12, 0.6),
+    Kind(_clock_drift, 0.1, 0.6),
+    Kind(_clock_leap, 0.05, 0.4),
+    Kind(_reassign, 0.25),
+    Kind(_cancel_reassign, 0.1, 0.5),
+    Kind(_elect, 0.2),
+    Kind(_delete_records, 0.2),
+    Kind(_alter_config, 0.2, 0.6),
+    Kind(_extra_topic, 0.12, 0.6),
+    Kind(_recreate_topic, 0.06, 0.3),
+    Kind(_add_partitions, 0.05, 0.3),
+)
+"""Everything that a seed may know."""

@@ -1,0 +1,85 @@
+"""Who carries the actions of a plan out, each at its time or at its moment.
+
+This file knows all verbs, and what is common to them: `when=MOMENT [within=2s]` lets an action wait
+for an interesting moment (see `moments`). What cannot be done is noted and skipped: a plan stays a
+plan when some of its lines are taken out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from strandline.sim.clients import ADMIN_VERBS, Crew
+from strandline.sim.faults import clocks, disks, links, processes, sessions
+from strandline.sim.faults.moments import MOMENTS
+from strandline.sim.faults.scene import Scene, Skipped
+from strandline.sim.faults.verb import Verb
+from strandline.sim.plan import Action
+from strandline.sim.scenarios.script import BadScript
+
+_WITHIN_US: Final = 2_000_000
+EXPECT: Final = "expect"
+
+VERBS: Final[Mapping[str, Verb]] = {
+    verb.name: verb
+    for family in (processes, links, sessions, disks, clocks)
+    for verb in family.VERBS
+}
+"""All faults by name."""
+
+Expect = Callable[[Action], None]
+
+
+class Nemesis:
+    """Carries out one plan's actions."""
+
+    def __init__(self, scene: Scene, crew: Crew, expect: Expect | None = None) -> None:
+        self._scene = scene
+        self._crew = crew
+        self._expect = expect
+
+    def plan(self, actions: Iterable[Action]) -> None:
+        """Have the actions done at their times, counted from now."""
+        for action in actions:
+            check(action)
+            self._scene.later(action.at_us, lambda action=action: self._begin(action))  # type: ignore[misc]
+
+    def _begin(self, action: Action) -> None:
+        moment = action.options.get("when")
+        if moment is None:
+            self._do(action)
+            return
+        within_us = action.time_us("within", _WITHIN_US)
+        self._scene.moments.wait(moment, within_us, lambda: self._do(action))
+
+    def _do(self, action: Action) -> None:
+        world = self._scene.world
+        try:
+            self._act(action)
+        except Skipped as skipped:
+            world.note(f"skipped {action}: {skipped}")
+        else:
+            self._scene.done[action.verb] += 1
+
+    def _act(self, action: Action) -> None:
+        if action.verb == EXPECT:
+            if self._expect is not None:
+                self._expect(action)
+            return
+        self._scene.world.note(str(action))
+        verb = VERBS.get(action.verb)
+        if verb is not None:
+            verb.act(self._scene, action)
+        elif self._crew.perform(action) is None:
+            raise Skipped("the client declined")
+
+
+def check(action: Action) -> None:
+    """Raise `BadScript` if nobody can do that."""
+    if action.verb not in VERBS and action.verb not in ADMIN_VERBS and action.verb != EXPECT:
+        raise BadScript(f"Nobody knows how to {action.verb}.")
+    if "when" in action.options and action.options["when"] not in MOMENTS:
+        raise BadScript(
+            f"There is no moment '{action.options['when']}', only {', '.join(MOMENTS)}."
+        )

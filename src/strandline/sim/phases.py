@@ -1,0 +1,229 @@
+"""The course of a run: build, work under faults, come right, be judged.
+
+    building ── the cluster starts, the topics are made
+    safety   ── clients work while the plan's actions happen; every event is checked
+    liveness ── all faults end, everything is started; it must come right within bounds (I-48..I-51)
+    judging  ── everything is read once more, and the whole history is judged
+
+Theory (two phases, as in TigerBeetle's simulator): during faults only safety can be asked for; that
+a cluster also recovers is asked when the faults are over, within bounds that follow from settings.
+What does not come right in time is a violation, and the rest is judged all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from strandline.sim.checkers import Checkers
+from strandline.sim.checkers.violations import Violation
+from strandline.sim.clients import Crew
+from strandline.sim.faults.nemesis import Nemesis
+from strandline.sim.faults.scene import Scene
+from strandline.sim.plan import Action, Options, Plan
+from strandline.sim.scenarios.script import format_us
+from strandline.sim.world import World
+from strandline.types import TopicPartition
+
+_LOOK_US: Final = 20_000
+"""How often it is looked whether something has come right."""
+_SLACK_US: Final = 10_000_000
+"""Added to bounds for what they do not speak of: restarts, retries, connections to be given up."""
+_CLIENTS_US: Final = 70_000_000
+"""A little more than a client's own patience."""
+_BUILD_US: Final = 60_000_000
+
+Told = Callable[[str, int], None]
+
+
+class Bounds:
+    """How long what may take, from the settings of the plan. In microseconds."""
+
+    def __init__(self, options: Options) -> None:
+        session_us = int(options.settings.get("zookeeper.session.timeout.ms", "18000")) * 1000
+        lag_us = int(options.settings.get("replica.lag.time.max.ms", "30000")) * 1000
+        self.controller_us = min(2 * session_us + _SLACK_US, options.liveness_us)
+        """I-48."""
+        self.in_sync_us = min(2 * session_us + 3 * lag_us + 2 * _SLACK_US, options.liveness_us)
+        """I-49."""
+
+
+class Course:
+    """Takes one world through its phases."""
+
+    def __init__(
+        self, plan: Plan, world: World, checkers: Checkers, *, told: Told | None = None
+    ) -> None:
+        self.plan = plan
+        self.world = world
+        self.checkers = checkers
+        self.scene = Scene(world, [spec.name for spec in plan.clients])
+        self.crew = Crew(world, plan.clients)
+        self.violations: list[Violation] = []
+        """What did not come right, and what the clients' history says."""
+        self.phases: list[tuple[str, int]] = []
+        self._told = told
+        self._bounds = Bounds(plan.options)
+
+    def run(self, expect: Callable[[Action], None] | None = None) -> None:
+        """All phases. `expect` is called for actions of that name."""
+        if self._build():
+            self._safety(expect)
+            self._liveness()
+            self._judge()
+        self._ended("end")
+
+    # -- phases ------------------------------------------------------------------------------
+
+    def _build(self) -> bool:
+        world = self.world
+        world.start_all()
+        is_up = self._within(_BUILD_US, self._are_all_there, "I-48", "the brokers come up")
+        if is_up:
+            for topic in self.plan.options.topics:
+                self.crew.perform(self._creation(topic.name))
+            is_up = self._within(
+                _BUILD_US,
+                lambda: (
+                    all(each.is_done for each in self.crew.operations)
+                    and len(world.image.topics) >= len(self.plan.options.topics)
+                    and world.is_settled()
+                ),
+                "I-48",
+                "the topics are made",
+            )
+        self._ended("building")
+        return is_up
+
+    def _safety(self, expect: Callable[[Action], None] | None) -> None:
+        self.crew.start()
+        Nemesis(self.scene, self.crew, expect).plan(self.plan.actions)
+        self.world.run_for(self.plan.options.safety_us // 1000)
+        self.checkers.at_phase_end()
+        self._ended("safety")
+
+    def _liveness(self) -> None:
+        world, bounds = self.world, self._bounds
+        self.scene.end_all()
+        self._within(bounds.controller_us, self._has_controller, "I-48", "there is a controller")
+        self._replace_disks()
+        settled = self._within(
+            bounds.in_sync_us, world.is_settled, "I-49", "all replicas are in sync"
+        )
+        self.crew.finish()
+        self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "all clients finish")
+        self._within(
+            _CLIENTS_US,
+            lambda: all(each.is_done for each in self.crew.operations),
+            "I-51",
+            "all operations of administrators end",
+        )
+        if settled:
+            self._within(
+                bounds.in_sync_us,
+                lambda: world.is_settled() and self._are_logs_level(),
+                "I-49",
+                "all replicas hold the same",
+            )
+        self._ended("liveness")
+
+    def _judge(self) -> None:
+        self.crew.read_everything()
+        self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
+        self.checkers.at_end()
+        report = self.crew.judge(allows_loss=self.scene.budget.is_exceeded)
+        for anomaly in report.anomalies:
+            number = INVARIANT_OF[anomaly.kind.value]
+            what = f"{anomaly.kind}: {anomaly.sentence}"
+            self._violated(number, what, str(anomaly.partition))
+        for finding in self.crew.findings:
+            self._violated(finding.invariant, finding.what, finding.partition, finding.at_us)
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _creation(self, name: str) -> Action:
+        options = self.plan.options
+        topic = next(each for each in options.topics if each.name == name)
+        assignment = ",".join(
+            ":".join(map(str, replicas)) for replicas in topic.assignment(options.brokers)
+        )
+        wishes = {"assignment": assignment, "within": format_us(_BUILD_US), **topic.configs}
+        return Action(0, "create-topic", (name,), wishes)
+
+    def _replace_disks(self) -> None:
+        """Put new disks in for damaged ones, one after the other, as soon as that costs nothing."""
+        scene = self.scene
+        for broker_id in list(scene.to_replace):
+            machine = self.world.machines[broker_id]
+            what = f"broker {broker_id} can be given a new disk"
+            bound_us = self._bounds.in_sync_us
+            self._within(bound_us, partial(scene.budget.may_lose, machine), "I-49", what)
+            scene.swap_disk(machine, _LOOK_US)
+
+    def _are_all_there(self) -> bool:
+        image = self.world.image
+        return self._has_controller() and len(image.brokers) == len(self.world.machines)
+
+    def _has_controller(self) -> bool:
+        image = self.world.image
+        return image.controller is not None and image.controller in image.brokers
+
+    def _are_logs_level(self) -> bool:
+        """Whether all replicas of each partition have the same log end and high watermark."""
+        return all(
+            self._is_level(TopicPartition(topic.name, number), list(state.replicas))
+            for topic in self.world.image.topics.values()
+            for number, state in topic.partitions.items()
+        )
+
+    def _is_level(self, partition: TopicPartition, brokers: list[int]) -> bool:
+        logs = [self.world.replica(each, partition) for each in brokers]
+        ends = {
+            None if each is None else (each.log.log_end_offset, each.log.high_watermark)
+            for each in logs
+        }
+        return len(ends) == 1 and None not in ends
+
+    # -- waiting and telling -----------------------------------------------------------------
+
+    def _within(
+        self, bound_us: int, condition: Callable[[], bool], invariant: str, what: str
+    ) -> bool:
+        schedule = self.world.schedule
+        end_us = schedule.now_us + bound_us
+        while not condition():
+            if schedule.now_us >= end_us:
+                self._violated(invariant, f"In vain for {format_us(bound_us)}: {what}.")
+                return False
+            schedule.run_until(min(end_us, schedule.now_us + _LOOK_US))
+        return True
+
+    def _violated(
+        self, invariant: str, what: str, partition: str | None = None, at_us: int | None = None
+    ) -> None:
+        at_us = self.world.schedule.now_us if at_us is None else at_us
+        self.violations.append(Violation(invariant, what, at_us, partition))
+        self.world.note(f"violated {invariant}: {what}")
+
+    def _ended(self, phase: str) -> None:
+        now_us = self.world.schedule.now_us
+        self.phases.append((phase, now_us))
+        self.world.note(f"{phase} is over")
+        if self._told is not None:
+            self._told(phase, now_us)
+
+
+INVARIANT_OF: Final = {
+    "lost": "I-28",
+    "unseen": "I-28",
+    "duplicate": "I-30",
+    "inconsistent offsets": "I-29",
+    "reordered": "I-30",
+    "poll skip": "I-35",
+    "nonmonotonic poll": "I-35",
+    "refused read": "I-41",
+    "phantom": "I-34",
+    "end went back": "I-38",
+}
+"""Which invariant an anomaly of the clients' history breaks."""

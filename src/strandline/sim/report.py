@@ -1,0 +1,173 @@
+"""What people read of a run, of many runs, and of a run that went wrong.
+
+This file makes lines of text from plans and verdicts. It measures nothing: whoever has run knows how
+long it took. Nothing here is ever read back; that is what `text` is for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from strandline.sim.checkers.invariants import INVARIANTS
+from strandline.sim.checkers.violations import Violation
+from strandline.sim.plan import SAFE, Plan
+from strandline.sim.text import format_plan
+from strandline.sim.verdict import ReplicaRow, Verdict
+
+LAST_EVENTS: Final = 30
+_WIDTH: Final = 100
+_HEADERS: Final = (
+    "PARTITION",
+    "BROKER",
+    "ROLE",
+    "EPOCH",
+    "START",
+    "MARK",
+    "END",
+    "STABLE",
+    "IN SYNC",
+    "FOLLOWERS AT",
+)
+
+
+def show_verdict(verdict: Verdict) -> str:
+    """Everything about one run, without the time that it took."""
+    parts = [
+        show_plan(verdict.plan),
+        show_violations(verdict),
+        show_replicas(verdict.replicas),
+        show_counters(verdict.counters),
+    ]
+    if not verdict.is_good:
+        parts.insert(2, show_last_events(verdict))
+    return "\n\n".join(part for part in parts if part)
+
+
+def show_plan(plan: Plan) -> str:
+    """What was drawn: the header of the plan, its topics and clients, and how many actions."""
+    header, *_ = format_plan(plan).split("\n\n", 1)
+    lines = [line for line in header.splitlines() if not line.startswith(("title:", "world:"))]
+    if plan.options.profile == SAFE:
+        lines.insert(1, f"profile: {SAFE}")
+    topics = (
+        f"{topic.name} ({counted(topic.partitions, 'partition')} on "
+        f"{counted(min(topic.replication, plan.options.brokers), 'broker')})"
+        for topic in plan.options.topics
+    )
+    verbs = Counter(action.verb for action in plan.actions)
+    lines += _list("topics:", topics)
+    lines += _list("clients:", (f"{client.kind} {client.name}" for client in plan.clients))
+    lines += _list("actions:", (f"{number} {verb}" for verb, number in sorted(verbs.items())))
+    return "\n".join(lines)
+
+
+def show_violations(verdict: Verdict) -> str:
+    """The verdict in words."""
+    if verdict.is_good:
+        return "No invariant was broken."
+    return "\n".join(
+        line for violation in verdict.violations for line in describe_violation(violation)
+    )
+
+
+def describe_violation(violation: Violation) -> Iterator[str]:
+    """The rule, and what was seen instead."""
+    yield f"{violation.invariant} is broken. {INVARIANTS.get(violation.invariant, '')}".rstrip()
+    where = "" if violation.partition is None else f"{violation.partition}, "
+    yield f"    {where}at {seconds(violation.at_us)}: {violation.what}"
+
+
+def show_last_events(verdict: Verdict) -> str:
+    """The end of the story up to the first violation, or as near to it as is known."""
+    notes = list(verdict.notes)
+    first = verdict.violations[0] if verdict.violations else None
+    if first is not None:
+        ends = [index for index, note in enumerate(notes) if first.what in note]
+        if ends:
+            notes = notes[: ends[0] + 1]
+    return "\n".join(["The last events:", *(f"    {note}" for note in notes[-LAST_EVENTS:])])
+
+
+def show_replicas(rows: Sequence[ReplicaRow]) -> str:
+    """One line per replica: offsets, epoch, and what a leader knows of its followers."""
+    return "\n".join(table(_HEADERS, [_cells(row) for row in rows])) if rows else ""
+
+
+def _cells(row: ReplicaRow) -> tuple[str, ...]:
+    offsets = (row.leader_epoch, row.log_start, row.high_watermark, row.log_end, row.last_stable)
+    return (
+        row.partition,
+        str(row.broker),
+        row.role,
+        *("-" if offset < 0 else str(offset) for offset in offsets),
+        " ".join(map(str, row.in_sync)),
+        " ".join(f"{broker}:{end}" for broker, end in row.remote),
+    )
+
+
+def show_counters(counters: Mapping[str, int]) -> str:
+    """Which of the states that should be seen were reached, and which were not."""
+    if not counters:
+        return ""
+    reached = {name: number for name, number in sorted(counters.items()) if number}
+    missed = sorted(counters.keys() - reached.keys())
+    lines = _list(
+        f"Reached {len(reached)} of {len(counters)} states:",
+        (f"{name} {number:,}" for name, number in reached.items()),
+    )
+    return "\n".join([*lines, *_list("Not reached:", missed)])
+
+
+def show_speed(*, events: int, simulated_us: int, cpu_s: float) -> str:
+    """How much there was, and how fast it was per core."""
+    cpu_s = max(cpu_s, 1e-6)
+    simulated_s = simulated_us / 1e6
+    return (
+        f"{counted(events, 'event')} and {simulated_s:,.1f} simulated seconds in {cpu_s:,.2f} s of "
+        f"CPU: {events / cpu_s:,.0f} events/s, {simulated_s / cpu_s:,.0f} simulated s/s."
+    )
+
+
+def seconds(time_us: int) -> str:
+    """A virtual time for people."""
+    return f"{time_us / 1e6:.6f}s"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 event`, `1,234 events`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as needed; numbers to the right."""
+    widths = [
+        max(len(header), *(len(row[at]) for row in rows)) if rows else len(header)
+        for at, header in enumerate(headers)
+    ]
+    right = [bool(rows) and all(_is_number(row[at]) for row in rows) for at in range(len(headers))]
+    for row in (headers, *rows):
+        cells = (
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.isdigit()
+
+
+def _list(head: str, items: Iterable[str]) -> list[str]:
+    """Items behind a head, separated by commas, on as many lines as needed."""
+    lines: list[str] = []
+    line = head
+    found = list(items)
+    for index, item in enumerate(found):
+        piece = item if index == len(found) - 1 else f"{item},"
+        if len(line) + 1 + len(piece) > _WIDTH and line.strip():
+            lines.append(line)
+            line = "   "
+        line += f" {piece}"
+    return [*lines, line] if found else []

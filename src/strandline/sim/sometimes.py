@@ -1,0 +1,103 @@
+"""Proof that interesting states were reached: a test that never gets there tests nothing.
+
+`Sometimes` watches the metadata and the nodes and counts; at the end the clients, the checkers, the
+network, the disks and the faults add what they counted. A sweep shows which names stayed at zero in
+all its seeds. Names are sentences without a subject that one can read in a table.
+
+The states of the metadata and of replicas stand in `sometimes_metadata` and `sometimes_replicas`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Changes
+from strandline.sim.checkers import Checkers
+from strandline.sim.clients import ADMIN_VERBS, Crew
+from strandline.sim.faults.nemesis import VERBS
+from strandline.sim.faults.scene import Scene
+from strandline.sim.machine import Machine
+from strandline.sim.observer import Ending, Silent
+from strandline.sim.sometimes_metadata import METADATA_STATES, MetadataStates
+from strandline.sim.sometimes_replicas import REPLICA_STATES, ReplicaStates
+from strandline.sim.world import World
+
+LIFE_STATES: Final = (
+    "clean start",
+    "start after a crash",
+    "start that failed",
+    "crash while starting",
+    "recovery cut the end of a log",
+    "recovery found a damaged file",
+    "log directory offline at start",
+    "log set aside as a stray",
+    "lossy end",
+)
+FAULT_STATES: Final = tuple(f"fault {verb}" for verb in (*VERBS, *ADMIN_VERBS))
+STATES: Final = (*METADATA_STATES, *REPLICA_STATES, *LIFE_STATES, *FAULT_STATES)
+"""All names that are known beforehand, and so can be missed."""
+
+
+class Sometimes(Silent):
+    """Counts for one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._found: Counter[str] = Counter()
+        self._metadata = MetadataStates(world, self._found)
+        self._replicas = ReplicaStates(world, self._found)
+        self._starting: set[int] = set()
+
+    def node_acted(self, machine: Machine) -> None:
+        """See `Observer`."""
+        self._replicas.look(machine)
+
+    def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:  # noqa: ARG002
+        """See `Observer`."""
+        self._metadata.look(image)
+
+    def started(self, machine: Machine) -> None:
+        """See `Observer`."""
+        found = self._found
+        found["clean start" if machine.last_start_was_clean else "start after a crash"] += 1
+        for notice in machine.start_notices:
+            if notice.startswith("Cut "):
+                found["recovery cut the end of a log"] += 1
+            elif " is offline" in notice:
+                found["log directory offline at start"] += 1
+            elif " is not one that the metadata gives" in notice:
+                found["log set aside as a stray"] += 1
+            elif not machine.last_start_was_clean:
+                found["recovery found a damaged file"] += 1
+        self._replicas.forget(machine)
+
+    def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
+        """See `Observer`."""
+        if lossy:
+            self._found["lossy end"] += 1
+        if how == "failed":
+            self._found["start that failed"] += 1
+        elif machine.last_node is None:
+            self._found["crash while starting"] += 1
+        self._replicas.forget(machine)
+
+    def counters(self, crew: Crew, scene: Scene, checkers: Checkers) -> Mapping[str, int]:
+        """Everything, by name: first all known names, then what else was counted."""
+        world = self._world
+        found = {name: self._found[name] for name in STATES}
+        found |= {f"fault {verb}": count for verb, count in sorted(scene.done.items())}
+        sources = {
+            "client": crew.counters,
+            "checker": checkers.counters,
+            "network": world.network.counters,
+        }
+        for source, counts in sources.items():
+            found |= {f"{source}: {name}": counts[name] for name in sorted(counts)}
+        for machine in world.machines.values():
+            for name, count in sorted(machine.disk.happened.items()):
+                key = f"disk: {name}"
+                found[key] = found.get(key, 0) + count
+        return found

@@ -1,0 +1,315 @@
+"""Many seeds in several processes, and what they come to.
+
+Every seed is a run of its own, so they are given out one by one and the results come as they are
+ready. Of every `TWICE_ONE_OF` seeds one is run a second time, if there are several processes in
+another one with another hash seed: the traces must be the same (I-52). A run that takes too long, a
+process that dies and a mistake of the simulator itself are results too, each with its seed: a sweep
+never hangs and never hides anything.
+
+This is the one place of the simulator that knows processes and the real clock.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Final
+
+from strandline.sim.checkers.violations import Violation
+from strandline.sim.options import draw_plan
+from strandline.sim.run import HarnessError, run
+
+TWICE_ONE_OF: Final = 20
+SECONDS_MAX: Final = 120.0
+"""The longest that one seed may take before its process is given up."""
+
+HARNESS: Final = "HARNESS"
+"""In place of an invariant: the simulator itself failed, or hung, or died."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """What a sweep keeps of one seed."""
+
+    seed: int
+    profile: str
+    violations: tuple[Violation, ...] = ()
+    counters: Mapping[str, int] = field(default_factory=dict)
+    trace_hash: str = ""
+    events: int = 0
+    simulated_us: int = 0
+    cpu_s: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations
+
+
+@dataclass(slots=True)
+class SweepResult:
+    """All seeds together."""
+
+    seeds: int = 0
+    bad: dict[str, list[int]] = field(default_factory=dict)
+    """By invariant, the seeds that broke it, smallest first."""
+    violations: list[tuple[int, Violation]] = field(default_factory=list)
+    counters: Counter[str] = field(default_factory=Counter)
+    """How often each state was reached, in all seeds together."""
+    reached_in: Counter[str] = field(default_factory=Counter)
+    """In how many seeds each state was reached; known states that never were have 0."""
+    compared: int = 0
+    """Seeds that were run twice."""
+    events: int = 0
+    simulated_us: int = 0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    was_stopped: bool = False
+    """Whether somebody ended it before all seeds were run."""
+
+    @property
+    def never_reached(self) -> list[str]:
+        """Known states that no seed reached."""
+        return [name for name, count in self.reached_in.items() if count == 0]
+
+    @property
+    def events_per_s(self) -> float:
+        """Checked events per second of processor time."""
+        return self.events / self.cpu_s if self.cpu_s else 0.0
+
+    @property
+    def simulated_per_s(self) -> float:
+        """Simulated seconds per second of processor time."""
+        return self.simulated_us / 1e6 / self.cpu_s if self.cpu_s else 0.0
+
+    def add(self, result: SeedResult) -> None:
+        """Count one seed."""
+        self.seeds += 1
+        self.events += result.events
+        self.simulated_us += result.simulated_us
+        self.cpu_s += result.cpu_s
+        for name, count in result.counters.items():
+            self.counters[name] += count
+            self.reached_in[name] += count > 0
+        self.violate(result.seed, result.violations)
+
+    def violate(self, seed: int, violations: Iterable[Violation]) -> None:
+        """Note what a seed broke."""
+        for violation in violations:
+            self.violations.append((seed, violation))
+            seeds = self.bad.setdefault(violation.invariant, [])
+            if seed not in seeds:
+                seeds.append(seed)
+                seeds.sort()
+
+
+def run_seed(seed: int, profile: str | None = None, without: str | None = None) -> SeedResult:
+    """Run one seed in this process. What goes wrong with the simulator becomes a violation."""
+    began = time.process_time()
+    plan = draw_plan(seed, profile)
+    try:
+        verdict = run(plan, without=without)
+    except HarnessError as error:
+        cause = error.__cause__
+        what = f"{error} {'' if cause is None else _where(cause)}"
+        return failed(seed, plan.options.profile, what, time.process_time() - began)
+    return SeedResult(
+        seed,
+        plan.options.profile,
+        verdict.violations,
+        verdict.counters,
+        verdict.trace_hash,
+        verdict.events,
+        verdict.simulated_us,
+        time.process_time() - began,
+    )
+
+
+def failed(seed: int, profile: str, what: str, cpu_s: float = 0.0) -> SeedResult:
+    """The result of a seed that has no verdict."""
+    return SeedResult(seed, profile, (Violation(HARNESS, what, 0),), cpu_s=cpu_s)
+
+
+def sweep(
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    profile: str | None = None,
+    without: str | None = None,
+    minutes: float | None = None,
+    told: Callable[[SeedResult], None] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> SweepResult:
+    """Run seeds until they, the time, or the patience of `stop` are at an end.
+
+    `told` hears of every result as it comes, in no certain order. `KeyboardInterrupt` ends the
+    processes and gives back what is known so far.
+    """
+    began = time.monotonic()
+    end = None if minutes is None else began + minutes * 60
+    result = SweepResult()
+    tasks = _tasks(seeds, profile, without)
+    hashes: dict[int, str] = {}
+
+    def is_over() -> bool:
+        return stop() or (end is not None and time.monotonic() >= end)
+
+    try:
+        for task, each in _results(tasks, jobs, is_over):
+            other = hashes.setdefault(each.seed, each.trace_hash)
+            if task.is_second:
+                result.compared += 1
+            if other != each.trace_hash:
+                result.violate(each.seed, [_differ(other, each.trace_hash)])
+            if task.is_second:
+                continue
+            result.add(each)
+            if told is not None:
+                told(each)
+        result.was_stopped = is_over()
+    except KeyboardInterrupt:
+        result.was_stopped = True
+    result.wall_s = time.monotonic() - began
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    seed: int
+    profile: str | None
+    without: str | None
+    is_second: bool = False
+
+
+def _tasks(seeds: Iterable[int], profile: str | None, without: str | None) -> Iterator[_Job]:
+    """The seeds, some of them once more after a while."""
+    for number, seed in enumerate(seeds):
+        yield _Job(seed, profile, without)
+        if number % TWICE_ONE_OF == 0:
+            yield _Job(seed, profile, without, is_second=True)
+
+
+def _differ(one: str, other: str) -> Violation:
+    return Violation("I-52", f"Two runs of the seed have other traces: {one} and {other}.", 0)
+
+
+def _where(error: BaseException) -> str:
+    """The innermost frames of an exception."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return "in " + " < ".join(reversed(frames[-6:]))
+
+
+# -- processes -------------------------------------------------------------------------------
+
+
+def _results(
+    jobs: Iterator[_Job], count: int, is_over: Callable[[], bool]
+) -> Iterator[tuple[_Job, SeedResult]]:
+    workers = [_Worker() for _ in range(max(1, count))]
+    try:
+        free = list(workers)
+        while True:
+            while free and not is_over():
+                job = next(jobs, None)
+                if job is None:
+                    break
+                free.pop().give(job)
+            busy = [worker for worker in workers if worker.job is not None]
+            if not busy:
+                return
+            for worker in _ready(busy):
+                job, result = worker.take()
+                free.append(worker)
+                yield job, result
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _ready(busy: list[_Worker]) -> list[_Worker]:
+    """Those that have a result, or never will."""
+    soonest = min(worker.patience_s for worker in busy)
+    answered = set(wait([worker.connection for worker in busy], timeout=max(0.0, soonest)))
+    return [worker for worker in busy if worker.connection in answered or worker.patience_s <= 0]
+
+
+class _Worker:
+    """A process that runs one seed at a time, and is replaced when it dies or hangs."""
+
+    def __init__(self) -> None:
+        self.job: _Job | None = None
+        self.connection: Connection
+        self._process: BaseProcess
+        self._since = 0.0
+        self._start()
+
+    @property
+    def patience_s(self) -> float:
+        """How long it may still take."""
+        return self._since + SECONDS_MAX - time.monotonic()
+
+    def give(self, job: _Job) -> None:
+        """Let it run a seed."""
+        self.job = job
+        self._since = time.monotonic()
+        self.connection.send(job)
+
+    def take(self) -> tuple[_Job, SeedResult]:
+        """What came of it."""
+        job, self.job = self.job, None
+        if job is None:
+            raise HarnessError("A process that has nothing to do gave a result.")
+        if not self.connection.poll():
+            self._replace()
+            return job, failed(job.seed, job.profile or "", f"No end after {SECONDS_MAX:.0f} s.")
+        try:
+            result = self.connection.recv()
+        except EOFError:
+            code = self._replace()
+            return job, failed(job.seed, job.profile or "", f"Its process died with code {code}.")
+        if not isinstance(result, SeedResult):
+            raise HarnessError(f"A process gave {result!r} for a result.")
+        return job, result
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self.connection.close()
+        self._process.kill()
+        self._process.join()
+
+    def _replace(self) -> int | None:
+        self.connection.close()
+        self._process.join(timeout=1.0)
+        self._process.kill()
+        self._process.join()
+        code = self._process.exitcode
+        self._start()
+        return code
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+
+def _work(connection: Connection) -> None:
+    """What a process does: a seed comes, a result goes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who gives the work
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        connection.send(run_seed(job.seed, job.profile, job.without))
