@@ -14,13 +14,12 @@ from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.records.batch import iterate_headers
 from strandline.records.record import read_records
 from strandline.types import TopicPartition
-from tests.node.cluster_machine import Machine
-from tests.node.cluster_world import ClusterWorld
+from tests.node.cluster_world import Broker, ClusterWorld
 from tests.node.messages import batch, produce, produced
 from tests.node.world import Client
 
 PATIENCE_MS = 3000
-PAUSE_MS = 40
+PAUSE_US = 40_000
 _TEMPORARY = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -68,7 +67,7 @@ class Producer:
                 self.is_done = True
                 return
             self._send()
-        self.world.schedule.after(PAUSE_MS, self._tick)
+        self.world.schedule.after(PAUSE_US, self._tick)
 
     @property
     def _unsure(self) -> set[bytes]:
@@ -111,9 +110,9 @@ def _send(client: Client, request: object) -> None:
         client.send(request, 9)
 
 
-def values_of(machine: Machine, topic: str, partition: int = 0) -> dict[int, bytes]:
+def values_of(broker: Broker, topic: str, partition: int = 0) -> dict[int, bytes]:
     """Every value in a replica's log by its offset."""
-    data = machine.world.log_bytes(machine.broker_id, topic, partition)
+    data = broker.world.log_bytes(broker.broker_id, topic, partition)
     found: dict[int, bytes] = {}
     for position, _ in iterate_headers(data):
         for record in read_records(data, position):

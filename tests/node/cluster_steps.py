@@ -32,7 +32,7 @@ class Steps:
         self.world.hold(*self._pairs())
         self.world.run(10)
         for follower in followers:
-            while self.world.network.is_held(leader, follower):
+            while self.world.is_held(leader, follower):
                 self.world.let_through(leader, follower)
 
     def _pairs(self) -> list[tuple[int, int]]:

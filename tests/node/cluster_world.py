@@ -1,18 +1,21 @@
-"""Several nodes in virtual time: the whole cluster without sockets, threads or waiting.
+"""Several nodes in virtual time, for tests that say what happens and when.
 
-Every broker is a real `Node` on files in memory; they share a metadata tree with sessions, and
-speak with each other in real bytes over simulated links. A seed decides all delays. A test drives
-time (`run`, `run_until`), breaks things (`kill`, `power_cut`, `pause`, `cut`, `hold`), and asks the
-nodes as clients do. `check()` holds what must be true at any moment.
+The cluster is `strandline.sim.World` with quick and lossless wires and nothing that happens by
+itself. A test drives time (`run`, `run_until`), breaks things (`kill`, `power_cut`, `pause`, `cut`,
+`hold`), and asks the nodes as clients do, though without a wire. `check()` holds what must be true
+at any moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from random import Random
+from typing import Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.image_parts import PartitionImage
+from strandline.config.broker import BrokerConfig
+from strandline.node.connection import Connection
+from strandline.node.node import Node
 from strandline.node.replica import Replica
 from strandline.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -20,36 +23,156 @@ from strandline.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from strandline.types import BrokerId, TopicPartition
-from tests.node.cluster_machine import Machine
-from tests.node.cluster_metadata import MetadataService
-from tests.node.cluster_network import Network
-from tests.node.cluster_schedule import Schedule
-from tests.node.world import BugWatch
+from strandline.sim import settled
+from strandline.sim.disk import Disk
+from strandline.sim.latency import Tcp
+from strandline.sim.machine import Machine
+from strandline.sim.network import Network
+from strandline.sim.observer import Silent
+from strandline.sim.plan import LatencySpec, Options
+from strandline.sim.schedule import Schedule
+from strandline.sim.store import Store
+from strandline.sim.streams import Streams
+from strandline.sim.wires import Wire
+from strandline.sim.world import World
+from strandline.storage.memory_inodes import PowerCut
+from strandline.types import BrokerId, Instant, TopicPartition
+from tests.node.world import Client
+
+ANSWER_MS_MAX: Final = 60_000
+LATENCY: Final = LatencySpec(least_us=0, mean_us=300)
+
+
+class Broker:
+    """One broker, as tests use it: a simulated machine, and clients without a wire."""
+
+    def __init__(self, world: ClusterWorld, machine: Machine) -> None:
+        self.world = world
+        self.machine = machine
+        self.clients: list[Client] = []
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.machine.broker_id
+
+    @property
+    def node(self) -> Node:
+        return self.machine.node
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.machine.config
+
+    @property
+    def disk(self) -> Disk:
+        return self.machine.disk
+
+    @property
+    def is_running(self) -> bool:
+        return self.machine.is_running
+
+    @property
+    def is_up(self) -> bool:
+        return self.machine.is_up
+
+    @property
+    def is_paused(self) -> bool:
+        return self.machine.is_paused
+
+    @property
+    def now(self) -> Instant:
+        return self.machine.now
+
+    @property
+    def links(self) -> list[Wire]:
+        """Connections to other brokers that this one has made."""
+        return [
+            wire for wire in self.world.network.wires_of(self.broker_id) if not wire.is_accepted
+        ]
+
+    @property
+    def accepted(self) -> list[Wire]:
+        """Connections of other brokers with this one."""
+        return [each for each in self._wires if each.is_accepted]
+
+    @property
+    def _wires(self) -> list[Wire]:
+        return self.world.network.wires_of(self.broker_id)
+
+    def event(self, action: Callable[[Node, Instant], None]) -> None:
+        """Let something happen to the node, now or when it goes on."""
+        self.machine.event(action)
+
+    def schedule_turn(self) -> None:
+        """End the turn when everything of this moment has happened."""
+        self.machine.schedule_turn()
+
+    def expire(self) -> None:
+        """End its session with the metadata store."""
+        self.world.store.expire(self.broker_id)
+
+    # -- for clients -------------------------------------------------------------------------
+
+    def connect(self) -> Client:
+        """A new client connection to this broker."""
+        client = Client(self)
+        self.clients.append(client)
+        self.machine.direct[client.connection.id] = client
+        return client
+
+    def receive(self, connection: Connection, frame: memoryview) -> None:
+        """A client's bytes have come; what is logged meanwhile is this broker's."""
+        bugs = self.world.sim.bugs
+        before, bugs.working = bugs.working, self.machine
+        try:
+            self.node.receive(connection, frame, self.now)
+        finally:
+            bugs.working = before
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Let time pass until a client has what it waits for."""
+        self.schedule_turn()
+        self.world.run_until(condition, ms_max=ANSWER_MS_MAX)
+
+    def check(self) -> None:
+        """No request was lost, every log is sound."""
+        for client in self.clients:
+            client.check()
+        for replica in self.node.replicas if self.is_up and not self.is_paused else ():
+            replica.log.check()
+
+
+class _Bugs(Silent):
+    """What brokers told of themselves."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def bug(self, machine: Machine | None, sentence: str) -> None:
+        self.found.append(f"{machine}: {sentence}")
 
 
 class ClusterWorld:
     """See the module."""
 
     def __init__(self, brokers: int = 3, *settings: str, seed: int = 1, start: bool = True) -> None:
-        self.seed = seed
-        self.schedule = Schedule()
-        self._random = Random(f"{seed} network")
-        self.machines = {
-            BrokerId(number): Machine(self, BrokerId(number), settings)
-            for number in range(1, brokers + 1)
-        }
-        first = self.machines[BrokerId(1)]
-        self.network = Network(self.schedule, self._delay_ms)
-        self.store = MetadataService(
-            self.schedule,
-            Random(f"{seed} store"),
-            self._delay_ms,
-            first.config.zookeeper_session_timeout_ms,
+        pairs = ("offsets.topic.num.partitions=2", *settings)
+        options = Options(
+            seed=seed,
+            brokers=brokers,
+            settings=dict(pair.split("=", 1) for pair in pairs),
+            store_latency_us=300,
         )
+        self.seed = seed
+        self.sim = World(options, permute=False, network=_network)
+        self.machines = {
+            broker_id: Broker(self, machine) for broker_id, machine in self.sim.machines.items()
+        }
+        self.bugs = _Bugs()
+        self.sim.observers.append(self.bugs)
         self._cuts: frozenset[tuple[BrokerId, BrokerId]] = frozenset()
         self._held: frozenset[tuple[BrokerId, BrokerId]] = frozenset()
-        self.bugs = BugWatch()
+        self._cut_off: tuple[BrokerId, ...] = ()
         if start:
             # The last one is the first, and so becomes the controller.
             for broker_id in reversed(self.machines):
@@ -57,55 +180,58 @@ class ClusterWorld:
                 self.run_until(lambda: self.image.controller is not None)
             self.run_until(self.is_settled)
 
-    def _delay_ms(self) -> int:
-        return self._random.choice((0, 0, 0, 1, 1, 2))
-
-    def __getitem__(self, broker_id: int) -> Machine:
+    def __getitem__(self, broker_id: int) -> Broker:
         return self.machines[BrokerId(broker_id)]
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.sim.schedule
+
+    @property
+    def network(self) -> Network:
+        return self.sim.network
+
+    @property
+    def store(self) -> Store:
+        return self.sim.store
 
     # -- time --------------------------------------------------------------------------------
 
     def run(self, milliseconds: int) -> None:
         """Let time pass."""
-        self.schedule.run_until(self.schedule.now_ms + milliseconds)
+        self.sim.run_for(milliseconds)
 
     def run_until(self, condition: Callable[[], bool], *, ms_max: int = 60_000) -> None:
         """Let things happen until the condition holds; fail if it takes longer than `ms_max`."""
-        end_ms = self.schedule.now_ms + ms_max
-        while not condition():
-            next_ms = self.schedule.next_ms
-            if next_ms is None or next_ms > end_ms:
-                raise AssertionError(f"In vain for {ms_max} ms.\n{self}")
-            self.schedule.step()
+        assert self.sim.run_until(condition, ms_max * 1000), f"In vain for {ms_max} ms.\n{self}"
 
     # -- faults ------------------------------------------------------------------------------
 
     def start(self, broker_id: int) -> None:
         """Start a broker that is not running."""
-        self[broker_id].start()
+        assert not self[broker_id].is_running
+        self[broker_id].machine.start()
 
     def kill(self, broker_id: int, *, expire: bool = False) -> None:
         """End a process; what it wrote to its files stays. `expire` ends its session at once."""
-        machine = self[broker_id]
-        machine.end(at_once=expire)
-        machine.files = machine.files.kill_clone()
+        assert self[broker_id].is_running
+        self[broker_id].machine.kill()
+        if expire:
+            self[broker_id].expire()
 
-    def power_cut(
-        self, broker_id: int, *, keep: Random | None = None, expire: bool = False
-    ) -> None:
-        """End a machine; of what was not synced only what `keep` chooses stays."""
-        machine = self[broker_id]
-        machine.end(at_once=expire)
-        machine.files = machine.files.crash_clone(keep)
+    def power_cut(self, broker_id: int, mode: PowerCut = "none", *, expire: bool = False) -> None:
+        """End a machine; of what was not synced, only what `mode` lets stay does."""
+        assert self[broker_id].is_running
+        self[broker_id].machine.power_cut(mode)
+        if expire:
+            self[broker_id].expire()
 
     def stop(self, broker_id: int) -> bool:
         """Stop a broker as SIGTERM does; returns whether its files are in order."""
-        machine = self[broker_id]
-        machine.event(lambda node, now: node.begin_shutdown(now))
-        self.run_until(lambda: machine.node.is_shutdown_complete)
-        clean = machine.node.stop(machine.node.unbroken_since)
-        machine.end(at_once=True)
-        return clean
+        ended: list[bool] = []
+        self[broker_id].machine.stop(ended.append)
+        self.run_until(lambda: bool(ended))
+        return ended[0]
 
     def restart(self, broker_id: int) -> None:
         """Stop and start."""
@@ -114,53 +240,59 @@ class ClusterWorld:
 
     def pause(self, broker_id: int) -> None:
         """Stop a process in its tracks; its session runs out."""
-        self[broker_id].is_paused = True
-        self[broker_id].metadata.cut()
+        self[broker_id].machine.pause()
 
     def resume(self, broker_id: int) -> None:
         """Let it go on: it acts on what it knows before it hears what has changed."""
-        self[broker_id].resume()
-        self[broker_id].metadata.heal()
+        self[broker_id].machine.resume()
 
     def cut(
         self, some: Collection[int], others: Collection[int], *, and_metadata: bool = False
     ) -> None:
         """Cut brokers off from others, both ways; the first ones perhaps from the metadata too."""
-        pairs = {(BrokerId(a), BrokerId(b)) for a in some for b in others}
-        self._cuts |= pairs | {(b, a) for a, b in pairs}
-        self._hold()
+        for a in some:
+            for b in others:
+                for pair in ((BrokerId(a), BrokerId(b)), (BrokerId(b), BrokerId(a))):
+                    if pair not in self._cuts:
+                        self._cuts |= {pair}
+                        self.network.cut(*pair)
         if and_metadata:
             for broker_id in some:
-                self[broker_id].metadata.cut()
+                self.store.cut(BrokerId(broker_id), silent=False)
 
     def heal(self) -> None:
         """End all cuts."""
+        for pair in sorted(self._cuts):
+            self.network.mend(*pair)
         self._cuts = frozenset()
-        self._hold()
-        for machine in self.machines.values():
-            if machine.is_up and not machine.is_paused:
-                machine.metadata.heal()
+        for broker_id in self.machines:
+            self.store.heal(broker_id)
 
     def hold(self, *pairs: tuple[int, int]) -> None:
         """Hold what goes from the first to the second broker of exactly these pairs."""
-        self._held = frozenset((BrokerId(a), BrokerId(b)) for a, b in pairs)
-        self._hold()
+        wanted = frozenset((BrokerId(a), BrokerId(b)) for a, b in pairs)
+        for pair in sorted(wanted - self._held):
+            self.network.clog(*pair)
+        for pair in sorted(self._held - wanted):
+            self.network.unclog(*pair)
+        self._held = wanted
+
+    def is_held(self, sender: int, receiver: int) -> bool:
+        """Whether something waits between two brokers."""
+        return self.network.is_waiting(BrokerId(sender), BrokerId(receiver))
 
     def let_through(self, sender: int, receiver: int) -> None:
         """Deliver one held thing, and what follows from it at this moment and soon after."""
-        assert self.network.let_through(BrokerId(sender), BrokerId(receiver)), "nothing is held"
+        assert self.network.let_one_through(BrokerId(sender), BrokerId(receiver)), "nothing is held"
         self.run(5)
-
-    def _hold(self) -> None:
-        self.network.hold(self._cuts | self._held)
 
     def sync(self, broker_id: int, topic: str, number: int = 0) -> None:
         """Bring one replica's log to the disk."""
         log = self.replica(broker_id, topic, number).log
         plan = log.flush_plan()
         assert plan is not None
-        assert plan.carry_out(self[broker_id].files)
-        assert log.mark_flushed(plan, self.schedule.now.wall_ms)
+        assert plan.carry_out(self[broker_id].disk.files)
+        assert log.mark_flushed(plan, self[broker_id].now.wall_ms)
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -169,19 +301,26 @@ class ClusterWorld:
         """The metadata as the store has it."""
         return self.store.image
 
+    @property
+    def controller(self) -> Broker:
+        controller = self.image.controller
+        assert controller is not None
+        return self.machines[controller]
+
     def partition(self, topic: str, number: int = 0) -> PartitionImage:
         found = self.image.partition(TopicPartition(topic, number))
         assert found is not None
         return found
 
-    def leader_of(self, topic: str, number: int = 0) -> Machine:
+    def leader_of(self, topic: str, number: int = 0) -> Broker:
         """The broker that the metadata says leads."""
         return self.machines[self.partition(topic, number).leader]
 
     def replica(self, broker_id: int, topic: str, number: int = 0) -> Replica:
         """The replica on one broker, led or followed."""
-        at = TopicPartition(topic, number)
-        return next(each for each in self[broker_id].node.replicas if each.topic_partition == at)
+        replica = self.sim.replica(broker_id, TopicPartition(topic, number))
+        assert replica is not None
+        return replica
 
     def offsets(self, broker_id: int, topic: str, number: int = 0) -> tuple[int, int]:
         """Log end and high watermark on one broker."""
@@ -190,78 +329,27 @@ class ClusterWorld:
 
     def log_bytes(self, broker_id: int, topic: str, number: int = 0) -> bytes:
         """All bytes of a partition's log on one broker."""
-        segments = self.replica(broker_id, topic, number).log.segments.all
-        return b"".join(s.log.read_at(0, s.log.size) for s in segments)
+        return settled.log_bytes(self.sim, broker_id, TopicPartition(topic, number))
 
     def is_settled(self) -> bool:
-        """Whether all running brokers are registered and know the controller, and every partition
-        is led by a live broker and in sync with all its live replicas."""
-        image = self.image
-        running = {b for b, m in self.machines.items() if m.is_running}
-        if image.brokers.keys() != running or image.controller not in running:
-            return False
-        if not all(
-            self[b].is_up and self[b].node.metadata.image.zxid == image.zxid for b in running
-        ):
-            return False
-        present = {(b, broker.epoch) for b, broker in image.brokers.items()}
-        return all(
-            partition.leader in running
-            and {*partition.replicas} & running == {*partition.in_sync_replicas}
-            and partition.in_sync_epochs.items() <= present
-            for topic in image.topics.values()
-            for partition in topic.partitions.values()
-        )
+        """Whether all is well, see `settled.is_settled`."""
+        return self.sim.is_settled()
 
     def are_logs_equal(self, topic: str, number: int = 0) -> bool:
         """Whether all running replicas hold the same bytes and offsets (I-21, I-49)."""
-        replicas = [
-            broker_id
-            for broker_id in self.partition(topic, number).replicas
-            if self[broker_id].is_running
-        ]
-        return (
-            len({self.log_bytes(b, topic, number) for b in replicas}) == 1
-            and len({self.offsets(b, topic, number) for b in replicas}) == 1
-        )
+        return settled.are_logs_equal(self.sim, TopicPartition(topic, number))
 
     def check(self) -> None:
-        """No bug was logged, no request was lost, every log is sound."""
+        """No bug was told of, no request was lost, every log is sound."""
         self.run(0)
         assert not self.bugs.found, self.bugs.found
-        for machine in self.machines.values():
-            if not machine.is_up or machine.is_paused:
-                continue
-            for client in machine.clients.values():
-                client.check()
-            for replica in machine.node.replicas:
-                replica.log.check()
+        for broker in self.machines.values():
+            broker.check()
 
     def __str__(self) -> str:
-        lines = [f"at {self.schedule.now_ms} ms, controller {self.image.controller}"]
-        for topic in self.image.topics.values():
-            for number, state in topic.partitions.items():
-                lines.append(f"  {topic.name}-{number}: {state}")
-                for broker_id in state.replicas:
-                    machine = self.machines[broker_id]
-                    for replica in machine.node.replicas if machine.is_up else ():
-                        if replica.topic_partition == TopicPartition(topic.name, number):
-                            log = replica.log
-                            lines.append(
-                                f"    {broker_id}: {'leads' if replica.is_leading else 'follows'} "
-                                f"in epoch {replica.leader_epoch}, log {log.log_start_offset} to "
-                                f"{log.log_end_offset}, high watermark {log.high_watermark}, "
-                                f"epochs {[tuple(e) for e in log.leader_epochs.entries]}"
-                            )
-        return "\n".join(lines)
+        return str(self.sim)
 
     # -- short ways --------------------------------------------------------------------------
-
-    @property
-    def controller(self) -> Machine:
-        controller = self.image.controller
-        assert controller is not None
-        return self.machines[controller]
 
     def create_topic(
         self, name: str, *assignments: Collection[int], partitions: int = 1, **configs: str
@@ -285,3 +373,7 @@ class ClusterWorld:
         answer = self.controller.connect().ask(request, 5)
         assert [item.error_code for item in answer.topics] == [0], answer
         self.run_until(self.is_settled)
+
+
+def _network(schedule: Schedule, streams: Streams) -> Network:
+    return Network(schedule, streams, LATENCY, Tcp())

@@ -43,7 +43,7 @@ class Faults:
         self._settle()
 
     def power_cut(self, victim: int) -> None:
-        self.world.power_cut(victim, keep=Random(self.random.random()))
+        self.world.power_cut(victim, "any")
         self._wait()
         self.world.start(victim)
         # A second lossy crash before the first is made good may cost what was acknowledged.
@@ -74,7 +74,7 @@ class Faults:
         self._settle()
 
     def expire(self, victim: int) -> None:
-        self.world[victim].metadata.expire()
+        self.world[victim].expire()
         self._settle()
 
     def _wait(self) -> None:

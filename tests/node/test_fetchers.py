@@ -20,13 +20,11 @@ from strandline.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from strandline.storage.files import DiskFull
 from strandline.types import BrokerId, Instant, Offset
 from tests.node.cluster_load import values_of
 from tests.node.cluster_steps import Steps
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce, produced
-from tests.node.world import failing
 
 A, B, C = 1, 2, 3
 
@@ -94,10 +92,10 @@ def test_a_follower_has_what_its_leader_has(world: ClusterWorld) -> None:
 
 
 def test_a_quiet_cluster_asks_no_more_often_than_the_wait_is_long(world: ClusterWorld) -> None:
-    before = world.network.frames
+    before = world.network.counts.frames
     world.run(10_000)
     # One follower of one leader: 20 requests and as many answers.
-    assert world.network.frames - before <= 42
+    assert world.network.counts.frames - before <= 42
 
 
 def test_the_first_write_to_a_new_topic_does_not_wait_for_a_fetch_that_waits(
@@ -118,7 +116,7 @@ def test_many_partitions_share_one_link_and_all_go_along(world: ClusterWorld) ->
     world.run(600)
     for number in range(30):
         assert world.are_logs_equal("many", number)
-    assert len(world[B].outgoing) == 1
+    assert len(world[B].links) == 1
 
 
 def test_partitions_can_be_spread_over_several_links() -> None:
@@ -126,7 +124,7 @@ def test_partitions_can_be_spread_over_several_links() -> None:
     world.create_topic("many", *[(A, B)] * 12)
     for number in range(12):
         assert write(world, "many", b"x", partition=number) == 0
-    assert len(world[A].incoming) >= 3
+    assert len(world[A].accepted) >= 3
     world.check()
 
 
@@ -150,11 +148,7 @@ def test_a_stuck_broker_does_not_keep_others_from_replicating(world: ClusterWorl
 
 
 def test_a_link_that_breaks_is_made_again(world: ClusterWorld) -> None:
-    for wire in list(world[A].incoming.values()):
-        connection = wire.connection
-        wire.close()
-        assert connection is not None
-        world[A].node.close_connection(connection)
+    assert world.network.reset(BrokerId(A), BrokerId(B)) == 1
     assert write(world, "t", b"after") == 0
 
 
@@ -281,7 +275,7 @@ def test_a_leaders_log_that_starts_inside_a_batch_is_followed(world: ClusterWorl
 def test_a_new_registration_of_a_follower_is_known_to_leaders_of_quiet_partitions(
     world: ClusterWorld,
 ) -> None:
-    world[B].metadata.expire()
+    world[B].expire()
     world.run_until(world.is_settled)
     assert write(world, "t", b"x") == 0
 
@@ -296,18 +290,16 @@ def test_r38_a_damaged_answer_is_fetched_again_and_others_go_on(
     world.run(1000)
     world.hold((A, B))
     client = world[A].connect()
-    request = produce({("t", 0): batch(b"damaged on its way"), ("v", 0): batch(b"fine")})
+    request = produce({("t", 0): batch(b"one"), ("v", 0): batch(b"the other")})
     client.send(request, 9)
     world[A].schedule_turn()
     world.run(5)
-    assert world.network.tamper(
-        BrokerId(A), BrokerId(B), lambda frame: frame.replace(b"damaged", b"Damaged")
-    )
+    world.network.flip(BrokerId(A), BrokerId(B))
     with caplog.at_level(logging.ERROR):
         world.let_through(A, B)
+    assert world.network.counts.flips == 1
     assert "cannot be used" in caplog.text
-    assert world.offsets(B, "t")[0] == 0
-    assert world.offsets(B, "v")[0] == 1
+    assert sorted(world.offsets(B, topic)[0] for topic in ("t", "v")) == [0, 1]
     world.hold()
     world.run_until(lambda: bool(client.answers))
     parts = [part for topic in client.answers[0].responses for part in topic.partition_responses]
@@ -318,7 +310,7 @@ def test_r38_a_damaged_answer_is_fetched_again_and_others_go_on(
 def test_a_follower_whose_disk_fails_gives_up_and_the_others_are_not_held_back(
     world: ClusterWorld,
 ) -> None:
-    world[B].files.on_call = failing({"append"}, "/t-0/")
+    world[B].disk.fail("append", "/t-0/")
     write(world, "t", b"x", acks=1)
     world.run(50)
     (directory,) = world[B].node.replicas.directories
@@ -330,29 +322,24 @@ def test_a_follower_whose_disk_fails_gives_up_and_the_others_are_not_held_back(
 def test_r41_a_follower_comes_back_after_its_disk_was_damaged(world: ClusterWorld) -> None:
     assert write(world, "t", b"a", b"b", b"c") == 0
     world.kill(B, expire=True)
-    files = world[B].files
-    for name in files.list_directory("/data"):
+    files, (data,) = world[B].disk.files, world[B].config.log_dirs
+    for name in files.list_directory(data):
         if name.endswith("recovery-point-offset-checkpoint"):
-            files.write_atomically(f"/data/{name}", b"neither a version nor a count\n")
-    for name in files.list_directory("/data/t-0"):
+            files.write_atomically(f"{data}/{name}", b"neither a version nor a count\n")
+    for name in files.list_directory(f"{data}/t-0"):
         if name.endswith((".index", ".timeindex")):
-            files.write_atomically(f"/data/t-0/{name}", b"\xff" * 13)
+            files.write_atomically(f"{data}/t-0/{name}", b"\xff" * 13)
     world.start(B)
     world.run_until(world.is_settled)
     world.run_until(lambda: world.are_logs_equal("t"))
 
 
 def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room(world: ClusterWorld) -> None:
-    def full(operation: str, path: str) -> None:
-        if operation == "append" and "/t-0/" in path:
-            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
-
-    allow = world[B].files.on_call
-    world[B].files.on_call = full
+    world[B].disk.fill("/t-0/")
     write(world, "t", b"x", acks=1)
     world.run(3000)
     assert world.offsets(B, "t")[0] == 0
-    world[B].files.on_call = allow
+    world[B].disk.free_space()
     world.run_until(lambda: world.are_logs_equal("t"))
     assert all(each.offline_reason is None for each in world[B].node.replicas.directories)
 
@@ -406,5 +393,5 @@ def test_only_the_named_replicas_are_slowed(world: ClusterWorld) -> None:
     settings = Settings(world[B].config)
     throttle = FollowerThrottle(BrokerId(B), settings)
     replica = world.replica(B, "t")
-    throttle.record(replica, 10**9, world.schedule.now)
-    assert throttle.delay_ms(replica, is_in_sync=False, now=world.schedule.now) == 0
+    throttle.record(replica, 10**9, world[B].now)
+    assert throttle.delay_ms(replica, is_in_sync=False, now=world[B].now) == 0

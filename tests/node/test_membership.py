@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from strandline.cluster.store import Delete, SetData
+from strandline.cluster.image import BrokerImage
+from strandline.cluster.store import Delete, Operation, SetData
 from strandline.errors import ErrorCode
 from strandline.types import BrokerId
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce, produced
+from tests.node.world import World
 
 
 @pytest.fixture
@@ -43,11 +46,11 @@ def test_an_expired_session_is_followed_by_a_registration_that_lost_nothing(
 ) -> None:
     world.create_topic("t", (1, 2, 3))
     before = world[1].node.broker_epoch
-    world[1].metadata.expire()
+    world[1].expire()
     world.run_until(lambda: world[1].node.broker_epoch > before)
     assert world.image.brokers[BrokerId(1)].previous_epoch == before
     second = world[1].node.broker_epoch
-    world[1].metadata.expire()
+    world[1].expire()
     world.run_until(lambda: world[1].node.broker_epoch > second)
     # Nothing was lost since the *first* one, whichever of them the controller had seen.
     assert world.image.brokers[BrokerId(1)].previous_epoch == before
@@ -64,7 +67,7 @@ def test_r08_a_bounce_between_two_looks_is_noticed(world: ClusterWorld) -> None:
     world.pause(world.controller.broker_id)
     bounced = next(b for b in (1, 2, 3) if not world[b].is_paused)
     old = world.image.brokers[BrokerId(bounced)].epoch
-    world[bounced].metadata.expire()
+    world[bounced].expire()
     world.run_until(lambda: world[bounced].node.broker_epoch > old)
     paused = next(b for b in (1, 2, 3) if world[b].is_paused)
     world.resume(paused)
@@ -80,7 +83,7 @@ def test_a_stale_leadership_is_not_taken_up_after_a_restart(world: ClusterWorld)
     world.start(1)
 
     def is_elected_anew() -> bool:
-        for replica in world[1].node.replicas:
+        for replica in world[1].node.replicas if world[1].is_up else ():
             assert not replica.is_leading or replica.leader_epoch > epoch
         return world.partition("t").leader_epoch > epoch
 
@@ -177,29 +180,46 @@ def test_controlled_shutdown_can_be_off(make: Callable[..., ClusterWorld]) -> No
     assert world.partition("t").leader == 1
 
 
-def test_a_second_process_with_the_same_id_is_noticed(
-    world: ClusterWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    mine = world.image.brokers[BrokerId(2)]
-    other = mine.node.encode().replace(b"broker-2", b"elsewhere")
-    world.store.apply([SetData(mine.node.path, other, mine.version)])
-    membership = world[2].node.membership
-    world.run_until(lambda: membership.is_ousted)
-    world.run(10)
+def test_a_second_process_with_the_same_id_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    """On a node alone: the process around it would stop (see the next test)."""
+    alone = World()
+    membership, metadata = alone.node.membership, alone.node.metadata
+    mine = metadata.image.brokers[BrokerId(1)]
+
+    def change(operation: Operation) -> None:
+        changes = alone.tree.multi([operation]).changes
+        assert changes is not None
+        alone.metadata_changed(changes)
+        alone.turn()
+
+    change(SetData(mine.node.path, elsewhere(mine), mine.version))
+    assert membership.is_ousted
     assert not membership.is_registered
-    assert "Another process is registered as broker 2 (PLAINTEXT://elsewhere:9092)" in caplog.text
-    world.store.apply([Delete(mine.node.path)])
-    world.run_until(lambda: membership.is_registered)
+    assert "Another process is registered as broker 1 (PLAINTEXT://elsewhere:9092)" in caplog.text
+    change(Delete(mine.node.path))
+    assert membership.is_registered
     # The cluster may have seen the other one in sync: whatever it recorded is not true of this one.
-    assert world.image.brokers[BrokerId(2)].previous_epoch == -1
-    assert world[2].node.unbroken_since == world.image.brokers[BrokerId(2)].epoch
+    assert metadata.image.brokers[BrokerId(1)].previous_epoch == -1
+    assert alone.node.unbroken_since == metadata.image.brokers[BrokerId(1)].epoch
+    alone.check()
+
+
+def elsewhere(broker: BrokerImage) -> bytes:
+    """A registration under the same id, of a process at another address."""
+    (endpoint,) = broker.node.endpoints
+    return replace(broker.node, endpoints=(endpoint._replace(host="elsewhere"),)).encode()
+
+
+def test_an_ousted_process_stops_and_leaves_the_id_to_the_other(world: ClusterWorld) -> None:
+    mine = world.image.brokers[BrokerId(2)]
+    world.store.apply([SetData(mine.node.path, elsewhere(mine), mine.version)])
+    world.run_until(lambda: not world[2].is_running)
 
 
 def test_who_was_ousted_claims_nothing_when_it_stops(world: ClusterWorld) -> None:
     mine = world.image.brokers[BrokerId(2)]
     assert world[2].node.unbroken_since == mine.epoch
-    other = mine.node.encode().replace(b"broker-2", b"elsewhere")
-    world.store.apply([SetData(mine.node.path, other, mine.version)])
+    world.store.apply([SetData(mine.node.path, elsewhere(mine), mine.version)])
     world.run_until(lambda: world[2].node.membership.is_ousted)
     assert world[2].node.unbroken_since == -1
 
@@ -209,7 +229,7 @@ def test_a_registration_whose_answer_was_lost_long_ago_is_still_known_as_ours(
 ) -> None:
     """The write may have arrived although this broker has tried, and failed, again since."""
     node = world.image.brokers[BrokerId(2)].node
-    world[2].metadata.expire()
+    world[2].expire()
     membership = world[2].node.membership
     epoch = membership.broker_epoch
     world.run_until(lambda: membership.broker_epoch > epoch)

@@ -91,7 +91,7 @@ def test_the_office_passes_on_when_its_holder_dies(
 def test_an_expired_controller_gives_the_office_up(cluster: ClusterWorld) -> None:
     first = cluster.controller
     epoch = first.node.broker_epoch
-    first.metadata.expire()
+    first.expire()
     cluster.run_until(lambda: first.node.broker_epoch > epoch)
     cluster.run_until(cluster.is_settled)
     assert in_office(cluster) == [cluster.controller.broker_id]

@@ -7,12 +7,10 @@ was answered once or its connection closed, and nothing that was parked is left 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
-from weakref import ref
 
 from strandline.cluster.controller import FoundPartition, adopt_partitions, bootstrap
 from strandline.cluster.identifiers import random_uuid, uuid_text
@@ -28,6 +26,7 @@ from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.load import load_broker_config
 from strandline.errors import StorageError
+from strandline.node.connection import Connection
 from strandline.node.effects import (
     Ask,
     Chunk,
@@ -50,6 +49,7 @@ from strandline.protocol.messages.create_topics import (
 )
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.protocol.schema import decode_response
+from strandline.sim.bugs import BugWatch
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.log_read import LogSlice
@@ -84,7 +84,8 @@ class World:
         self.sync_error: StorageError | None = None
         self.clients: dict[int, Client] = {}
         self.sessions = 0
-        self.bugs = BugWatch()
+        self.bugs: list[str] = []
+        self._watch = _watch_for(self.bugs)
         self.start()
 
     # -- life --------------------------------------------------------------------------------
@@ -212,6 +213,10 @@ class World:
         del condition
         self.turn()
 
+    def receive(self, connection: Connection, frame: memoryview) -> None:
+        """A client's bytes have come."""
+        self.node.receive(connection, frame, self.now)
+
     def _send(self, client: Client, chunks: Iterable[Chunk]) -> None:
         try:
             client.take(chunks)
@@ -295,7 +300,7 @@ class World:
 
     def check(self) -> None:
         """Nothing leaks, nobody waits in vain (I-40), every log is sound, no bug was logged."""
-        assert not self.bugs.found, self.bugs.found
+        assert not self.bugs, self.bugs
         for client in self.clients.values():
             client.check()
         for replica in self.node.replicas:
@@ -310,26 +315,11 @@ class World:
         return client is None or client.closed is not None
 
 
-class BugWatch:
-    """Collects what is logged with a traceback: that is how the node tells of bugs of its own.
-
-    It listens for as long as its world lives.
-    """
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-        logging.getLogger("strandline").addHandler(_Relay(self))
-
-
-class _Relay(logging.Handler):
-    def __init__(self, watch: BugWatch) -> None:
-        super().__init__()
-        self._watch = ref(watch, lambda _: logging.getLogger("strandline").removeHandler(self))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        watch = self._watch()
-        if watch is not None and record.exc_info is not None:
-            watch.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+def _watch_for(bugs: list[str]) -> BugWatch[str]:
+    """Collects what is logged with a traceback, for as long as its world lives."""
+    watch: BugWatch[str] = BugWatch(lambda _, sentence: bugs.append(sentence))
+    watch.working = "the only node"
+    return watch
 
 
 class Driver(Protocol):
@@ -339,6 +329,9 @@ class Driver(Protocol):
 
     @property
     def now(self) -> Instant: ...
+
+    def receive(self, connection: Connection, frame: memoryview) -> None:
+        """A client's bytes have come."""
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Go on until the condition holds or nothing more will happen."""
@@ -376,7 +369,7 @@ class Client:
         """Send bytes as they are."""
         assert self.closed is None
         buffer = memoryview(bytearray(frame))
-        self.world.node.receive(self.connection, buffer, self.world.now)
+        self.world.receive(self.connection, buffer)
         # The bytes belong to the driver again: nobody may look at them any more.
         buffer[:] = b"\xee" * len(buffer)
 
@@ -391,6 +384,8 @@ class Client:
 
     def take(self, chunks: Iterable[Chunk]) -> None:
         """The node sent bytes."""
+        if self.closed is not None:
+            return
         for chunk in chunks:
             if isinstance(chunk, LogSlice):
                 data = chunk.file.read_at(chunk.position, chunk.length)
@@ -416,6 +411,11 @@ class Client:
         """The node closed the connection."""
         self.close()
         self.closed = reason
+
+    def broker_died(self) -> None:
+        """There is no node any more."""
+        if self.closed is None:
+            self.closed = "its broker died"
 
     def close(self) -> None:
         """The client goes away."""

@@ -14,10 +14,9 @@ from random import Random
 from strandline.config.topic import TopicConfig
 from strandline.records.batch import BatchHeader, iterate_headers, verify_crc
 from strandline.records.builder import build_batch, build_control_batch
-from strandline.records.control import ControlType
+from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.records.record import Record
 from strandline.sim.disk import Disk
-from strandline.storage.files import MissingFile
 from strandline.storage.leader_epochs import EpochEntry
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
@@ -229,11 +228,10 @@ class Shelf:
             return
         kind = self.random.choice((ControlType.ABORT, ControlType.COMMIT))
         marker = build_control_batch(
-            kind,
-            ProducerId(producer),
-            ProducerEpoch(0),
-            coordinator_epoch=1,
+            EndTransactionMarker(kind, coordinator_epoch=1),
             timestamp=self.now_ms,
+            producer_id=ProducerId(producer),
+            producer_epoch=ProducerEpoch(0),
         )
         log.append_as_coordinator(
             bytearray(marker), leader_epoch=LeaderEpoch(self.epoch), now_ms=self.now_ms
@@ -380,7 +378,7 @@ def same_state(found: Log, expected: Log) -> None:
     for one, other in ((found, expected), (expected, found)):
         for producer_id, entry in one.producers.active.items():
             twin = other.producers.active.get(producer_id)
-            if entry.batches[-1][1] < found.log_start_offset:
+            if not entry.batches or entry.batches[-1][1] < found.log_start_offset:
                 # Kept until it expires, although its last batch was deleted.
                 continue
             assert twin is not None, producer_id
@@ -401,11 +399,3 @@ def _facts(entry: ProducerEntry, log: Log) -> tuple[object, ...]:
         if entry.transaction_first_offset >= 0
         else -1,
     )
-
-
-def remove_if_there(files: MemoryFiles, path: str) -> None:
-    """Remove a file that may not be there."""
-    try:
-        files.remove(path)
-    except MissingFile:
-        return

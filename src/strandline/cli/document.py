@@ -24,6 +24,7 @@ _INTRODUCTION: Final = """\
     strandline consume orders --exit-at-end --format verbose
     strandline groups describe billing
     strandline dump ./data/orders-0 --verify
+    strandline sim --seed 42
 
 The brokers to ask are named by `-b`, in front of the command or behind it, or by the environment
 variable `STRANDLINE_BOOTSTRAP`; the default is `localhost:9092`.
@@ -41,6 +42,10 @@ stays null; what `consume --format json` prints, `produce --format json` takes.
 """
 
 
+_AS_IT_IS: Final = "\b"
+"""What click marks lines with that it must not fill."""
+
+
 def document() -> str:
     """The whole page."""
     root = click.Context(cli, info_name="strandline", **cli.context_settings)
@@ -48,7 +53,7 @@ def document() -> str:
     for command, context in walk(cli, root):
         parts.append(f"## {context.command_path}\n")
         parts.append(f"{_help(command)}\n")
-        if not isinstance(command, click.Group):
+        if not isinstance(command, click.Group) or command.invoke_without_command:
             usage = " ".join(command.collect_usage_pieces(context))
             parts.append(f"    {context.command_path} {usage}\n")
             parts += _options(command, context)
@@ -71,7 +76,13 @@ def walk(
 
 def _help(command: click.Command) -> str:
     paragraphs = (command.help or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return "\n\n".join(_paragraph(paragraph) for paragraph in paragraphs)
+
+
+def _paragraph(text: str) -> str:
+    if text.startswith(_AS_IT_IS):
+        return text.removeprefix(_AS_IT_IS).strip("\n")
+    return " ".join(text.split())
 
 
 def _options(command: click.Command, context: click.Context) -> list[str]:

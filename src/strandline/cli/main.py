@@ -30,6 +30,7 @@ COMMANDS = {
     "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
     "cluster": LazyCommand("strandline.cli.cluster:cluster", "Show brokers and their disks."),
     "dump": LazyCommand("strandline.cli.dump:dump", "Print and check files of a data directory."),
+    "sim": LazyCommand("strandline.cli.sim:sim", "Try whole clusters in simulated time."),
 }
 
 

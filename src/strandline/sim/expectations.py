@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from strandline.sim.faults.nemesis import check
 from strandline.sim.faults.targets import partition
 from strandline.sim.plan import Action
-from strandline.sim.scenarios.script import BadScript, Script, Step, parse_int
+from strandline.sim.scenarios.script import BadScript, Script, Step, parse_int, parse_us
 from strandline.sim.text import PlanScript
 from strandline.sim.verdict import Verdict
 from strandline.sim.world import World
@@ -71,6 +72,17 @@ class Expectations:
 
     def _say(self, step: Step, found: list[str]) -> None:
         self.unmet.extend(f"{self._source.where(step.line)}: {each}" for each in found)
+
+
+def check_actions(source: Script, script: PlanScript) -> None:
+    """Raise `BadScript`, with its line, for the first action that nobody can do."""
+    lines = [step for step in source.steps if step.verb == "at"]
+    lines.sort(key=lambda step: parse_us(step.words[0]))
+    for step, action in zip(lines, script.plan.actions, strict=True):
+        try:
+            check(action)
+        except BadScript as error:
+            raise BadScript(f"{source.where(step.line)}: {error}") from error
 
 
 def differences(world: World, words: tuple[str, ...], options: Mapping[str, str]) -> list[str]:

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from strandline.sim.checkers import Checkers
+from strandline.node.node import INTERNAL_TOPICS
+from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation
-from strandline.sim.clients import Crew
+from strandline.sim.clients.crew import Crew
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
 from strandline.sim.plan import Action, Options, Plan
@@ -37,6 +38,10 @@ _BUILD_US: Final = 60_000_000
 Told = Callable[[str, int], None]
 
 
+class _Enough(Exception):
+    """Something was violated, and nobody wants to know more."""
+
+
 class Bounds:
     """How long what may take, from the settings of the plan. In microseconds."""
 
@@ -53,26 +58,48 @@ class Course:
     """Takes one world through its phases."""
 
     def __init__(
-        self, plan: Plan, world: World, checkers: Checkers, *, told: Told | None = None
+        self,
+        plan: Plan,
+        world: World,
+        *,
+        told: Told | None = None,
+        is_checked: bool = True,
+        stops_at_violation: bool = False,
     ) -> None:
+        """Without `is_checked`, nothing is judged but what the clients and the bounds say."""
         self.plan = plan
         self.world = world
-        self.checkers = checkers
-        self.scene = Scene(world, [spec.name for spec in plan.clients])
-        self.crew = Crew(world, plan.clients)
-        self.violations: list[Violation] = []
+        self.scene = scene = Scene(world, [spec.name for spec in plan.clients])
+        self.checkers: Checkers | None = None
+        if is_checked:
+            self.checkers = Checkers(world, allows_loss=lambda: scene.budget.is_exceeded)
+            scene.on_loss = self.checkers.note_lossy
+            world.observers.append(self.checkers)
+        told_of_deletion = None if self.checkers is None else self.checkers.note_records_deleted
+        self.crew = Crew(world, plan.clients, on_deleted=told_of_deletion)
+        self._found: list[Violation] = []
         """What did not come right, and what the clients' history says."""
         self.phases: list[tuple[str, int]] = []
         self._told = told
+        self._stops = stops_at_violation
         self._bounds = Bounds(plan.options)
 
     def run(self, expect: Callable[[Action], None] | None = None) -> None:
         """All phases. `expect` is called for actions of that name."""
-        if self._build():
-            self._safety(expect)
-            self._liveness()
-            self._judge()
+        try:
+            if self._build():
+                self._safety(expect)
+                self._liveness()
+                self._judge()
+        except _Enough:
+            self.world.note("this is enough")
         self._ended("end")
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Everything that was broken so far, in order."""
+        checked = [] if self.checkers is None else self.checkers.violations
+        return sorted((*checked, *self._found), key=lambda each: each.at_us)
 
     # -- phases ------------------------------------------------------------------------------
 
@@ -99,8 +126,10 @@ class Course:
     def _safety(self, expect: Callable[[Action], None] | None) -> None:
         self.crew.start()
         Nemesis(self.scene, self.crew, expect).plan(self.plan.actions)
-        self.world.run_for(self.plan.options.safety_us // 1000)
-        self.checkers.at_phase_end()
+        self._let_pass(self.plan.options.safety_us)
+        if self.checkers is not None:
+            self.checkers.at_phase_end()
+        self._maybe_stop()
         self._ended("safety")
 
     def _liveness(self) -> None:
@@ -129,11 +158,11 @@ class Course:
         self._ended("liveness")
 
     def _judge(self) -> None:
-        self.crew.read_everything()
+        self.crew.read_everything(self._partitions())
         self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
-        self.checkers.at_end()
-        report = self.crew.judge(allows_loss=self.scene.budget.is_exceeded)
-        for anomaly in report.anomalies:
+        if self.checkers is not None:
+            self.checkers.at_end()
+        for anomaly in self.crew.judge(allows_loss=self.scene.budget.is_exceeded):
             number = INVARIANT_OF[anomaly.kind.value]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, str(anomaly.partition))
@@ -162,12 +191,20 @@ class Course:
             scene.swap_disk(machine, _LOOK_US)
 
     def _are_all_there(self) -> bool:
-        image = self.world.image
-        return self._has_controller() and len(image.brokers) == len(self.world.machines)
+        return len(self.world.image.brokers) == len(self.world.machines) and self.world.is_settled()
 
     def _has_controller(self) -> bool:
         image = self.world.image
         return image.controller is not None and image.controller in image.brokers
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Everything that clients may read and write."""
+        return [
+            TopicPartition(topic.name, number)
+            for topic in sorted(self.world.image.topics.values(), key=lambda topic: topic.name)
+            for number in sorted(topic.partitions)
+            if topic.name not in INTERNAL_TOPICS
+        ]
 
     def _are_logs_level(self) -> bool:
         """Whether all replicas of each partition have the same log end and high watermark."""
@@ -197,13 +234,25 @@ class Course:
                 self._violated(invariant, f"In vain for {format_us(bound_us)}: {what}.")
                 return False
             schedule.run_until(min(end_us, schedule.now_us + _LOOK_US))
+            self._maybe_stop()
         return True
+
+    def _let_pass(self, us: int) -> None:
+        schedule = self.world.schedule
+        end_us = schedule.now_us + us
+        while schedule.now_us < end_us:
+            schedule.run_until(min(end_us, schedule.now_us + _LOOK_US))
+            self._maybe_stop()
+
+    def _maybe_stop(self) -> None:
+        if self._stops and self.violations:
+            raise _Enough
 
     def _violated(
         self, invariant: str, what: str, partition: str | None = None, at_us: int | None = None
     ) -> None:
         at_us = self.world.schedule.now_us if at_us is None else at_us
-        self.violations.append(Violation(invariant, what, at_us, partition))
+        self._found.append(Violation(invariant, what, at_us, partition))
         self.world.note(f"violated {invariant}: {what}")
 
     def _ended(self, phase: str) -> None:

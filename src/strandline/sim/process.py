@@ -3,8 +3,8 @@
     starting ── up ── leaving ── draining ── over
 
 Events come from wires, the metadata store, the disk's thread and the clock. Each is handed to the
-node at once, and ends in a turn: all events of one moment, then the node's effects, in their order,
-until there are none. A process that is paused, or whose disk keeps it busy, is *blocked*: events
+node at once, and ends in a turn: all events of one moment, then the node's effects in their order.
+A process that is paused, or whose disk keeps it busy, is *blocked*: events
 wait in their order, and what comes over the network waits in the sockets.
 
 Whatever a file operation raises to end the process (`ProcessEnded`) and whatever comes out of the
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[[Any], None]
 
-_ROUNDS_MAX: Final = 1000
+_DRAIN_ROUNDS_MAX: Final = 100
 _READY_US: Final = 10_000_000
 """A broker serves when it is registered, but at the latest after this time (`broker.startup`)."""
 _SHUTDOWN_US: Final = 60_000_000
@@ -252,30 +252,23 @@ class Process:
         self._note_fingerprints()
         for observer in self.world.observers:
             observer.node_acted(self.machine)
-        if self._took_news:
-            self._look_at_membership()
+        if self._took_news and not self.run(self._look_at_membership, None):
+            return
         if self._stopping_since_us is not None:
             self._go_on_stopping()
         if not self.is_over:
             self._set_alarm()
 
     def _finish_turn(self, _: None) -> None:
-        """Finish turns until nothing is left to do at this moment, or the disk has to be waited
-        for."""
-        effects, disk = self._effects, self.machine.disk
-        disk.now_ms = self.clock.now.wall_ms
-        for _round in range(_ROUNDS_MAX):
-            effects.extend(self.node.finish_turn(self.clock.now))
-            if not effects:
-                return
-            stall_us = disk.take_stall_us()
-            if stall_us:
-                self._be_busy(stall_us)
-                return
+        """Exactly once, as the asyncio server: a node that needs another turn has to ask for it."""
+        disk, now = self.machine.disk, self.clock.now
+        disk.now_ms = now.wall_ms
+        self._effects.extend(self.node.finish_turn(now))
+        stall_us = disk.take_stall_us()
+        if stall_us:
+            self._be_busy(stall_us)  # the effects leave when the disk is done
+        elif self._effects:
             self._carry_out_all(None)
-            if self.is_over:
-                return
-        raise InvariantViolated("The node never comes to rest.")
 
     def _carry_out_all(self, _: None) -> None:
         effects = self._effects
@@ -491,7 +484,7 @@ class Process:
             for served in list(self.backlog):
                 self._admit(served)
 
-    def _look_at_membership(self) -> None:
+    def _look_at_membership(self, _: None) -> None:
         self._took_news = False
         membership = self.node.membership
         if membership.is_ousted:
@@ -540,7 +533,7 @@ class Process:
         if not is_overdue and not self.node.is_shutdown_complete:
             return
         self._is_accepting = False
-        if self._pending and self._drain_rounds < _ROUNDS_MAX:
+        if self._pending and self._drain_rounds < _DRAIN_ROUNDS_MAX:
             # What a write brings about may be another write.
             self._drain_rounds += 1
             return

@@ -1,7 +1,7 @@
 """What people read of a run, of many runs, and of a run that went wrong.
 
-This file makes lines of text from plans and verdicts. It measures nothing: whoever has run knows how
-long it took. Nothing here is ever read back; that is what `text` is for.
+This file makes lines of text from plans and verdicts. It measures nothing: whoever has run knows
+how long it took. Nothing here is ever read back; that is what `text` is for.
 """
 
 from __future__ import annotations
@@ -120,6 +120,16 @@ def show_counters(counters: Mapping[str, int]) -> str:
     return "\n".join([*lines, *_list("Not reached:", missed)])
 
 
+def show_reached(reached_in: Mapping[str, int], seeds: int) -> str:
+    """In how many seeds which state was reached: the rare ones, and those that never were."""
+    names = [name for name, number in reached_in.items() if number]
+    rare = sorted((reached_in[name], name) for name in names if reached_in[name] * 50 < seeds)
+    missed = sorted(reached_in.keys() - set(names))
+    lines = [f"{len(names)} of {len(reached_in)} states were reached."]
+    lines += _list("In few seeds:", (f"{name} {number}" for number, name in rare))
+    return "\n".join([*lines, *_list("Not reached:", missed)])
+
+
 def show_speed(*, events: int, simulated_us: int, cpu_s: float) -> str:
     """How much there was, and how fast it was per core."""
     cpu_s = max(cpu_s, 1e-6)
@@ -135,9 +145,9 @@ def seconds(time_us: int) -> str:
     return f"{time_us / 1e6:.6f}s"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, nouns: str | None = None) -> str:
     """`1 event`, `1,234 events`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

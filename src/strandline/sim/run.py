@@ -10,12 +10,11 @@ took is for the caller to measure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from typing import NamedTuple
 
 from strandline.errors import StrandlineError
 from strandline.sim.bugs import quiet
-from strandline.sim.checkers import Checkers
-from strandline.sim.mutants import mutated
+from strandline.sim.mutants import UnknownMutant, mutated
 from strandline.sim.observer import Observer
 from strandline.sim.phases import Course
 from strandline.sim.plan import Action, Plan
@@ -37,42 +36,53 @@ def run(
     on_expect: Callable[[World, Action], None] | None = None,
     on_note: Callable[[int, str], None] | None = None,
     on_phase: Callable[[str, int], None] | None = None,
+    on_end: Callable[[World], None] | None = None,
+    is_checked: bool = True,
+    stop_at_violation: bool = False,
 ) -> Verdict:
-    """Run a plan. `without` switches a rule of the core off (see `mutants`)."""
-    with ExitStack() as stack:
-        stack.enter_context(quiet())
-        if without is not None:
-            stack.enter_context(mutated(without))
+    """Run a plan.
+
+    `without` switches a rule of the core off (see `mutants`). `on_expect` is called for actions of
+    the plan whose verb is `expect`, `on_note` and `on_phase` with what happens and when, `on_end`
+    once before the world is gone. Without `is_checked` no invariant is checked, which changes
+    nothing else. `stop_at_violation` ends the run soon after the first violation.
+    """
+    hooks = _Hooks(observers, on_expect, on_note, on_phase, on_end)
+    with quiet(), mutated(without):
         try:
-            return _run(plan, observers, on_expect, on_note, on_phase)
-        except BadScript:
+            return _run(plan, hooks, is_checked=is_checked, stops=stop_at_violation)
+        except (BadScript, UnknownMutant):
             raise
         except Exception as error:
             seed = plan.options.seed
             raise HarnessError(f"The simulator failed at seed {seed}: {error!r}") from error
 
 
-def _run(
-    plan: Plan,
-    observers: Sequence[Observer],
-    on_expect: Callable[[World, Action], None] | None,
-    on_note: Callable[[int, str], None] | None,
-    on_phase: Callable[[str, int], None] | None,
-) -> Verdict:
+class _Hooks(NamedTuple):
+    observers: Sequence[Observer]
+    on_expect: Callable[[World, Action], None] | None
+    on_note: Callable[[int, str], None] | None
+    on_phase: Callable[[str, int], None] | None
+    on_end: Callable[[World], None] | None
+
+
+def _run(plan: Plan, hooks: _Hooks, *, is_checked: bool, stops: bool) -> Verdict:
     world = World(plan.options)
-    world.on_note = on_note
-    checkers = Checkers(world, allows_loss=lambda: course.scene.budget.is_exceeded)
-    sometimes = Sometimes(world)
-    world.observers += [checkers, sometimes, *observers]
-    course = Course(plan, world, checkers, told=on_phase)
-    expect = None if on_expect is None else lambda action: on_expect(world, action)
     try:
-        course.run(expect)
-        violations = sorted((*checkers.violations, *course.violations), key=lambda each: each.at_us)
+        world.on_note = hooks.on_note
+        course = Course(
+            plan, world, told=hooks.on_phase, is_checked=is_checked, stops_at_violation=stops
+        )
+        sometimes = Sometimes(world)
+        world.observers += [sometimes, *hooks.observers]
+        on_expect = hooks.on_expect
+        course.run(None if on_expect is None else lambda action: on_expect(world, action))
+        if hooks.on_end is not None:
+            hooks.on_end(world)
         return Verdict(
             plan=plan,
-            violations=tuple(violations),
-            counters=sometimes.counters(course.crew, course.scene, checkers),
+            violations=tuple(course.violations),
+            counters=sometimes.counters(course.crew, course.scene, course.checkers),
             trace_hash=world.trace_hash,
             events=world.schedule.events,
             simulated_us=world.schedule.now_us,

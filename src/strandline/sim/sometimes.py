@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
-from strandline.sim.checkers import Checkers
-from strandline.sim.clients import ADMIN_VERBS, Crew
+from strandline.sim.checkers.checkers import Checkers
+from strandline.sim.clients.crew import Crew
+from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.faults.nemesis import VERBS
 from strandline.sim.faults.scene import Scene
 from strandline.sim.machine import Machine
@@ -84,15 +86,15 @@ class Sometimes(Silent):
             self._found["crash while starting"] += 1
         self._replicas.forget(machine)
 
-    def counters(self, crew: Crew, scene: Scene, checkers: Checkers) -> Mapping[str, int]:
+    def counters(self, crew: Crew, scene: Scene, checkers: Checkers | None) -> Mapping[str, int]:
         """Everything, by name: first all known names, then what else was counted."""
         world = self._world
         found = {name: self._found[name] for name in STATES}
         found |= {f"fault {verb}": count for verb, count in sorted(scene.done.items())}
-        sources = {
+        sources: dict[str, Mapping[str, int]] = {
             "client": crew.counters,
-            "checker": checkers.counters,
-            "network": world.network.counters,
+            "checker": {} if checkers is None else checkers.counters,
+            "network": asdict(world.network.counts),
         }
         for source, counts in sources.items():
             found |= {f"{source}: {name}": counts[name] for name in sorted(counts)}

@@ -45,6 +45,8 @@ class SeedResult:
     events: int = 0
     simulated_us: int = 0
     cpu_s: float = 0.0
+    error: str | None = None
+    """Why there is no verdict: the simulator failed, hung or died."""
 
     @property
     def is_good(self) -> bool:
@@ -132,7 +134,7 @@ def run_seed(seed: int, profile: str | None = None, without: str | None = None) 
 
 def failed(seed: int, profile: str, what: str, cpu_s: float = 0.0) -> SeedResult:
     """The result of a seed that has no verdict."""
-    return SeedResult(seed, profile, (Violation(HARNESS, what, 0),), cpu_s=cpu_s)
+    return SeedResult(seed, profile, (Violation(HARNESS, what, 0),), cpu_s=cpu_s, error=what)
 
 
 def sweep(

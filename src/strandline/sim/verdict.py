@@ -23,6 +23,7 @@ class ReplicaRow:
     log_start: int = -1
     high_watermark: int = -1
     log_end: int = -1
+    last_stable: int = -1
     in_sync: tuple[int, ...] = ()
     """Of a leader: the committed in-sync set as it knows it."""
     remote: tuple[tuple[int, int], ...] = ()
@@ -80,6 +81,7 @@ def _row(world: World, broker_id: int, topic: str, number: int) -> ReplicaRow:
         log.log_start_offset,
         log.high_watermark,
         log.log_end_offset,
+        log.last_stable_offset,
         () if leader is None else tuple(sorted(leader.in_sync.members)),
         ()
         if leader is None

@@ -66,7 +66,9 @@ class Batch:
 
     def __repr__(self) -> str:
         last = self.next_offset - 1
-        offsets = f"{self.base_offset}" if last == self.base_offset else f"{self.base_offset}-{last}"
+        offsets = (
+            f"{self.base_offset}" if last == self.base_offset else f"{self.base_offset}-{last}"
+        )
         return f"batch {offsets} of epoch {self.leader_epoch} ({self.crc:08x})"
 
 
@@ -118,7 +120,11 @@ def header_fields(data: bytes, position: int) -> tuple[int, ...] | None:
     if len(data) - position < HEADER.size:
         return None
     fields = HEADER.unpack_from(data, position)
-    if fields[3] != MAGIC or fields[6] < 0 or not HEADER.size <= fields[1] + 12 <= len(data) - position:
+    if (
+        fields[3] != MAGIC
+        or fields[6] < 0
+        or not HEADER.size <= fields[1] + 12 <= len(data) - position
+    ):
         return None
     return fields
 

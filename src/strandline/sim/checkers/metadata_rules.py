@@ -1,9 +1,9 @@
 """What every change of the metadata must respect: I-12, I-16, I-18, I-19, I-31, I-33.
 
 The store's truth moves in single transactions, so each state of a partition is seen, and beside it
-the one before. Whether those whom a state names really have what it says is `commitment`'s part; here
-states are compared with each other and with the registrations of brokers, and a joining replica
-with its leader.
+the one before. Whether those whom a state names really have what it says is `commitment`'s part;
+here states are compared with each other and with the registrations of brokers, and a joining
+replica with its leader.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.shadow import CUTS, LOG_START, RECOVERY_POINT, Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
-from strandline.types import NO_EPOCH
+from strandline.types import NO_SEQUENCE, ProducerId
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -29,20 +29,27 @@ BATCHES_REMEMBERED = 5
 
 
 class LastWords:
-    """What a process left behind of one log when it ended."""
+    """What a process left behind of one log when it ended.
+
+    It may have died in the middle of an event, of which nobody was told: then more is on disk than
+    the shadow knows (`may_have_more`), or a truncation is half done (`was_cutting`).
+    """
 
     def __init__(self, shadow: Shadow, how: Ending) -> None:
         """To be made while the node can still be looked at."""
         log = shadow.log
         self.shadow = shadow
-        self.how = how
+        self.how: Ending = how
         self.was_cutting = log.cuts != shadow.mark[CUTS]
-        """It died in the middle of a truncation."""
+        self.may_have_more = shadow.is_behind()
         self.had_failed = log.failure is not None
         self.log_start = max(log.log_start_offset, shadow.mark[LOG_START])
         self.recovery_point = min(log.recovery_point, shadow.mark[RECOVERY_POINT])
-        if not self.was_cutting:
-            shadow.read_last_words()
+
+    def worsen(self, how: Ending) -> None:
+        """The machine met with another end before a process took the log up again."""
+        if how in ("power", "swap") and self.how != "swap":
+            self.how = how
 
 
 class RecoveryRules:
@@ -56,23 +63,21 @@ class RecoveryRules:
     ) -> None:
         """A process has loaded a log; `before` is what the last one had."""
         self._findings.counters["recoveries"] += 1
-        shadow.start_fell = shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
+        shadow.start_fell = (
+            shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
+        )
         former = before.shadow
         is_damaged = is_touched(machine, shadow.log.directory)
         shadow.was_damaged = is_damaged
         if before.was_cutting or before.had_failed or is_damaged:
             self._note_loss(truth, shadow, former)
             return
-        newest = shadow.batches[-1] if shadow.batches else None
-        if newest is not None and newest.next_offset > before.log_start and not former.holds(newest):
-            self._findings.add(
-                "I-46",
-                f"{shadow} came back after {_words(before)} with {newest}, but ended with "
-                f"{former.batches[-1] if former.batches else 'nothing'} before",
-                truth.at,
-            )
-        needed = before.recovery_point if before.how == "power" else former.end
-        needed = min(needed, former.end)
+        self._check_prefix(truth, shadow, before)
+        needed = former.end
+        if before.how == "power":
+            needed = min(before.recovery_point, former.end)
+        elif before.how == "swap":
+            needed = 0
         if former.batches and shadow.log.log_end_offset < needed:
             self._findings.add(
                 "I-46",
@@ -82,6 +87,21 @@ class RecoveryRules:
             )
         self._note_loss(truth, shadow, former)
 
+    def _check_prefix(self, truth: PartitionTruth, shadow: Shadow, before: LastWords) -> None:
+        former = before.shadow
+        newest = shadow.below(former.end)
+        if (
+            newest is not None
+            and newest.next_offset > before.log_start
+            and not former.holds(newest)
+        ):
+            problem = f"with {newest}, which it did not have there before"
+        elif shadow.end > max(former.end, before.log_start) and not before.may_have_more:
+            problem = f"with {shadow.batches[-1]}, but had ended at {former.end} before"
+        else:
+            return
+        self._findings.add("I-46", f"{shadow} came back after {_words(before)} {problem}", truth.at)
+
     def _note_loss(self, truth: PartitionTruth, shadow: Shadow, former: Shadow) -> None:
         """Whether this partition is among what the machine has lost."""
         if shadow.end >= former.end:
@@ -90,17 +110,18 @@ class RecoveryRules:
             truth.lost(shadow.broker_id)
             self._findings.counters["lossy recoveries"] += 1
 
-    def check_missing(self, truth: PartitionTruth, before: LastWords, machine: Machine) -> None:
-        """A process has started, and a log that was there before is not."""
+    def check_missing(self, truth: PartitionTruth, before: LastWords, machine: Machine) -> bool:
+        """A process has started, and a log that was there before is not. Returns whether it may
+        come back: its disk fails."""
         truth.lost(before.shadow.broker_id)
         state = truth.state
         if before.how == "swap" or before.had_failed or state is None:
-            return
+            return False
         directory = before.shadow.log.directory
-        if before.shadow.broker_id not in state.replicas or is_touched(machine, directory):
-            return
         if machine.disk.peek(f"{directory}/partition.metadata") is not None:
-            return  # its disk fails, it is still there
+            return True
+        if before.shadow.broker_id not in state.replicas or is_touched(machine, directory):
+            return False
         if before.recovery_point > 0 and before.shadow.batches:
             self._findings.add(
                 "I-46",
@@ -108,6 +129,7 @@ class RecoveryRules:
                 f"after {_words(before)}",
                 truth.at,
             )
+        return False
 
     # -- Producers ---------------------------------------------------------------------------
 
@@ -116,7 +138,7 @@ class RecoveryRules:
         found = producers_in(shadow)
         states = shadow.log.producers
         for producer_id, (epoch, batches, newest_ms) in found.items():
-            entry = states.active.get(producer_id)
+            entry = states.active.get(ProducerId(producer_id))
             if entry is None:
                 if now_ms - newest_ms < states.expiration_ms:
                     self._add(shadow, f"does not know producer {producer_id}")
@@ -127,17 +149,22 @@ class RecoveryRules:
                     f"{entry.last_offset} of producer {producer_id}, but its batches say epoch "
                     f"{epoch}, sequence {batches[-1][0]} and offset {batches[-1][1]}",
                 )
-            elif not set(_offsets(entry.batches)) <= {offset for _, offset in batches}:
+            elif not {
                 # Batches that retention has removed are still remembered.
-                if min(_offsets(entry.batches)) >= shadow.bases[0]:
-                    self._add(
-                        shadow,
-                        f"remembers batches of producer {producer_id} that end at "
-                        f"{_offsets(entry.batches)}, but its log has {list(batches)}",
-                    )
+                offset
+                for offset in _offsets(entry.batches)
+                if offset >= shadow.bases[0]
+            } <= {offset for _, offset in batches}:
+                self._add(
+                    shadow,
+                    f"remembers batches of producer {producer_id} that end at "
+                    f"{_offsets(entry.batches)}, but its log has {list(batches)}",
+                )
         for producer_id, entry in states.active.items():
             ahead = entry.last_offset >= max(shadow.end, 0)
-            if ahead or (producer_id not in found and shadow.bases and entry.last_offset >= shadow.bases[0]):
+            if ahead or (
+                producer_id not in found and shadow.bases and entry.last_offset >= shadow.bases[0]
+            ):
                 self._add(
                     shadow,
                     f"remembers that producer {producer_id} wrote up to {entry.last_offset}, but "
@@ -170,7 +197,7 @@ def producers_in(shadow: Shadow) -> dict[int, tuple[int, deque[tuple[int, int]],
             known = found.get(producer_id)
             if known is None or known[0] != epoch:
                 known = (epoch, deque(maxlen=BATCHES_REMEMBERED), 0)
-            last = NO_EPOCH if sequence < 0 else (sequence + fields[6]) & SEQUENCE_MAX
+            last = NO_SEQUENCE if sequence < 0 else (sequence + fields[6]) & SEQUENCE_MAX
             known[1].append((last, fields[0] + fields[6]))
             found[producer_id] = (epoch, known[1], fields[8])
     return found

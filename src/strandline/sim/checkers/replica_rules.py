@@ -61,7 +61,9 @@ class ReplicaRules:
     def check_appended(self, shadow: Shadow, added: Sequence[Batch]) -> None:
         """I-03: leader epochs never fall, and are known to whoever appends."""
         leader_epoch = shadow.mark[LEADER_EPOCH]
-        before = shadow.batches[-len(added) - 1].leader_epoch if len(shadow.batches) > len(added) else -1
+        before = (
+            shadow.batches[-len(added) - 1].leader_epoch if len(shadow.batches) > len(added) else -1
+        )
         for batch in added:
             if not before <= batch.leader_epoch <= leader_epoch:
                 self._findings.add(
@@ -82,17 +84,20 @@ class ReplicaRules:
         log, start = shadow.log, shadow.log.log_start_offset
         table = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
         expected = shadow.epoch_starts(start)
-        if table and table[-1][1] == log.log_end_offset:
-            if not expected or table[-1][0] > expected[-1][0]:
-                table = table[:-1]
+        is_behind = not expected or not table or expected[-1][0] < table[-1][0]
+        if table and is_behind and table[-1][1] == log.log_end_offset:
+            table = table[:-1]
         if table == expected:
             return
         if table and shadow.start_fell:
             expected = [entry for entry in expected if entry[0] >= table[0][0]]
-        if table and expected and table[0][0] == expected[0][0]:
-            if table[0][1] <= max(start, expected[0][1]) or shadow.start_fell:
-                table = table[1:]
-                expected = expected[1:]
+        if (
+            table
+            and expected
+            and table[0][0] == expected[0][0]
+            and (table[0][1] <= max(start, expected[0][1]) or shadow.start_fell)
+        ):
+            table, expected = table[1:], expected[1:]
         if table != expected:
             self._findings.add(
                 "I-03",
@@ -164,7 +169,10 @@ class ReplicaRules:
                 f"{before[LOG_START]} to {mark[LOG_START]}",
                 shadow.at,
             )
-        if mark[HIGH_WATERMARK] > before[HIGH_WATERMARK] and mark[LOG_START] <= before[HIGH_WATERMARK]:
+        if (
+            mark[HIGH_WATERMARK] > before[HIGH_WATERMARK]
+            and mark[LOG_START] <= before[HIGH_WATERMARK]
+        ):
             self._check_minimum(shadow, before)
 
     def _check_minimum(self, shadow: Shadow, before: Mark) -> None:

@@ -33,7 +33,8 @@ Mark = tuple[Any, ...]
     END, HIGH_WATERMARK, LOG_START, CUTS, RECOVERY_POINT, SEGMENTS, LATEST_EPOCH, FIRST_BASE,
     LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC,
 ) = range(13)  # fmt: skip
-NO_MARK: Mark = (0, 0, 0, 0, 0, 0, -1, 0, None, -1, -1, None, 0)
+NO_ROLE: Mark = (None, -1, -1, None, 0)
+"""What `LEADER` and all after it are for a log that nobody hosts yet."""
 
 
 class Shadow:
@@ -46,6 +47,12 @@ class Shadow:
     """
 
     __slots__ = (
+        "_cut_bytes",
+        "_findings",
+        "_known",
+        "_producer_epochs",
+        "_tail_base",
+        "_tail_size",
         "at",
         "bases",
         "batches",
@@ -59,23 +66,15 @@ class Shadow:
         "rounds",
         "start_fell",
         "was_damaged",
-        "_cut_bytes",
-        "_findings",
-        "_known",
-        "_producer_epochs",
-        "_tail_base",
-        "_tail_size",
     )
 
-    def __init__(
-        self, broker_id: BrokerId, log: Log, known: Batches, findings: Findings
-    ) -> None:
+    def __init__(self, broker_id: BrokerId, log: Log, known: Batches, findings: Findings) -> None:
         self.broker_id = broker_id
         self.at: TopicPartition = log.topic_partition
         self.log = log
         self.replica: Replica | None = None
         self.is_live = True
-        self.mark: Mark = NO_MARK
+        self.mark: Mark = (0, 0, 0, 0, 0, 0, -1, 0, *NO_ROLE)
         self.was_damaged = False
         self.start_fell = False
         self.rounds = 0
@@ -221,12 +220,10 @@ class Shadow:
             del self.batches[:count], self.bases[:count], self.ends[:count]
         return removed
 
-    def read_last_words(self) -> None:
-        """The process died, perhaps inside of an append: take in what it had written in full."""
-        segment = self.log.active
-        if not segment.log.closed and segment.base_offset == self._tail_base:
-            data = peek(segment.log, self._tail_size)
-            self._take(data, segment, stop_quietly=True)
+    def is_behind(self) -> bool:
+        """Whether more was handed to the log's files than was read here."""
+        active = self.log.active
+        return active.base_offset != self._tail_base or active.log.size > self._tail_size
 
     def _forget(self, kept: int) -> None:
         del self.batches[kept:], self.bases[kept:], self.ends[kept:]
@@ -234,9 +231,9 @@ class Shadow:
     def _read(self, segment: Segment, position: int) -> None:
         data = peek(segment.log, position, segment.size - position)
         self._tail_base, self._tail_size = segment.base_offset, position
-        self._take(data, segment, stop_quietly=False)
+        self._take(data, segment)
 
-    def _take(self, data: bytes, segment: Segment, *, stop_quietly: bool) -> None:
+    def _take(self, data: bytes, segment: Segment) -> None:
         """Note the batches in bytes that stand in a segment where the shadow has come to."""
         position = 0
         batches, bases, ends = self.batches, self.bases, self.ends
@@ -244,10 +241,9 @@ class Shadow:
             fields = header_fields(data, position)
             problem = self._problem(fields, data, position, segment)
             if problem is not None or fields is None:
-                if not stop_quietly:
-                    self._findings.add(
-                        "I-02", f"{self}: at {self._tail_size} of {segment.log.path} {problem}", self.at
-                    )
+                self._findings.add(
+                    "I-02", f"{self}: at {self._tail_size} of {segment.log.path} {problem}", self.at
+                )
                 return
             size = fields[1] + LOG_OVERHEAD
             before = batches[-1] if batches else None

@@ -130,11 +130,17 @@ class StorageRules:
         for slot in range(0, index.entries, step):
             relative, position = index.entry(slot)
             if ends.get(segment.base_offset + relative) != position:
-                self._add_index(shadow, segment, f"says that {segment.base_offset + relative} is at {position}")
+                self._add_index(
+                    shadow, segment, f"says that {segment.base_offset + relative} is at {position}"
+                )
         for slot in range(0, times.entries, step):
             timestamp, relative = times.entry(slot)
             if segment.base_offset + relative not in ends:
-                self._add_index(shadow, segment, f"names offset {segment.base_offset + relative} for {timestamp}")
+                self._add_index(
+                    shadow,
+                    segment,
+                    f"names offset {segment.base_offset + relative} for {timestamp}",
+                )
         bases = [base for base, _, _ in batches]
         step = 1 if is_full else max(1, len(batches) // PROBES)
         for base, last, position in batches[::step]:
@@ -158,8 +164,8 @@ class StorageRules:
             return
         with machine.disk.unobserved():
             names = set(machine.disk.files.list_directory(log.directory))
-        bases = set(log.segments.base_offsets)
-        snapshots = set(log.producers.snapshots.offsets)
+        bases: set[int] = set(log.segments.base_offsets)
+        snapshots: set[int] = set(log.producers.snapshots.offsets)
         leaving = {path.rpartition("/")[2] for r in log.segments.removals for path in r.paths}
         for name in sorted(names):
             if not _belongs(name, bases, snapshots, leaving):
@@ -193,7 +199,9 @@ class StorageRules:
                 )
         if any(path.startswith(directory.path + "/") for path in machine.disk.damaged):
             return
-        table = checkpoint_in(machine.disk.peek(join(directory.path, "recovery-point-offset-checkpoint")))
+        table = checkpoint_in(
+            machine.disk.peek(join(directory.path, "recovery-point-offset-checkpoint"))
+        )
         for at, log in directory.logs.items():
             written = table.get(at, 0)
             if written > log.recovery_point and log.failure is None and not log.recovery_point_fell:

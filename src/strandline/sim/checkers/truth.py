@@ -1,10 +1,10 @@
-"""What is true of one partition, whoever believes what: its committed records, and what excuses loss.
+"""What is true of one partition, whoever believes what: what is committed, what excuses its loss.
 
 A record is committed when a leader's high watermark has passed it. That is remembered here for
 ever; the replicas come, go and are compared with it. It is taken back in two cases only, both of
 which must be permitted by what happened to the machines before: an unclean leader was elected, or
-as many complete replicas lost what they had written as the topic's minimum of in-sync replicas. Then
-the records that the next leader lacks are forgiven, and leaders from before count no more.
+as many complete replicas lost what they had written as the topic's minimum of in-sync replicas.
+Then the records that the next leader lacks are forgiven, and leaders from before count no more.
 
 This file knows offsets and sets of brokers. It must not know nodes.
 """

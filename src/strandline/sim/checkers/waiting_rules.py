@@ -56,7 +56,9 @@ class WaitingRules:
             problem = f"is fetched by {count} fetchers"
         elif place is None or count != 1:
             problem = f"follows broker {replica.leader_id}, but {count} fetchers fetch it"
-        elif place.fetcher.source != replica.leader_id or place.leader_epoch != replica.leader_epoch:
+        elif (
+            place.fetcher.source != replica.leader_id or place.leader_epoch != replica.leader_epoch
+        ):
             problem = (
                 f"follows broker {replica.leader_id} in epoch {replica.leader_epoch}, but is "
                 f"fetched from {place.fetcher.source} in epoch {place.leader_epoch}"
@@ -75,7 +77,9 @@ class WaitingRules:
         if replica is None or commits is None or is_to_be_woken(node.purgatory, replica):
             return
         required = first_required(commits)
-        if has_condemned(commits) or (required is not None and required <= replica.log.high_watermark):
+        if has_condemned(commits) or (
+            required is not None and required <= replica.log.high_watermark
+        ):
             self._findings.add(
                 "I-40",
                 f"{shadow} has the high watermark {replica.log.high_watermark}, but somebody "
@@ -94,39 +98,13 @@ class WaitingRules:
             fetch = parked_fetch(entry.operation)
             if fetch is None:
                 continue
-            reason = self._reason_to_answer(node, fetch, shadows)
+            reason = _reason_to_answer(fetch, shadows)
             if reason is not None:
                 self._findings.add(
                     "I-40",
                     f"A fetch of {connection.client_host} at broker {node.broker_id} is parked, "
                     f"but {reason}",
                 )
-
-    def _reason_to_answer(
-        self, node: Node, fetch: ParkedFetch, shadows: Mapping[Replica, Shadow]
-    ) -> str | None:
-        by_key = {(s.log.topic_id, r.topic_partition.partition): s for r, s in shadows.items()}
-        by_name = {(r.topic_partition.topic, r.topic_partition.partition): s for r, s in shadows.items()}
-        session = fetch.session
-        partitions: Iterable[Fetched] = fetch.partitions
-        if isinstance(session, FollowerSession):
-            partitions = session.partitions.values()
-        total = 0
-        for fetched in partitions:
-            key = fetched.key
-            if key.topic is None:
-                shadow = by_key.get((key.topic_id, key.partition))
-            else:
-                shadow = by_name.get((key.topic, key.partition))
-            if shadow is None:
-                continue
-            reason = _error(shadow, fetched, fetch)
-            if reason is not None:
-                return reason
-            total += 0 if _is_held_back(shadow, session) else _available(shadow, fetched, fetch)
-        if total and total >= fetch.bytes_min:
-            return f"{total} bytes are there of the {fetch.bytes_min} that it wants"
-        return None
 
     # -- Sessions ----------------------------------------------------------------------------
 
@@ -161,6 +139,34 @@ class WaitingRules:
                 f"told broker {session.identity.broker_id} {told} and does not look at it again",
                 replica.topic_partition,
             )
+
+
+def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[Replica, Shadow]) -> str | None:
+    """Why the fetch should have been answered; None if it waits rightly."""
+    by_key = {(s.log.topic_id, r.topic_partition.partition): s for r, s in shadows.items()}
+    by_name = {
+        (r.topic_partition.topic, r.topic_partition.partition): s for r, s in shadows.items()
+    }
+    session = fetch.session
+    partitions: Iterable[Fetched] = fetch.partitions
+    if isinstance(session, FollowerSession):
+        partitions = session.partitions.values()
+    total = 0
+    for fetched in partitions:
+        key = fetched.key
+        if key.topic is None:
+            shadow = by_key.get((key.topic_id, key.partition))
+        else:
+            shadow = by_name.get((key.topic, key.partition))
+        if shadow is None:
+            continue
+        reason = _error(shadow, fetched, fetch)
+        if reason is not None:
+            return reason
+        total += 0 if _is_held_back(shadow, session) else _available(shadow, fetched, fetch)
+    if total and total >= fetch.bytes_min:
+        return f"{total} bytes are there of the {fetch.bytes_min} that it wants"
+    return None
 
 
 def _error(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch) -> str | None:

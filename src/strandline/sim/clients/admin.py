@@ -80,6 +80,7 @@ class AdminOperation(SimClient):
         """In words, once it is done: `done`, `refused CODE`, or `expired`."""
         self.deleted: list[tuple[TopicPartition, int]] = []
         """What DeleteRecords said: the partition, and the offset before which nothing is left."""
+        self.on_deleted: Callable[[TopicPartition, int], None] | None = None
         self.connection: Connection | None = None
         """The one that the last answer came over."""
         self._backoff = Backoff(self.random)

@@ -24,6 +24,7 @@ from strandline.protocol.messages.elect_leaders import ElectLeadersRequest, Topi
 from strandline.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
+from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from strandline.sim.clients.admin import (
     TIMEOUT_MS,
     AdminOperation,
@@ -37,7 +38,7 @@ from strandline.sim.clients.client import place_of
 from strandline.sim.clients.offsets import EARLIEST, LATEST, list_offsets
 from strandline.sim.history.operations import Deleted
 from strandline.sim.scenarios.script import BadScript
-from strandline.types import NO_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
+from strandline.types import NO_EPOCH, TopicPartition
 
 _ELECTIONS: Final = {"preferred": 0, "unclean": 1}
 _HIGH_WATERMARK: Final = -1
@@ -73,6 +74,18 @@ def first_election(answer: Any) -> int:
 def first_partition(answer: Any) -> int:
     """The error of the only partition."""
     code: int = answer.topics[0].partitions[0].error_code
+    return code
+
+
+def first_named(answer: Any) -> int:
+    """The error of the only topic of a Metadata answer."""
+    code: int = answer.topics[0].error_code
+    return code
+
+
+def first_described(answer: Any) -> int:
+    """The error of the only described resource."""
+    code: int = answer.results[0].error_code
     return code
 
 
@@ -134,26 +147,62 @@ class DeleteRecords(AdminOperation):
         at = partition_named(self.action.word(0))
         offset = self.action.number("offset", _HIGH_WATERMARK)
         if "fraction" in self.action.options:
-            bounds = []
-            for which in (EARLIEST, LATEST):
-                message = list_offsets(at, which, NO_EPOCH, _UNCOMMITTED)
-                answer = yield Request(
-                    ApiKey.LIST_OFFSETS, message, first_partition, leader_of=at
-                )
-                code = first_partition(answer)
-                if code:
-                    return verdict(code)
-                bounds.append(answer.topics[0].partitions[0].offset)
-            start, end = bounds
-            offset = start + (end - start) * self.action.number("fraction", 50) // 100
+            start = yield end_of(at, EARLIEST)
+            end = yield end_of(at, LATEST)
+            codes = (first_partition(start), first_partition(end))
+            if any(codes):
+                return verdict(max(codes))
+            first, last = (each.topics[0].partitions[0].offset for each in (start, end))
+            offset = first + (last - first) * self.action.number("fraction", 50) // 100
+        before = yield identity_of(at)
         partition = DeleteRecordsPartition(partition_index=at.partition, offset=offset)
         message = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=at.topic, partitions=[partition])],
             timeout_ms=TIMEOUT_MS,
         )
-        meant = self.cluster.topic_id(at.topic)
         answer = yield Request(ApiKey.DELETE_RECORDS, message, first_partition, leader_of=at)
         code = first_partition(answer)
         if code == ErrorCode.NONE:
-            self._remember(at, meant, answer.topics[0].partitions[0].low_watermark)
+            # The request names the topic: of which incarnation was that?
+            after = yield identity_of(at)
+            if before.topics[0].topic_id == after.topics[0].topic_id:
+                low_watermark = answer.topics[0].partitions[0].low_watermark
+                place = place_of(at, before.topics[0].topic_id)
+                self.world.history.append(Deleted(place, low_watermark))
+                self.deleted.append((at, low_watermark))
+                if self.on_deleted is not None:
+                    self.on_deleted(at, low_watermark)
         return verdict(code)
+
+
+def end_of(at: TopicPartition, which: int) -> Request:
+    """The request for one end of a partition's log."""
+    message = list_offsets(at, which, NO_EPOCH, _UNCOMMITTED)
+    return Request(ApiKey.LIST_OFFSETS, message, first_partition, leader_of=at)
+
+
+def identity_of(at: TopicPartition) -> Request:
+    """The request for the topic's id, as the leader knows it."""
+    message = MetadataRequest(
+        topics=[MetadataRequestTopic(name=at.topic)], allow_auto_topic_creation=False
+    )
+    return Request(ApiKey.METADATA, message, first_named, leader_of=at)
+
+
+class Describe(AdminOperation):
+    """`describe t`: the settings of a topic, and the moves that are under way (nothing changes)."""
+
+    def script(self) -> Script:
+        """See `AdminOperation`."""
+        resources = [
+            DescribeConfigsResource(resource_type=_TOPIC, resource_name=name)
+            for name in self.action.words
+        ]
+        if resources:
+            request = DescribeConfigsRequest(resources=resources)
+            answer = yield Request(ApiKey.DESCRIBE_CONFIGS, request, first_described)
+            if first_described(answer):
+                return verdict(first_described(answer))
+        moves = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS)
+        answer = yield Request(ApiKey.LIST_PARTITION_REASSIGNMENTS, moves, top_level)
+        return verdict(top_level(answer))

@@ -32,6 +32,7 @@ from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.produce_errors import is_definite
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
@@ -44,42 +45,6 @@ APPEND_TIMEOUT_MS: Final = 3_000
 _BACKLOG_MAX: Final = 2
 """Batches per partition that wait behind those on their way; then no new ones are made."""
 _ACKS: Final = {"all": -1, "1": 1, "0": 0}
-
-_BEFORE_APPEND: Final = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.INVALID_REQUIRED_ACKS,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.INVALID_RECORD,
-    }
-)
-"""Errors that leave the log as it was, whatever acks are asked for (I-41)."""
-_BEFORE_APPEND_UNLESS_WAITING: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-    }
-)
-"""With acks=all these may also end the wait for the replicas, behind an append."""
-
-
-def is_definite(code: ErrorCode, acks: int) -> bool:
-    """Whether an error of a produce says that nothing was appended."""
-    return code in _BEFORE_APPEND or (acks >= 0 and code in _BEFORE_APPEND_UNLESS_WAITING)
 
 
 class Lane:

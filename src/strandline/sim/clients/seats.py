@@ -11,7 +11,6 @@ history is told (`Assigned`), so that a jump that nobody meant is found.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
 
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.client import place_of
@@ -42,6 +41,8 @@ class Seat:
     replica_until_us: int = 0
     log_start: int = 0
     """The highest start of the log that was told."""
+    lost_position: int | None = None
+    """What was out of range, until it is known where the log begins."""
     end: int | None = None
     """Where a reader that stops at the end will have read everything."""
 
@@ -51,14 +52,7 @@ class Seat:
             return False
         self.topic_id = topic_id
         self.place = place_of(self.at, topic_id)
-        self.position = self.end = self.replica = None
+        self.position = self.end = self.replica = self.lost_position = None
         self.epoch = self.checked_epoch = NO_EPOCH
         self.log_start = 0
         return True
-
-
-def seats_of(
-    partitions: list[TopicPartition], start: int, random: Random
-) -> dict[TopicPartition, Seat]:
-    """A seat for each partition."""
-    return {at: Seat(at, Backoff(random), start) for at in partitions}

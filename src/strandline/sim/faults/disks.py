@@ -107,7 +107,7 @@ def _while_down(
         scene.world.note(f"disk of {machine.broker_id}: {told or 'nothing to damage'}")
 
     if action.verb == "lose-file":
-        scene.budget.lose(machine, until_new_disk=True)
+        _lose(scene, machine)
     scene.expect_end(machine, action.time_us("down", _DOWN_US), act)
     machine.kill()
 
@@ -115,8 +115,13 @@ def _while_down(
 def _damage(scene: Scene, machine: Machine, told: str | None) -> None:
     if told is None:
         raise Skipped("there is nothing to damage")
-    scene.budget.lose(machine, until_new_disk=True)
+    _lose(scene, machine)
     scene.world.note(f"disk of {machine.broker_id}: {told}")
+
+
+def _lose(scene: Scene, machine: Machine) -> None:
+    scene.budget.lose(machine, until_new_disk=True)
+    scene.on_loss(machine.broker_id)
 
 
 def _restart_healthy(scene: Scene, machine: Machine, action: Action) -> None:

@@ -74,6 +74,12 @@ class Draw:
         topic = self.random.choice(self.options.topics)
         return f"{topic.name}-{self.random.randrange(topic.partitions)}"
 
+    def least_in_sync(self, partition: str) -> int:
+        """`min.insync.replicas` of a partition that `partition` drew."""
+        name = partition.rpartition("-")[0]
+        topic = next(each for each in self.options.topics if each.name == name)
+        return int(topic.configs.get("min.insync.replicas", "1"))
+
     def time(self, *, at_most_us: int = _LONGEST_US) -> str:
         """How long: a blip, about as long as a lag, or about as long as a session."""
         scale = self.random.choices((self.blip_us, self.lag_us, self.session_us), (45, 25, 30))[0]

@@ -67,6 +67,10 @@ def _election_storm(draw: Draw) -> Drawn:
     return Drawn("election-storm", (draw.partition(),), options | {"down": draw.time()})
 
 
+def _twin(draw: Draw) -> Drawn:
+    return Drawn("twin", (draw.broker(),))
+
+
 def _cut(draw: Draw) -> Drawn:
     return Drawn("cut", (draw.end(), draw.broker()), {"for": draw.time()} | draw.moment())
 
@@ -215,9 +219,12 @@ def _clock_leap(draw: Draw) -> Drawn:
 
 def _reassign(draw: Draw) -> Drawn:
     brokers = draw.options.brokers
-    width = draw.random.randint(min(2, brokers), min(3, brokers))
+    at = draw.partition()
+    # Not fewer than must be in sync at any time, or nothing could be written any more.
+    least = max(min(2, brokers), draw.least_in_sync(at))
+    width = draw.random.randint(least, max(least, min(3, brokers)))
     chosen = draw.random.sample(range(1, brokers + 1), width)
-    return Drawn("reassign", (draw.partition(), ",".join(map(str, chosen))), draw.moment())
+    return Drawn("reassign", (at, ",".join(map(str, chosen))), draw.moment())
 
 
 def _cancel_reassign(draw: Draw) -> Drawn:
@@ -239,7 +246,7 @@ def _delete_records(draw: Draw) -> Drawn:
 
 def _alter_config(draw: Draw) -> Drawn:
     topic = draw.random.choice(draw.options.topics)
-    width = min(topic.replication, draw.options.brokers)
+    width = min(topic.replication, draw.options.brokers, 2)
     setting, value = draw.random.choice(
         (
             ("min.insync.replicas", str(draw.random.randint(1, width))),
@@ -258,15 +265,19 @@ def _extra_topic(draw: Draw) -> Drawn:
     verb = draw.random.choice(("create-topic", "create-topic", "delete-topic", "recreate-topic"))
     if verb == "delete-topic":
         return Drawn(verb, ("extra",))
+    replication = min(draw.options.brokers, draw.random.choice((1, 2, 3)))
     options = {
         "partitions": str(draw.random.randint(1, 2)),
-        "replication": str(min(draw.options.brokers, draw.random.choice((1, 2, 3)))),
+        "replication": str(replication),
+        "min.insync.replicas": str(min(2, replication)),
     }
     return Drawn(verb, ("extra",), options)
 
 
 def _recreate_topic(draw: Draw) -> Drawn:
-    return Drawn("recreate-topic", (draw.random.choice(draw.options.topics).name,), draw.moment())
+    topic = draw.random.choice(draw.options.topics)
+    options = {"partitions": str(topic.partitions), "replication": str(topic.replication)}
+    return Drawn("recreate-topic", (topic.name,), options | dict(topic.configs) | draw.moment())
 
 
 def _add_partitions(draw: Draw) -> Drawn:
@@ -284,6 +295,7 @@ KINDS: Final = (
     Kind(_crash_in, 0.3),
     Kind(_crash_in_recovery, 0.15, 0.5),
     Kind(_election_storm, 0.08, 0.4),
+    Kind(_twin, 0.05, 0.3),
     Kind(_cut, 0.3),
     Kind(_cut_one_way, 0.25),
     Kind(_isolate, 0.3),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from strandline.sim.clients import ADMIN_VERBS, Crew
+from strandline.sim.clients.crew import Crew
+from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.faults import clocks, disks, links, processes, sessions
 from strandline.sim.faults.moments import MOMENTS
 from strandline.sim.faults.scene import Scene, Skipped

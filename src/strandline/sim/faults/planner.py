@@ -39,7 +39,7 @@ def draw_actions(
         return ()
     gap_us = random.choice(_GAPS_US)
     weights = [kind.weight for kind in kinds]
-    actions = []
+    actions: list[Action] = []
     at_us = _BEGIN_US
     while True:
         at_us += 1_000 + int(random.expovariate(1 / gap_us))

@@ -6,7 +6,7 @@ after its end; what hangs goes on after `for=`.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, cast, get_args
 
 from strandline.sim.faults.scene import Scene, Skipped
 from strandline.sim.faults.targets import one, running
@@ -14,6 +14,9 @@ from strandline.sim.faults.verb import Verb
 from strandline.sim.machine import Machine
 from strandline.sim.plan import Action
 from strandline.sim.scenarios.script import BadScript
+from strandline.storage.files import LockHeld
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.memory_inodes import PowerCut
 
 _DOWN_US: Final = 1_000_000
 _OPERATIONS: Final = 20
@@ -34,10 +37,10 @@ def power_cut(scene: Scene, action: Action) -> None:
     check_budget(scene, machine)
     scene.expect_end(machine, action.time_us("down", _DOWN_US))
     was_running = machine.is_running
-    lossy = machine.power_cut(action.options.get("mode", "any"))
+    lossy = machine.power_cut(_mode(action))
     if not was_running:
         # Nobody ended: what a process left behind in the page cache was lost after its death.
-        scene.ended(machine, "power", lossy=lossy)
+        scene.lost_power(machine, lossy=lossy)
 
 
 def pause(scene: Scene, action: Action) -> None:
@@ -112,9 +115,24 @@ def crash_in_recovery(scene: Scene, action: Action) -> None:
 
     scene.expect_end(machine, down_us, again)
     if how == "power":
-        machine.power_cut(action.options.get("mode", "any"))
+        machine.power_cut(_mode(action))
     else:
         machine.kill()
+
+
+def twin(scene: Scene, action: Action) -> None:
+    """Somebody starts a second process on the broker's log directories: it must be refused."""
+    machine = running(scene, action.word(0))
+    if not machine.is_up:
+        raise Skipped(f"{machine.broker_id} is not up yet")
+    for path in machine.config.log_dirs:
+        with machine.disk.unobserved():
+            second: LogDirectory[object] = LogDirectory(machine.disk.files, path)
+            try:
+                second.open(machine.broker_id, scene.world.image.cluster_id or "")
+            except LockHeld:
+                continue
+        scene.world.bug(machine, f"A second process could open {path}.")
 
 
 def election_storm(scene: Scene, action: Action) -> None:
@@ -144,6 +162,16 @@ def check_budget(scene: Scene, machine: Machine) -> None:
 def _stop(scene: Scene, machine: Machine, down_us: int) -> None:
     scene.expect_end(machine, down_us)
     machine.stop()
+
+
+def _mode(action: Action) -> PowerCut:
+    word = action.options.get("mode", "any")
+    for mode in get_args(PowerCut):
+        if mode == word:
+            return cast("PowerCut", mode)
+    raise BadScript(
+        f"There is no mode '{word}' of a power cut, only {', '.join(get_args(PowerCut))}."
+    )
 
 
 def _how(action: Action) -> Literal["kill", "power"]:
@@ -180,5 +208,6 @@ VERBS: Final = (
         ("F-08", "F-09"),
         "BROKER [times=] [operations=N] [how=power|kill] [mode=] [down=]",
     ),
+    Verb("twin", twin, ("F-21",), "BROKER"),
     Verb("election-storm", election_storm, ("F-60", "F-61"), "PARTITION [times=] [every=] [down=]"),
 )

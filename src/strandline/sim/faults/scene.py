@@ -33,6 +33,10 @@ class Skipped(Exception):
     """An action that makes no sense, or would break too much, at the moment of its turn."""
 
 
+def _ignore(broker_id: BrokerId) -> None:
+    """Nobody wants to know of losses."""
+
+
 class Scene(Silent):
     """The faults of one run, as an observer of its world."""
 
@@ -45,6 +49,8 @@ class Scene(Silent):
         """Whether all faults have ended for good."""
         self.done: Counter[str] = Counter()
         """How often each verb was carried out."""
+        self.on_loss: Callable[[BrokerId], None] = _ignore
+        """Told when a disk has lost something without the end of a process."""
         self.to_replace: dict[BrokerId, None] = {}
         """Brokers whose disk is damaged and waits for a new one, the longest waiting first."""
         self._holds: Counter[Key] = Counter()
@@ -111,6 +117,12 @@ class Scene(Silent):
         down_us = RESTART_US if self.is_over else self._down_us.pop(machine.broker_id, RESTART_US)
         self.world.schedule.after(down_us, lambda: self._start(machine))
 
+    def lost_power(self, machine: Machine, *, lossy: bool) -> None:
+        """A machine without a process lost its power, and perhaps what the last one left behind."""
+        if lossy:
+            self.on_loss(machine.broker_id)
+        self.ended(machine, "power", lossy=lossy)
+
     def _start(self, machine: Machine) -> None:
         if machine.is_running:
             return
@@ -143,7 +155,7 @@ class Scene(Silent):
         machine.swap_disk()
         self.budget.new_disk(machine)
         if not was_running:
-            self.ended(machine, "swap", lossy=True)
+            self.lost_power(machine, lossy=True)
 
     # -- the end -----------------------------------------------------------------------------
 

@@ -221,18 +221,26 @@ def _entry(name: str, number: int, line: str) -> Entry | None:
 
 def _steps(name: str, lines: list[tuple[int, str]]) -> Iterator[Step]:
     block: Conditions = {}
+    blanks: list[Step] = []
     for number, line in lines:
+        if not line.strip():
+            blanks.append(Step(number, ""))
+            continue
         code = line.split("#", 1)[0].strip()
         try:
-            if line.strip() and not line[0].isspace():
+            if not line[0].isspace():
                 block = {}
-                if code.startswith("when ") and code.endswith(":"):
-                    block = _conditions(code[:-1].split()[1:])
-                    continue
+            # Blank lines belong to a condition if what follows them does.
+            yield from (replace(blank, when=block) for blank in blanks)
+            blanks = []
+            if not block and code.startswith("when ") and code.endswith(":"):
+                block = _conditions(code[:-1].split()[1:])
+                continue
             step = _step(number, line, code)
             yield replace(step, when={**block, **step.when}) if block else step
         except BadScript as error:
             raise BadScript(f"{name}, line {number}: {error}") from error
+    yield from blanks
 
 
 def _step(number: int, line: str, code: str) -> Step:

@@ -1,0 +1,66 @@
+"""`strandline sim play` for the text of a whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from strandline.cli.output import print_json
+from strandline.cli.sim_colours import bad, good
+from strandline.cli.sim_run import (
+    check_rule,
+    print_note,
+    print_phase,
+    show_end,
+    timed,
+    verdict_as_json,
+)
+from strandline.sim.expectations import Expectations, check_actions
+from strandline.sim.report import show_plan
+from strandline.sim.run import run
+from strandline.sim.scenarios.script import Script
+from strandline.sim.text import read_plan
+
+
+def play_cluster(
+    script: Script, *, judged: Callable[..., str], quiet: bool, verbose: bool, as_json: bool
+) -> bool:
+    """Run the plan of a file and print how it ends; returns whether it went as the file says."""
+    text = read_plan(script)
+    check_actions(script, text)
+    check_rule(text.without)
+    expectations = Expectations(text, script)
+    talks = not quiet and not as_json
+    if talks:
+        click.echo(text.title)
+        click.echo(show_plan(text.plan))
+        click.echo()
+    verdict, cpu_s = timed(
+        lambda: run(
+            text.plan,
+            without=text.without,
+            on_expect=expectations.at_its_time,
+            on_end=expectations.at_the_end,
+            on_note=print_note if verbose and not as_json else None,
+            on_phase=print_phase if talks else None,
+        )
+    )
+    is_good = expectations.judge(verdict)
+    if as_json:
+        found = verdict_as_json(verdict, text.without, cpu_s)
+        print_json({**found, "as_expected": is_good, "unmet": expectations.unmet})
+        return is_good
+    if talks:
+        show_end(verdict, cpu_s, verbose=verbose)
+        click.echo()
+    for unmet in expectations.unmet:
+        click.echo(bad(f"Not met: {unmet}"))
+    broken = sorted({violation.invariant for violation in verdict.violations})
+    if quiet:
+        for number in broken:
+            click.echo(bad(f"{number} is broken."))
+        if not broken:
+            click.echo(good("No invariant was broken."))
+    click.echo(judged(broken, expectations.violates, is_met=not expectations.unmet))
+    return is_good

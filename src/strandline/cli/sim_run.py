@@ -1,0 +1,269 @@
+"""One run of the simulator, as people see it; and the shrinking of one that fails."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from strandline import __version__
+from strandline.cli.output import print_json
+from strandline.cli.sim_colours import bad, dim, good
+from strandline.cli.stopping import Stop, ends_with_its_reader
+from strandline.sim.mutants import MUTANTS
+from strandline.sim.options import draw_plan
+from strandline.sim.plan import Plan
+from strandline.sim.report import (
+    describe_violation,
+    seconds,
+    show_counters,
+    show_last_events,
+    show_plan,
+    show_replicas,
+    show_speed,
+)
+from strandline.sim.run import HarnessError, run
+from strandline.sim.scenarios.script import BadScript
+from strandline.sim.shrink import Progress, shrink
+from strandline.sim.text import format_plan
+from strandline.sim.verdict import Verdict
+
+MINUTES_TO_SHRINK = 1.0
+
+
+class OneRun(NamedTuple):
+    """What was asked for."""
+
+    seed: int
+    profile: str | None = None
+    without: str | None = None
+    minutes: float | None = None
+    out: str | None = None
+    verbose: bool = False
+    as_json: bool = False
+
+
+def run_one(wanted: OneRun, *, shows_plan: bool, shrinks: bool) -> None:
+    """Run a seed, or print its plan, or shrink it. Exits with 1 if an invariant is broken."""
+    check_rule(wanted.without)
+    plan = draw_plan(wanted.seed, wanted.profile)
+    with ends_with_its_reader():
+        if shows_plan:
+            _write(format_plan(plan, without=wanted.without), wanted.out)
+        elif shrinks:
+            _shrink(plan, wanted)
+        else:
+            again = _command(wanted)
+            show_run(plan, wanted, again=again, shorter=f"{again} --shrink")
+
+
+def check_rule(name: str | None) -> None:
+    """Raise `click.UsageError` for a rule that there is not."""
+    if name is not None and name not in MUTANTS:
+        raise click.UsageError(f"--without: There is no rule '{name}'; see 'strandline sim rules'.")
+
+
+def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:
+    """Run a plan and print what there is to say. Exits with 1 if an invariant is broken."""
+    if not wanted.as_json:
+        click.echo(show_plan(plan))
+        click.echo()
+    verdict, cpu_s = timed(
+        lambda: run(
+            plan,
+            without=wanted.without,
+            on_note=print_note if wanted.verbose else None,
+            on_phase=None if wanted.as_json else print_phase,
+        )
+    )
+    if wanted.as_json:
+        print_json(verdict_as_json(verdict, wanted.without, cpu_s))
+    else:
+        show_end(verdict, cpu_s, verbose=wanted.verbose)
+        if not verdict.is_good:
+            _show_ways(wanted, again=again, shorter=shorter)
+    if not verdict.is_good:
+        raise click.exceptions.Exit(1)
+
+
+def show_end(verdict: Verdict, cpu_s: float, *, verbose: bool) -> None:
+    """Everything that a run has to say at its end."""
+    click.echo()
+    if verdict.is_good:
+        click.echo(good("No invariant was broken."))
+    for violation in verdict.violations:
+        rule, seen = describe_violation(violation)
+        click.echo(bad(rule))
+        click.echo(seen)
+    if not verdict.is_good and not verbose:
+        click.echo()
+        click.echo(show_last_events(verdict))
+    click.echo()
+    click.echo(show_replicas(verdict.replicas))
+    click.echo()
+    click.echo(show_counters(verdict.counters))
+    click.echo()
+    click.echo(show_speed(events=verdict.events, simulated_us=verdict.simulated_us, cpu_s=cpu_s))
+    click.echo(dim(f"Trace {verdict.trace_hash}."))
+
+
+def timed(action: Callable[[], Verdict]) -> tuple[Verdict, float]:
+    """What a run says, and the processor time that it took. A harness that fails ends all."""
+    begin_s = time.process_time()
+    try:
+        verdict = action()
+    except HarnessError as error:
+        _fail_in_harness(error)
+    return verdict, time.process_time() - begin_s
+
+
+def _fail_in_harness(error: HarnessError) -> NoReturn:
+    raise click.ClickException(str(error)) from error
+
+
+def print_note(at_us: int, text: str) -> None:
+    """One event, when it happens."""
+    click.echo(f"{dim(seconds(at_us))} {text}")
+
+
+def print_phase(phase: str, at_us: int) -> None:
+    """A phase that has ended."""
+    click.echo(f"{phase:10} until {seconds(at_us)}")
+
+
+def _show_ways(wanted: OneRun, *, again: str, shorter: str) -> None:
+    click.echo()
+    click.echo(
+        f"Strandline {__version__}, Python {platform.python_version()}, seed {wanted.seed}"
+        + (f", without {wanted.without}." if wanted.without else ".")
+    )
+    click.echo(f"Again:   {again}")
+    click.echo(f"Shorter: {shorter}")
+
+
+def _command(wanted: OneRun) -> str:
+    words = ["strandline sim", f"--seed {wanted.seed}"]
+    if wanted.profile is not None:
+        words.append(f"--profile {wanted.profile}")
+    if wanted.without is not None:
+        words.append(f"--without {wanted.without}")
+    return " ".join(words)
+
+
+def verdict_as_json(verdict: Verdict, without: str | None, cpu_s: float) -> dict[str, Any]:
+    """One run for programs."""
+    return {
+        "version": __version__,
+        "seed": verdict.seed,
+        "profile": verdict.plan.options.profile,
+        "without": without,
+        "plan": format_plan(verdict.plan, without=without),
+        "violations": [
+            {
+                "invariant": each.invariant,
+                "what": each.what,
+                "at_us": each.at_us,
+                "partition": each.partition,
+            }
+            for each in verdict.violations
+        ],
+        "phases": [{"name": name, "until_us": at_us} for name, at_us in verdict.phases],
+        "replicas": [
+            {
+                "partition": row.partition,
+                "broker": row.broker,
+                "role": row.role,
+                "leader_epoch": row.leader_epoch,
+                "log_start": row.log_start,
+                "high_watermark": row.high_watermark,
+                "log_end": row.log_end,
+                "last_stable": row.last_stable,
+                "in_sync": list(row.in_sync),
+                "remote": {str(broker): end for broker, end in row.remote},
+            }
+            for row in verdict.replicas
+        ],
+        "counters": dict(verdict.counters),
+        "last_events": list(verdict.notes),
+        "events": verdict.events,
+        "simulated_us": verdict.simulated_us,
+        "cpu_s": round(cpu_s, 3),
+        "trace": verdict.trace_hash,
+    }
+
+
+# -- Shrinking -------------------------------------------------------------------------------
+
+
+def _shrink(plan: Plan, wanted: OneRun) -> None:
+    verdict, _ = timed(lambda: run(plan, without=wanted.without))
+    if verdict.is_good:
+        click.echo(f"Seed {wanted.seed} breaks no invariant: there is nothing to shrink.", err=True)
+        return
+    first = verdict.violations[0]
+    click.echo(f"{bad(first.invariant)}: {first.what}", err=True)
+    minutes = MINUTES_TO_SHRINK if wanted.minutes is None else wanted.minutes
+    end_s = time.monotonic() + minutes * 60
+    with Stop() as stop:
+        small = shrink(
+            plan,
+            lambda candidate: _breaks(candidate, first.invariant, wanted.without),
+            _ShrinkProgress(),
+            may_go_on=lambda: not stop.is_set and time.monotonic() < end_s,
+        )
+    final, _ = timed(lambda: run(small, without=wanted.without))
+    _write(scenario_of(final, first.invariant, wanted), wanted.out)
+    if wanted.out is not None:
+        click.echo(f"Play it: strandline sim play {wanted.out}", err=True)
+    raise click.exceptions.Exit(1)
+
+
+def _breaks(plan: Plan, invariant: str, without: str | None) -> bool:
+    """Whether a plan still breaks that invariant. One that cannot be run does not."""
+    try:
+        verdict = run(plan, without=without, stop_at_violation=True)
+    except (BadScript, HarnessError):
+        return False
+    return any(violation.invariant == invariant for violation in verdict.violations)
+
+
+def scenario_of(verdict: Verdict, invariant: str, wanted: OneRun) -> str:
+    """The text of a shrunk run. Without a rule it is meant to fail; else it fails until mended."""
+    broken = {violation.invariant: violation.what for violation in reversed(verdict.violations)}
+    what = " ".join(broken.get(invariant, "").split())
+    text = format_plan(
+        verdict.plan,
+        title=f"Seed {wanted.seed} breaks {invariant}",
+        without=wanted.without,
+        violates=broken if wanted.without is not None else (),
+    )
+    return f"# {invariant}: {what}\n# Strandline {__version__}.\n{text}"
+
+
+class _ShrinkProgress:
+    """One line on standard error that changes, if a person watches."""
+
+    def __init__(self) -> None:
+        self._is_watched = sys.stderr.isatty()
+        self._doing = ""
+
+    def __call__(self, at: Progress) -> None:
+        if self._is_watched:
+            end = "\n" if at.doing in ("done", "stopping") else ""
+            line = f"\r\x1b[K{at.runs} runs, {at.lines} lines: {at.doing}{end}"
+            click.echo(line, err=True, nl=False)
+        elif at.doing != self._doing:
+            click.echo(f"{at.runs} runs, {at.lines} lines: {at.doing}", err=True)
+        self._doing = at.doing
+
+
+def _write(text: str, out: str | None) -> None:
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        Path(out).write_text(text)

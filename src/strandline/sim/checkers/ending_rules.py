@@ -1,0 +1,165 @@
+"""What must have come right in the end: I-40 at the end, and I-48 to I-51.
+
+Asked once, when all faults are over, everything runs, clients are done and the cluster is said to
+have settled. How long that may take is for whoever runs the world to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from strandline.sim.checkers.peeking import commits_of, parked, parked_fetch
+from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.violations import Findings
+from strandline.types import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.cluster.image import ClusterImage, PartitionImage
+    from strandline.sim.machine import Machine
+    from strandline.sim.world import World
+
+WORK_PATHS = (
+    "/admin/delete_topics",
+    "/admin/reassign_partitions",
+    "/admin/preferred_replica_election",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+
+
+class EndingRules:
+    """See the module."""
+
+    def __init__(self, world: World, findings: Findings) -> None:
+        self._world = world
+        self._findings = findings
+
+    def check(self, hosted: Iterable[tuple[Machine, Shadow]]) -> None:
+        """Everything. `hosted`: the logs of all brokers that are up."""
+        image = self._world.image
+        self._check_controller(image)
+        by_partition: dict[TopicPartition, dict[BrokerId, Shadow]] = {}
+        for machine, shadow in hosted:
+            if shadow.replica is not None:
+                by_partition.setdefault(shadow.at, {})[machine.broker_id] = shadow
+        for name, topic in image.topics.items():
+            for number, state in topic.partitions.items():
+                at = TopicPartition(name, number)
+                self._check_partition(image, at, state, by_partition.get(at, {}))
+        self._check_work(image)
+        for machine in self._world.machines.values():
+            if machine.is_up:
+                self._check_nobody_waits(machine)
+
+    def _check_controller(self, image: ClusterImage) -> None:
+        """I-48: one controller in office, which believes so, and nobody else does."""
+        if image.controller is None or image.controller not in image.brokers:
+            self._findings.add("I-48", f"The controller is {image.controller}, which is not alive")
+        up = {b for b, machine in self._world.machines.items() if machine.is_up}
+        for broker in sorted(up - image.brokers.keys()):
+            self._findings.add("I-48", f"Broker {broker} runs and is not registered")
+
+    def _check_partition(
+        self,
+        image: ClusterImage,
+        at: TopicPartition,
+        state: PartitionImage,
+        shadows: dict[BrokerId, Shadow],
+    ) -> None:
+        candidates = [b for b in (*state.in_sync_replicas, *state.elr) if b in image.brokers]
+        if candidates and (not state.has_leader or state.leader not in image.brokers):
+            self._findings.add(
+                "I-48",
+                f"{at} is led by {state.leader}, though {candidates} live and could lead",
+                at,
+            )
+        live = [b for b in state.replicas if b in image.brokers]
+        missing = [b for b in live if b not in state.in_sync_replicas]
+        if missing:
+            self._findings.add(
+                "I-49", f"{at}: brokers {missing} live and are not in sync: {state}", at
+            )
+        self._check_equal(at, live, shadows)
+        leader = shadows.get(state.leader)
+        if leader is not None and leader.leader is None:
+            self._findings.add("I-48", f"{leader} is to lead and does not", at)
+
+    def _check_equal(
+        self, at: TopicPartition, live: list[BrokerId], shadows: dict[BrokerId, Shadow]
+    ) -> None:
+        """I-49: same offsets, same batches, same epochs; and nothing is undecided (I-50)."""
+        first: Shadow | None = None
+        for broker in live:
+            shadow = shadows.get(broker)
+            if shadow is None:
+                self._findings.add("I-49", f"{at}: broker {broker} lives and has no log of it", at)
+                continue
+            log = shadow.log
+            if (
+                log.last_stable_offset != log.high_watermark
+                or log.high_watermark != log.log_end_offset
+            ):
+                self._findings.add(
+                    "I-50",
+                    f"{shadow} ends at {log.log_end_offset}, but its high watermark is "
+                    f"{log.high_watermark} and its last stable offset {log.last_stable_offset}",
+                    at,
+                )
+            if first is None:
+                first = shadow
+            elif _summary(shadow) != _summary(first):
+                self._findings.add(
+                    "I-49",
+                    f"{shadow} has {_summary(shadow)}, but {first} has {_summary(first)}",
+                    at,
+                )
+
+    def _check_work(self, image: ClusterImage) -> None:
+        """I-51: nothing that was begun is left undone."""
+        for name, topic in image.topics.items():
+            for number, state in topic.partitions.items():
+                if state.adding or state.removing:
+                    self._findings.add(
+                        "I-51",
+                        f"{name}-{number} is still being reassigned: {state.adding} are being "
+                        f"added, {state.removing} removed",
+                        TopicPartition(name, number),
+                    )
+        if image.requested_deletions:
+            self._findings.add(
+                "I-51", f"The topics {sorted(image.requested_deletions)} are still to be deleted"
+            )
+        tree = self._world.store.tree
+        for path in WORK_PATHS:
+            if path in tree and (children := tree.children(path)):
+                self._findings.add("I-51", f"{path} still has {children}")
+
+    def _check_nobody_waits(self, machine: Machine) -> None:
+        """I-40: only brokers that fetch for more are parked."""
+        for entry in parked(machine.node.purgatory):
+            fetch = parked_fetch(entry.operation)
+            if fetch is None or fetch.is_consumer:
+                self._findings.add(
+                    "I-40",
+                    f"A request of {entry.operation.connection.client_host} is still parked at "
+                    f"broker {machine.broker_id}",
+                )
+        for replica in machine.node.replicas:
+            commits = commits_of(replica)
+            if commits is not None and len(commits):
+                self._findings.add(
+                    "I-40",
+                    f"{len(commits)} appends to {replica.topic_partition} on broker "
+                    f"{machine.broker_id} still wait to be committed",
+                    replica.topic_partition,
+                )
+
+
+def _summary(shadow: Shadow) -> tuple[object, ...]:
+    """What must be equal on all replicas."""
+    log = shadow.log
+    first = shadow.index_at(log.log_start_offset)
+    newest = shadow.batches[-1] if len(shadow.batches) > first else None
+    epochs = tuple(tuple(entry) for entry in log.leader_epochs.entries)
+    return (log.log_start_offset, log.high_watermark, log.log_end_offset, newest, epochs)

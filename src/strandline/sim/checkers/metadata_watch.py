@@ -1,0 +1,120 @@
+"""Follows the truth of the store: which partitions have another state, and which settings hold.
+
+What a change must respect stands in `metadata_rules`; here changes are found, by comparing each
+image with the one before, and handed to whoever judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from strandline.cluster.image import ClusterImage, PartitionImage
+from strandline.node.settings import Settings
+from strandline.sim.checkers.cluster import Cluster
+from strandline.sim.checkers.commitment import Commitment
+from strandline.sim.checkers.metadata_rules import MetadataRules
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.truths import Truths
+from strandline.sim.checkers.violations import Findings
+from strandline.types import TopicPartition
+
+SETTINGS_KNOWN_US: Final = 120_000_000
+"""How long somebody may go on writing by a setting that was changed: until it hears of that, or
+another one has its office."""
+
+
+class MetadataWatch:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        findings: Findings,
+        truths: Truths,
+        commitment: Commitment,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._cluster = cluster
+        self._truths = truths
+        self._commitment = commitment
+        self._now_us = now_us
+        self._rules = MetadataRules(cluster, findings)
+        self._image = ClusterImage()
+        self._settings: Settings | None = None
+        self._former_minimums: dict[str, list[tuple[int, int]]] = {}
+        """Of topics whose minimum was changed: until when which one may still be followed."""
+        self._minimums: dict[str, int] = {}
+
+    def follow(self, image: ClusterImage) -> None:
+        """The store has moved on."""
+        before, self._image = self._image, image
+        self._rules.check_cluster(image)
+        if image.configs is not before.configs or self._settings is None:
+            self._follow_settings(image)
+        if image.topics is before.topics:
+            return
+        for name, topic in image.topics.items():
+            former = before.topics.get(name)
+            if former is topic:
+                continue
+            if name not in self._minimums:
+                self._note_minimum(name, image)
+            is_same = former is not None and former.topic_id == topic.topic_id
+            for number, state in topic.partitions.items():
+                old = former.partitions.get(number) if former is not None and is_same else None
+                if old is not state and old != state:
+                    truth = self._truths.of(TopicPartition(name, number), topic.topic_id)
+                    self._changed(truth, old, state)
+
+    def meet(self, truth: PartitionTruth) -> None:
+        """A partition is hosted somewhere: know its state if nobody has told of it yet."""
+        if truth.state is None:
+            topic = self._image.topics.get(truth.at.topic)
+            if topic is not None and topic.topic_id == truth.topic_id:
+                truth.state = topic.partitions.get(truth.at.partition)
+
+    def _changed(
+        self, truth: PartitionTruth, old: PartitionImage | None, state: PartitionImage
+    ) -> None:
+        truth.state = state
+        truth.follow_minimum(self._effective(truth))
+        self._rules.check_partition(truth, old, self._image, minimums=self._possible(truth))
+        self._commitment.check_all_leaders(truth)
+
+    # -- Settings ----------------------------------------------------------------------------
+
+    def _follow_settings(self, image: ClusterImage) -> None:
+        for broker_id, machine in self._cluster.machines.items():
+            settings = self._settings = Settings(machine.config)
+            settings.follow(image, broker_id)
+            break
+        for name in image.topics:
+            self._note_minimum(name, image)
+        for truth in self._truths:
+            if truth.state is not None:
+                truth.follow_minimum(self._effective(truth))
+
+    def _note_minimum(self, name: str, image: ClusterImage) -> None:
+        if self._settings is None:
+            return
+        minimum = self._settings.of_topic(name, image).min_insync_replicas
+        known = self._minimums.get(name)
+        if known is not None and known != minimum:
+            until = (self._now_us() + SETTINGS_KNOWN_US, known)
+            self._former_minimums.setdefault(name, []).append(until)
+        self._minimums[name] = minimum
+
+    def _effective(self, truth: PartitionTruth) -> int:
+        return self._limited(truth, self._minimums.get(truth.at.topic, 1))
+
+    def _possible(self, truth: PartitionTruth) -> tuple[int, ...]:
+        former = self._former_minimums.get(truth.at.topic, ())
+        minimums = [self._minimums.get(truth.at.topic, 1)]
+        minimums += [minimum for until_us, minimum in former if self._now_us() <= until_us]
+        return tuple(self._limited(truth, minimum) for minimum in minimums)
+
+    @staticmethod
+    def _limited(truth: PartitionTruth, minimum: int) -> int:
+        replicas = 1 if truth.state is None else len(truth.state.replicas)
+        return max(1, min(minimum, replicas))

@@ -1,0 +1,152 @@
+"""All clients of one run: the workload, the operations that the plan asks for, and the last word.
+
+    start ── safety phase ── finish ── until all are done ── read_everything ── until done ── judge
+
+`read_everything` first writes to every partition once more with acks=all, since a cluster that has
+healed must take writes (I-50); then a last reader per partition reads all that there is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from strandline.sim.clients.admin import AdminOperation
+from strandline.sim.clients.client import Finding, SimClient
+from strandline.sim.clients.group_watch import GroupWatch
+from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.history.checker import check
+from strandline.sim.history.operations import Sent
+from strandline.sim.history.report import LOSS_KINDS, Anomaly, Report
+from strandline.sim.plan import Action, ClientSpec
+from strandline.types import TopicPartition
+
+_PROBE: Final = "probe"
+_LAST: Final = "last"
+
+
+class Crew:
+    """See the module."""
+
+    def __init__(
+        self,
+        world: ClientWorld,
+        specs: Sequence[ClientSpec],
+        *,
+        on_deleted: Callable[[TopicPartition, int], None] | None = None,
+    ) -> None:
+        """`on_deleted` hears what DeleteRecords has promised, as soon as it has. Raises `BadScript`
+        for a line that makes no sense."""
+        self.world = world
+        self.group_watch = GroupWatch(world.schedule)
+        self.clients = [make_client(world, spec, self.group_watch) for spec in specs]
+        self.operations: list[AdminOperation] = []
+        self.last_readers: list[str] = []
+        self._on_deleted = on_deleted
+        self._weak = {spec.name for spec in specs if spec.options.get("acks", "all") != "all"}
+        self._probes: list[SimClient] = []
+        self._readers: list[SimClient] = []
+        self._unread: list[TopicPartition] = []
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everybody begins to work."""
+        for client in self.clients:
+            client.start()
+
+    def perform(self, action: Action) -> AdminOperation | None:
+        """Begin an operation; None if the verb is not one of those here."""
+        if action.verb not in ADMIN_VERBS:
+            return None
+        name = f"admin-{len(self.operations) + 1}"
+        operation = make_operation(self.world, name, action)
+        operation.on_deleted = self._on_deleted
+        self.operations.append(operation)
+        operation.start()
+        return operation
+
+    def finish(self) -> None:
+        """Nobody begins anything new; what has begun is brought through."""
+        for client in self.clients:
+            client.finish()
+
+    def read_everything(self, partitions: Sequence[TopicPartition]) -> None:
+        """Write once more to each of these partitions, then read all of them to their ends."""
+        self._unread = list(partitions)
+        for number, at in enumerate(partitions):
+            options = {"topic": at.topic, "partition": str(at.partition), "every": "50ms"}
+            options |= {"strange-times": "0", "large": "0", "idempotent": "yes"}
+            probe = make_client(self.world, ClientSpec("producer", f"{_PROBE}{number}", options))
+            self._probes.append(probe)
+            probe.start()
+        self.world.schedule.after(100_000, self._finish_probes)
+
+    def _finish_probes(self) -> None:
+        for probe in self._probes:
+            probe.finish()
+        self._maybe_read()
+
+    def _maybe_read(self) -> None:
+        if not all(probe.is_done for probe in self._probes):
+            self.world.schedule.after(50_000, self._maybe_read)
+            return
+        unread, self._unread = self._unread, []
+        for number, at in enumerate(unread):
+            options = {"topic": at.topic, "partition": str(at.partition), "to-end": "yes"}
+            options |= {"isolation": "committed", "max-wait": "50ms"}
+            spec = ClientSpec("consumer", f"{_LAST}{number}", options)
+            reader = make_client(self.world, spec)
+            self._readers.append(reader)
+            self.last_readers.append(spec.name)
+            reader.start()
+
+    @property
+    def everybody(self) -> list[SimClient]:
+        """All clients and operations that there have been."""
+        return [*self.clients, *self.operations, *self._probes, *self._readers]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody has anything left to do."""
+        return not self._unread and all(client.is_done for client in self.everybody)
+
+    @property
+    def outstanding(self) -> int:
+        """Requests without an outcome (I-50: none, once all are done)."""
+        return sum(client.outstanding for client in self.everybody)
+
+    # -- verdict -----------------------------------------------------------------------------
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What clients saw and must not be."""
+        found = [finding for client in self.everybody for finding in client.findings]
+        return [*found, *self.group_watch.findings]
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What happened to all of them together how often."""
+        total: Counter[str] = Counter()
+        for client in self.everybody:
+            total.update(client.counters)
+        return total
+
+    @property
+    def deleted(self) -> list[tuple[TopicPartition, int]]:
+        """All that DeleteRecords has promised."""
+        return [each for operation in self.operations for each in operation.deleted]
+
+    def is_promise(self, sent: Sent) -> bool:
+        """Whether a send, once acknowledged, must not be lost: those with acks=all."""
+        return sent.producer.partition("/")[0] not in self._weak
+
+    def report(self) -> Report:
+        """What the history says."""
+        return check(self.world.history, last_readers=self.last_readers, is_promise=self.is_promise)
+
+    def judge(self, *, allows_loss: bool) -> list[Anomaly]:
+        """What is wrong with the history and must not be."""
+        return self.report().beyond(LOSS_KINDS if allows_loss else ())

@@ -1,0 +1,149 @@
+"""What the members of groups are told, put together: what no group may ever do (I-39).
+
+Members tell this watch what they commit, what was acknowledged, what they fetch, and which
+generation they were given what in. All of it is judged so that a coordinator that does not know
+yet that it is none (it was paused, say) may answer from memory, as in Kafka: only what a true
+coordinator must have written first is held against it.
+
+- The first answer to a SyncGroup of a generation comes after the generation was written. So its
+  number is higher than that of all whose first answer was known when the question was put.
+- In one generation, one member owns a partition, and one member leads.
+- Whoever owns a partition in generation g is told at least what earlier generations have committed
+  for it and got acknowledged, and nothing that nobody ever tried to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from strandline.sim.clients.client import Finding
+from strandline.sim.schedule import Schedule
+from strandline.types import TopicPartition
+
+
+@dataclass(slots=True)
+class _Generation:
+    leader: str
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Commits:
+    """What was committed for one partition."""
+
+    tried: dict[int, None] = field(default_factory=dict)
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    """Highest acknowledged offset by generation."""
+    is_forgotten: bool = False
+    """Whether its reader has jumped, so that offsets may go back."""
+
+
+@dataclass(slots=True)
+class _Group:
+    generations: dict[int, _Generation] = field(default_factory=dict)
+    commits: dict[TopicPartition, _Commits] = field(default_factory=dict)
+    newest: int = -1
+
+
+class GroupWatch:
+    """See the module. One per run."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.findings: list[Finding] = []
+        self._schedule = schedule
+        self._groups: dict[str, _Group] = {}
+
+    # -- generations -------------------------------------------------------------------------
+
+    def newest(self, group: str) -> int:
+        """The newest generation whose first answer is known: ask before a SyncGroup is sent."""
+        return self._group(group).newest
+
+    def synced(
+        self,
+        group: str,
+        generation: int,
+        *,
+        member: str,
+        leader: str,
+        owned: Iterable[TopicPartition],
+        newest_before: int,
+    ) -> None:
+        """A member was given its part of a generation; `newest_before` is from when it asked."""
+        state = self._group(group)
+        known = state.generations.get(generation)
+        if known is None:
+            known = state.generations[generation] = _Generation(leader)
+            if generation <= newest_before:
+                self._found(
+                    f"Group {group} began generation {generation} although {newest_before} had "
+                    "begun before"
+                )
+        elif known.leader != leader:
+            self._found(
+                f"Generation {generation} of group {group} is led by {known.leader} and by {leader}"
+            )
+        state.newest = max(state.newest, generation)
+        for at in owned:
+            owner = known.owners.setdefault(at, member)
+            if owner != member:
+                self._found(
+                    f"In generation {generation} of group {group} both {owner} and {member} own "
+                    "the partition",
+                    at,
+                )
+
+    # -- offsets -----------------------------------------------------------------------------
+
+    def committing(self, group: str, at: TopicPartition, offset: int) -> None:
+        """A member is about to commit an offset."""
+        self._commits(group, at).tried[offset] = None
+
+    def committed(self, group: str, at: TopicPartition, generation: int, offset: int) -> None:
+        """Its commit was acknowledged."""
+        acknowledged = self._commits(group, at).acknowledged
+        acknowledged[generation] = max(offset, acknowledged.get(generation, -1))
+
+    def forget(self, group: str, at: TopicPartition) -> None:
+        """The reader has jumped back, honestly (the topic was made anew, or its log was cut)."""
+        self._commits(group, at).is_forgotten = True
+
+    def floor(self, group: str, at: TopicPartition, generation: int) -> int:
+        """What the owner of a partition must be told at least, if it asks now."""
+        acknowledged = self._commits(group, at).acknowledged
+        earlier = [offset for each, offset in acknowledged.items() if each < generation]
+        return max(earlier, default=-1)
+
+    def fetched(self, group: str, at: TopicPartition, offset: int, *, floor: int) -> None:
+        """A member was told a committed offset (-1: none); `floor` is from when it asked."""
+        commits = self._commits(group, at)
+        if commits.is_forgotten:
+            return
+        if offset < floor:
+            self._found(
+                f"Group {group} was told the committed offset {offset} after {floor} had been "
+                "acknowledged",
+                at,
+            )
+        if offset >= 0 and offset not in commits.tried:
+            self._found(f"Group {group} was told the offset {offset}, which nobody committed", at)
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _group(self, name: str) -> _Group:
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = _Group()
+        return group
+
+    def _commits(self, group: str, at: TopicPartition) -> _Commits:
+        commits = self._group(group).commits
+        found = commits.get(at)
+        if found is None:
+            found = commits[at] = _Commits()
+        return found
+
+    def _found(self, what: str, at: TopicPartition | None = None) -> None:
+        partition = None if at is None else str(at)
+        self.findings.append(Finding("I-39", what, self._schedule.now_us, partition))

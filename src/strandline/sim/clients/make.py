@@ -1,0 +1,85 @@
+"""Lines of a plan to clients and operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from strandline.sim.clients.admin import AdminOperation
+from strandline.sim.clients.admin_partitions import (
+    CancelReassign,
+    DeleteRecords,
+    Describe,
+    Elect,
+    Reassign,
+)
+from strandline.sim.clients.admin_topics import (
+    AddPartitions,
+    AlterConfig,
+    CreateTopic,
+    DeleteTopic,
+    RecreateTopic,
+)
+from strandline.sim.clients.client import SimClient
+from strandline.sim.clients.consumer import Consumer
+from strandline.sim.clients.ends import EndsWatcher
+from strandline.sim.clients.garbage import GarbageClient
+from strandline.sim.clients.group_member import GroupMember
+from strandline.sim.clients.group_watch import GroupWatch
+from strandline.sim.clients.idempotent import IdempotentProducer
+from strandline.sim.clients.producer import Producer
+from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.plan import Action, ClientSpec
+from strandline.sim.scenarios.script import BadScript
+
+Maker: TypeAlias = Callable[[ClientWorld, ClientSpec, Wishes, GroupWatch], SimClient]
+
+
+def _producer(world: ClientWorld, spec: ClientSpec, wishes: Wishes, watch: GroupWatch) -> SimClient:
+    del watch
+    kind = IdempotentProducer if wishes.flag("idempotent") else Producer
+    return kind(world, spec, wishes)
+
+
+def _alone(kind: Callable[[ClientWorld, ClientSpec, Wishes], SimClient]) -> Maker:
+    return lambda world, spec, wishes, _: kind(world, spec, wishes)
+
+
+_KINDS: Final[dict[str, Maker]] = {
+    "producer": _producer,
+    "consumer": _alone(Consumer),
+    "ends": _alone(EndsWatcher),
+    "garbage": _alone(GarbageClient),
+    "group": GroupMember,
+}
+
+_OPERATIONS: Final[dict[str, type[AdminOperation]]] = {
+    "create-topic": CreateTopic,
+    "delete-topic": DeleteTopic,
+    "recreate-topic": RecreateTopic,
+    "add-partitions": AddPartitions,
+    "alter-config": AlterConfig,
+    "reassign": Reassign,
+    "cancel-reassign": CancelReassign,
+    "elect": Elect,
+    "delete-records": DeleteRecords,
+    "describe": Describe,
+}
+ADMIN_VERBS: Final = frozenset(_OPERATIONS)
+
+
+def make_client(world: ClientWorld, spec: ClientSpec, watch: GroupWatch | None = None) -> SimClient:
+    """The client of a line. Members of one group must share a `watch`. Raises `BadScript`."""
+    maker = _KINDS.get(spec.kind)
+    if maker is None:
+        raise BadScript(f"'{spec}' is none of {', '.join(_KINDS)}.")
+    wishes = Wishes(spec)
+    client = maker(world, spec, wishes, watch or GroupWatch(world.schedule))
+    wishes.check()
+    return client
+
+
+def make_operation(world: ClientWorld, name: str, action: Action) -> AdminOperation:
+    """The operation of an action whose verb is one of `ADMIN_VERBS`. Raises `BadScript`."""
+    return _OPERATIONS[action.verb](world, name, action)
