@@ -93,9 +93,11 @@ class Writer:
         self._caller: Caller | None = None
         self._give_up_us = 0
         self._number = 0
-        self.producer_id = controller_caller(world, f"{name}-id").ask(
-            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4
-        ).producer_id
+        self.producer_id = (
+            controller_caller(world, f"{name}-id")
+            .ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+            .producer_id
+        )
         self._tick()
 
     @property

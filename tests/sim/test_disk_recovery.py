@@ -80,8 +80,10 @@ def _examine(
     }
     for at, log in opened.logs.items():
         same_state(log, fresh.logs[at])
-    again = Opened(shut(opened).crash_clone(random))
-    assert again.contents() == found
+    # What a killed process left in the page cache can still be lost, what came from disk cannot.
+    following = shut(opened)
+    again = following.kill_clone() if mode is None else following.crash_clone(random)
+    assert Opened(again).contents() == found
 
 
 def _run(seed: int, steps: int, share: float) -> int:
@@ -123,22 +125,22 @@ def test_a_recovery_that_crashes_anywhere_changes_nothing(seed: int) -> None:
     for crash_at in range(1, 1000, 1 + seed % 3):
         disk.files = image.kill_clone()
         disk.crash_in(crash_at)
-        crashed = False
-        # Each start crashes a little later than the one before, until one gets through.
+        next_crash = crash_at
         while True:
             try:
                 found = Opened(disk.files).contents()
                 break
             except ProcessEnded:
-                crashed = True
+                # Each start crashes a little later than the one before, until one gets through.
+                next_crash += random.randint(1, 20)
                 if random.random() < 0.5:
                     disk.killed()
                 else:
                     disk.power_cut("any")
-                disk.crash_in(crash_at + random.randint(0, 9))
+                disk.crash_in(next_crash)
         assert found == expected, (seed, crash_at)
         disk.killed()
-        if not crashed:
+        if next_crash == crash_at:
             assert crash_at > 1
             return
     pytest.fail("the start never came to its end")

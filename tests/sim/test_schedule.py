@@ -74,7 +74,9 @@ def test_a_pipe_keeps_its_order_however_long_each_item_takes() -> None:
         schedule = Schedule(Random(seed))
         seen: list[int] = []
         delays = Random(seed)
-        pipe: Pipe[int] = Pipe(schedule, lambda delays=delays: delays.choice((0, 0, 90)), seen.append)  # type: ignore[misc]
+        pipe: Pipe[int] = Pipe(
+            schedule, lambda delays=delays: delays.choice((0, 0, 90)), seen.append
+        )  # type: ignore[misc]
         for item in range(30):
             pipe.send(item)
         assert seen == []

@@ -145,7 +145,7 @@ def test_a_traceback_in_a_log_is_a_bug_of_the_node_at_work(
     def act(membership: Membership, _: object) -> None:
         if membership.broker_id == BrokerId(2) and not told.bugs:
             try:
-                raise ValueError("oops")
+                int("oops")
             except ValueError:
                 log.exception("It went wrong")
         log.error("said without a traceback")
@@ -155,7 +155,7 @@ def test_a_traceback_in_a_log_is_a_bug_of_the_node_at_work(
     monkeypatch.setattr(Membership, "act", act)
     world.run_for(1_000)
     assert len(told.bugs) == 1
-    assert told.bugs[0].startswith("2: It went wrong: ValueError('oops') at ")
+    assert told.bugs[0].startswith("2: It went wrong: ValueError(")
     assert world[2].is_up  # it was told, and the node goes on
     assert other_told.bugs == []
     other.close()
@@ -163,7 +163,7 @@ def test_a_traceback_in_a_log_is_a_bug_of_the_node_at_work(
 
 def test_a_traceback_outside_of_any_node_is_not_heard(world: World, told: Told) -> None:
     try:
-        raise ValueError("not ours")
+        int("not ours")
     except ValueError:
         logging.getLogger("strandline.client").exception("somebody else")
     assert told.bugs == []

@@ -23,6 +23,7 @@ from strandline.sim.report import (
     seconds,
     show_counters,
     show_last_events,
+    show_measures,
     show_plan,
     show_replicas,
     show_speed,
@@ -107,6 +108,8 @@ def show_end(verdict: Verdict, cpu_s: float, *, verbose: bool) -> None:
     click.echo(show_replicas(verdict.replicas))
     click.echo()
     click.echo(show_counters(verdict.counters))
+    if verbose:
+        click.echo(show_measures(verdict.counters))
     click.echo()
     click.echo(show_speed(events=verdict.events, simulated_us=verdict.simulated_us, cpu_s=cpu_s))
     click.echo(dim(f"Trace {verdict.trace_hash}."))

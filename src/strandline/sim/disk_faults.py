@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 from strandline.errors import StorageError
 from strandline.storage.files import DiskFull
 from strandline.storage.memory_files import ProcessEnded
+from strandline.storage.memory_inodes import PowerCut
 
 Ending: TypeAlias = Literal["kill", "power"]
 
@@ -58,7 +59,7 @@ class CrashPoint:
 
     left: int
     how: Ending
-    mode: str
+    mode: PowerCut
     operations: frozenset[str] | None
     path_part: str
 

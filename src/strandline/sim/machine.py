@@ -22,7 +22,7 @@ from strandline.sim.connections import Served
 from strandline.sim.disk import Disk
 from strandline.sim.disk_faults import CrashPoint
 from strandline.sim.disk_faults import Ending as CrashEnding
-from strandline.sim.observer import Ending
+from strandline.sim.observer import Ending, Observer
 from strandline.sim.process import Process, Sink
 from strandline.sim.starting import Starting
 from strandline.sim.trace import Kind
@@ -50,6 +50,8 @@ def _ignore(clean: bool) -> None:
 class Machine:
     """See the module.
 
+    - `address`: by what the network and the store know it; only for intruders not its broker's id.
+    - `observers`: those of the world, but none for intruders, whose id means another broker.
     - `life`: counts the processes, from 1.
     - `is_powered`: False from a power cut to the next start: then nothing answers at all.
     - `direct`: clients without a wire, by connection, for tests.
@@ -57,14 +59,23 @@ class Machine:
     """
 
     def __init__(
-        self, world: World, config: BrokerConfig, disk: Disk, clock: NodeClock, *, is_exact: bool
+        self,
+        world: World,
+        config: BrokerConfig,
+        disk: Disk,
+        clock: NodeClock,
+        *,
+        address: BrokerId,
+        is_exact: bool,
     ) -> None:
         """`is_exact`: processes start at once, end each turn at once, and nothing reaches the disk
         by itself, for tests that say what happens step by step."""
         self.world = world
         self.config = config
         self.broker_id = BrokerId(config.node_id)
-        self.host = f"broker-{config.node_id}"
+        self.address = address
+        self.host = f"broker-{address}"
+        self.observers: list[Observer] = world.observers if address == self.broker_id else []
         self.disk = disk
         self.clock = clock
         self.life = 0
@@ -76,7 +87,7 @@ class Machine:
         """What the last start that succeeded found, in sentences."""
         self.connections_max = config.max_connections
         self.frame_bytes_max = config.socket_request_max_bytes
-        self._random = world.streams(f"broker {config.node_id}")
+        self._random = world.streams(f"broker {address}")
         self._is_exact = is_exact
         self._process: Process | None = None
         clock.changed = self._clock_changed
@@ -84,7 +95,7 @@ class Machine:
             self._plan_write_back()
 
     def __repr__(self) -> str:
-        return f"broker {self.broker_id}"
+        return self.host
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -129,7 +140,7 @@ class Machine:
         if not self.is_powered:
             self.is_powered = True
             self.clock.reboot()
-            self.world.network.powered_on(self.broker_id)
+            self.world.network.powered_on(self.address)
         self.life += 1
         lull_us, boot_us = 0, 0
         if not self._is_exact:
@@ -214,14 +225,14 @@ class Machine:
         """The process has made its node, which begins to work next."""
         world = self.world
         how = "cleanly" if self.last_start_was_clean else "after a crash"
-        world.note(f"{self.broker_id} is up, {how}; {'; '.join(self.start_notices) or 'all well'}")
-        world.trace.number(world.schedule.now_us, Kind.STARTED, self.broker_id, self.life)
-        for observer in world.observers:
+        world.note(f"{self.address} is up, {how}; {'; '.join(self.start_notices) or 'all well'}")
+        world.trace.number(world.schedule.now_us, Kind.STARTED, self.address, self.life)
+        for observer in self.observers:
             observer.started(self)
 
     def start_failed(self, reason: str) -> None:
         """The process gives its start up, in order; another one will try."""
-        self.world.note(f"{self.broker_id} cannot start: {reason}")
+        self.world.note(f"{self.address} cannot start: {reason}")
         self._end("failed", at_once=True)
         life = self.life
 
@@ -240,7 +251,7 @@ class Machine:
         cause = ended.cause
         if not isinstance(cause, CrashPoint):
             raise InvariantViolated(f"Nobody knows how a process ends by {cause}.")
-        self.world.note(f"{self.broker_id} dies at a disk operation: {cause}")
+        self.world.note(f"{self.address} dies at a disk operation: {cause}")
         if cause.how == "power":
             self._end("power", cause.mode)
         else:
@@ -265,15 +276,15 @@ class Machine:
         if how in ("power", "swap"):
             self._go_dark()
         else:
-            world.network.died(self.broker_id, silent=False)
+            world.network.died(self.address, silent=False)
         lossy = self._end_on_disk(how, mode)
-        world.note(f"{self.broker_id} has ended: {how}{', something is lost' if lossy else ''}")
-        world.trace.number(world.schedule.now_us, Kind.ENDED, self.broker_id, self.life)
+        world.note(f"{self.address} has ended: {how}{', something is lost' if lossy else ''}")
+        world.trace.number(world.schedule.now_us, Kind.ENDED, self.address, self.life)
         sinks, self.direct = self.direct, {}
         for sink in sinks.values():
             sink.broker_died()
         self.last_node = process.node if process.is_up else None
-        for observer in world.observers:
+        for observer in self.observers:
             observer.ended(self, how, lossy=lossy)
         self.last_node = None
         return lossy
@@ -290,7 +301,7 @@ class Machine:
 
     def _go_dark(self) -> None:
         self.is_powered = False
-        self.world.network.died(self.broker_id, silent=True)
+        self.world.network.died(self.address, silent=True)
 
     # -- in the background -------------------------------------------------------------------
 
@@ -299,7 +310,7 @@ class Machine:
             self._process.clock_changed()
 
     def _plan_write_back(self) -> None:
-        delay_us = self.world.streams(f"write back {self.broker_id}").randint(*_WRITE_BACK_US)
+        delay_us = self.world.streams(f"write back {self.address}").randint(*_WRITE_BACK_US)
         self.world.schedule.after(delay_us, self._write_back)
 
     def _write_back(self) -> None:

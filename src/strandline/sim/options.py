@@ -156,7 +156,6 @@ def _settings(brokers: int, profile: str, random: Random) -> dict[str, str]:
     maybe("log.flush.start.offset.checkpoint.interval.ms", 0.5, checkpoints)
     maybe("log.flush.scheduler.interval.ms", 0.4, (50, 300, 1_000))
     maybe("log.retention.check.interval.ms", 0.6, (100, 500, 2_000))
-    maybe("producer.id.expiration.ms", 0.1, (2_000, 10_000))
     maybe("producer.id.expiration.check.interval.ms", 0.3, (100, 1_000))
     maybe("offsets.topic.segment.bytes", 0.4, (500, 2_000, 10_000))
     maybe("offsets.load.buffer.size", 0.3, (1, 100, 1_000))

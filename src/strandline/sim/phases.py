@@ -80,6 +80,8 @@ class Course:
         self._found: list[Violation] = []
         """What did not come right, and what the clients' history says."""
         self.phases: list[tuple[str, int]] = []
+        self._is_well = True
+        """Whether everything has come right so far: what never did is not waited for again."""
         self._told = told
         self._stops = stops_at_violation
         self._bounds = Bounds(plan.options)
@@ -137,7 +139,7 @@ class Course:
         self.scene.end_all()
         self._within(bounds.controller_us, self._has_controller, "I-48", "there is a controller")
         self._replace_disks()
-        settled = self._within(
+        self._is_well = self._within(
             bounds.in_sync_us, world.is_settled, "I-49", "all replicas are in sync"
         )
         self.crew.finish()
@@ -148,18 +150,13 @@ class Course:
             "I-51",
             "all operations of administrators end",
         )
-        if settled:
-            self._within(
-                bounds.in_sync_us,
-                lambda: world.is_settled() and self._are_logs_level(),
-                "I-49",
-                "all replicas hold the same",
-            )
+        self._level_out()
         self._ended("liveness")
 
     def _judge(self) -> None:
         self.crew.read_everything(self._partitions())
         self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
+        self._level_out()
         if self.checkers is not None:
             self.checkers.at_end()
         for anomaly in self.crew.judge(allows_loss=self.scene.budget.is_exceeded):
@@ -189,6 +186,16 @@ class Course:
             bound_us = self._bounds.in_sync_us
             self._within(bound_us, partial(scene.budget.may_lose, machine), "I-49", what)
             scene.swap_disk(machine, _LOOK_US)
+
+    def _level_out(self) -> None:
+        """Wait until no replica has anything to learn any more."""
+        if self._is_well:
+            self._is_well = self._within(
+                self._bounds.in_sync_us,
+                lambda: self.world.is_settled() and self._are_logs_level(),
+                "I-49",
+                "all replicas hold the same",
+            )
 
     def _are_all_there(self) -> bool:
         return len(self.world.image.brokers) == len(self.world.machines) and self.world.is_settled()

@@ -154,7 +154,7 @@ class Process:
 
     def trace(self, kind: Kind, data: bytes) -> None:
         """Let the run's hash know what was delivered to this process."""
-        self.world.trace.add(self._schedule.now_us, kind, self.machine.broker_id, data)
+        self.world.trace.add(self._schedule.now_us, kind, self.machine.address, data)
 
     # -- events ------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Process:
     def _handle(self, handler: Handler, what: Any) -> None:
         if not self.run(handler, what):
             return
-        for observer in self.world.observers:
+        for observer in self.machine.observers:
             observer.node_acted(self.machine)
         self.want_turn()
 
@@ -250,7 +250,7 @@ class Process:
         if not self.run(self._finish_turn, None) or self._effects:
             return
         self._note_fingerprints()
-        for observer in self.world.observers:
+        for observer in self.machine.observers:
             observer.node_acted(self.machine)
         if self._took_news and not self.run(self._look_at_membership, None):
             return
@@ -277,19 +277,6 @@ class Process:
             self._carry_out(effects.popleft(), sent)
         for served in sent:
             served.wire.go_on()
-
-    def _note_fingerprints(self) -> None:
-        known = self._fingerprints
-        for replica in self.node.replicas:
-            partition = replica.topic_partition
-            seen = fingerprint(replica)
-            before = known.get(partition)
-            if before is None:
-                before = (name_of(partition), seen)
-            elif before[1] == seen:
-                continue
-            known[partition] = (before[0], seen)
-            self.world.trace.replica(self.machine.broker_id, before[0], seen)
 
     # -- time --------------------------------------------------------------------------------
 
@@ -322,65 +309,6 @@ class Process:
         if self.is_up and not self.is_over:
             self._set_alarm()
 
-    # -- effects -----------------------------------------------------------------------------
-
-    def _carry_out(self, effect: Effect, sent: list[Served]) -> None:
-        match effect:
-            case Send():
-                self._send(effect, sent)
-            case Ask(link, chunks):
-                linked = self.links.get(link)
-                if linked is not None and linked.wire is not None:
-                    linked.wire.send(b"".join(chunks))
-            case WriteMetadata(token, operations):
-                if self.store is None:
-                    raise InvariantViolated("A node without a store writes metadata.")
-                self._pending += 1
-                self.store.write(operations, partial(self._written, token))
-            case SyncLog():
-                self._pending += 1
-                self._syncs.append(effect)
-                if len(self._syncs) == 1:
-                    self._begin_sync()
-            case Dial(link, target):
-                linked = self.links[link] = Linked(self, link)
-                linked.wire = self.world.network.dial(self.machine.broker_id, target, linked)
-            case Close(connection, reason):
-                self._close(connection, reason)
-            case HangUp(link):
-                linked = self.links.pop(link, None)
-                if linked is not None and linked.wire is not None:
-                    linked.wire.close()
-            case _:
-                assert_never(effect)
-
-    def _send(self, effect: Send, sent: list[Served]) -> None:
-        served = self.served.get(effect.connection)
-        if served is not None:
-            if served.is_client:
-                for observer in self.world.observers:
-                    observer.sent(self.machine, effect.connection, effect.chunks)
-            served.wire.send_chunks(effect.chunks)
-            sent.append(served)
-            return
-        sink = self.machine.direct.get(effect.connection)
-        if sink is not None:
-            try:
-                sink.take(effect.chunks)
-            except StorageError as error:
-                sink.closed_by_node(str(error))
-
-    def _close(self, connection: ConnectionId, reason: str) -> None:
-        served = self.served.pop(connection, None)
-        if served is not None:
-            served.wire.close()
-            if served.connection is not None:
-                self.node.close_connection(served.connection)
-            return
-        sink = self.machine.direct.get(connection)
-        if sink is not None:
-            sink.closed_by_node(reason)
-
     # -- the metadata store ------------------------------------------------------------------
 
     def metadata_changed(self, changes: Changes) -> None:
@@ -389,7 +317,7 @@ class Process:
 
     def _take_news(self, changes: Changes) -> None:
         self.world.trace.number(
-            self._schedule.now_us, Kind.METADATA, self.machine.broker_id, changes.zxid
+            self._schedule.now_us, Kind.METADATA, self.machine.address, changes.zxid
         )
         if self.is_up:
             self._took_news = True
@@ -405,154 +333,3 @@ class Process:
         self._pending -= 1
         self.trace(Kind.WRITTEN, type(error).__name__.encode())
         self.node.metadata_written(token, error, self.clock.now)
-
-    # -- the disk's thread -------------------------------------------------------------------
-
-    def _begin_sync(self) -> None:
-        """Sync what is next, at the beginning or at the end of the time that it takes: what is
-        durable when the node hears of it is at least what was written before it asked."""
-        delay_us = self._random.randint(*_SYNC_US)
-        if self._random.getrandbits(1):
-            self._schedule.after(delay_us, self._end_sync)
-        else:
-            self._sync(delay_us)
-
-    def _end_sync(self) -> None:
-        if self.is_over:
-            return
-        if self.is_paused:
-            self._held.append((self._sync, 0))
-        else:
-            self.run(self._sync, 0)
-
-    def _sync(self, delay_us: int) -> None:
-        """Have the oldest plan carried out; the node hears of it after that time."""
-        disk = self.machine.disk
-        busy_us = disk.take_stall_us()
-        if busy_us:
-            self._be_busy(busy_us)
-        result: bool | StorageError
-        try:
-            result = self._syncs[0].plan.carry_out(disk.files)
-        except StorageError as error:
-            result = error
-        # Only this thread has waited for the disk.
-        self._schedule.after(delay_us + disk.take_stall_us(), partial(self._synced, result))
-
-    def _synced(self, result: bool | StorageError) -> None:
-        if self.is_over:
-            return
-        sync = self._syncs.popleft()
-        self.tell(self._take_synced, (sync.token, result))
-        if self._syncs and not self.is_over:
-            self.run(self._begin_next_sync, None)
-
-    def _begin_next_sync(self, _: None) -> None:
-        self._begin_sync()
-
-    def _take_synced(self, outcome: tuple[int, bool | StorageError]) -> None:
-        token, result = outcome
-        self._pending -= 1
-        self.world.trace.number(
-            self._schedule.now_us, Kind.SYNCED, self.machine.broker_id, int(result is True)
-        )
-        self.node.log_synced(token, result, self.clock.now)
-
-    # -- the network -------------------------------------------------------------------------
-
-    def accept(self, wire: Wire, source: End) -> Served:
-        """The kernel has a new connection for this process."""
-        served = Served(self, wire, source)
-        self.backlog[served] = None
-        if self._is_accepting:
-            self.tell(self._admit, served)
-        return served
-
-    def _admit(self, served: Served) -> None:
-        if served not in self.backlog:
-            return  # it has gone again
-        del self.backlog[served]
-        source = served.source
-        host = source if isinstance(source, str) else f"broker-{source}"
-        connection = served.connection = self.node.open_connection(host, self.listener)
-        self.served[connection.id] = served
-        served.wire.go_on()
-
-    def _begin_to_accept(self, _: None = None) -> None:
-        if not self._is_accepting:
-            self._is_accepting = True
-            for served in list(self.backlog):
-                self._admit(served)
-
-    def _look_at_membership(self, _: None) -> None:
-        self._took_news = False
-        membership = self.node.membership
-        if membership.is_ousted:
-            self.world.note(f"{self.machine.broker_id} finds its id taken by another process")
-            if self._is_accepting:
-                self.begin_to_stop(_nobody_asks)
-            else:
-                self.machine.start_failed("its id is in use")
-        elif not self._is_accepting and membership.is_registered:
-            self._begin_to_accept()
-
-    # -- life --------------------------------------------------------------------------------
-
-    def go_up(self, node: Node) -> None:
-        """The start has made the node: let it work."""
-        self.node = node
-        self.is_up = True
-        self.starting = None
-        self.machine.went_up()
-        node.start(self.clock.now)
-        self.want_turn()
-        self._schedule.after(_READY_US, self._ready_at_last)
-
-    def _ready_at_last(self) -> None:
-        if not self._is_accepting:
-            self.tell(self._begin_to_accept, None)
-
-    def begin_to_stop(self, then: Callable[[bool], None]) -> None:
-        """Leave the cluster, then close everything; `then` hears whether that was clean."""
-        if self._stopping_since_us is not None:
-            return
-        if not self.is_up:
-            self.machine.start_failed("it was told to stop")
-            then(False)
-            return
-        self._stop_then = then
-        self._stopping_since_us = self._schedule.now_us
-        self.node.begin_shutdown(self.clock.now)
-        self._schedule.after(_SHUTDOWN_US, self.want_turn)
-
-    def _go_on_stopping(self) -> None:
-        since_us = self._stopping_since_us
-        if since_us is None:
-            return
-        is_overdue = self._schedule.now_us - since_us >= _SHUTDOWN_US
-        if not is_overdue and not self.node.is_shutdown_complete:
-            return
-        self._is_accepting = False
-        if self._pending and self._drain_rounds < _DRAIN_ROUNDS_MAX:
-            # What a write brings about may be another write.
-            self._drain_rounds += 1
-            return
-        self.run(self._close_all, None)
-
-    def _close_all(self, _: None) -> None:
-        for served in list(self.served.values()):
-            served.wire.close()
-        for linked in list(self.links.values()):
-            if linked.wire is not None:
-                linked.wire.close()
-        self.served.clear()
-        self.links.clear()
-        clean = self.node.stop(self.node.unbroken_since)
-        then = self._stop_then
-        self.machine.stopped()
-        if then is not None:
-            then(clean)
-
-
-def _nobody_asks(clean: bool) -> None:
-    """A process that stops by itself tells nobody how that went."""

@@ -108,26 +108,34 @@ def _cells(row: ReplicaRow) -> tuple[str, ...]:
 
 
 def show_counters(counters: Mapping[str, int]) -> str:
-    """Which of the states that should be seen were reached, and which were not."""
-    if not counters:
+    """Which of the states that should be seen at times were reached in a run."""
+    states = {name: number for name, number in counters.items() if is_state(name)}
+    if not states:
         return ""
-    reached = {name: number for name, number in sorted(counters.items()) if number}
-    missed = sorted(counters.keys() - reached.keys())
-    lines = _list(
-        f"Reached {len(reached)} of {len(counters)} states:",
-        (f"{name} {number:,}" for name, number in reached.items()),
-    )
-    return "\n".join([*lines, *_list("Not reached:", missed)])
+    reached = [f"{name} {number:,}" for name, number in sorted(states.items()) if number]
+    head = f"Reached {len(reached)} of {len(states)} states"
+    return "\n".join(_list(f"{head}:", reached)) or f"{head}."
+
+
+def show_measures(counters: Mapping[str, int]) -> str:
+    """What else was counted: by clients, checkers, the network and the disks."""
+    measures = sorted(name for name, number in counters.items() if number and not is_state(name))
+    return "\n".join(_list("Counted:", (f"{name} {counters[name]:,}" for name in measures)))
 
 
 def show_reached(reached_in: Mapping[str, int], seeds: int) -> str:
     """In how many seeds which state was reached: the rare ones, and those that never were."""
-    names = [name for name, number in reached_in.items() if number]
-    rare = sorted((reached_in[name], name) for name in names if reached_in[name] * 50 < seeds)
-    missed = sorted(reached_in.keys() - set(names))
-    lines = [f"{len(names)} of {len(reached_in)} states were reached."]
+    states = {name: number for name, number in reached_in.items() if is_state(name)}
+    rare = sorted((number, name) for name, number in states.items() if 0 < number * 50 < seeds)
+    missed = sorted(name for name, number in states.items() if not number)
+    lines = [f"{len(states) - len(missed)} of {len(states)} states were reached."]
     lines += _list("In few seeds:", (f"{name} {number}" for number, name in rare))
     return "\n".join([*lines, *_list("Not reached:", missed)])
+
+
+def is_state(name: str) -> bool:
+    """Whether a counter is of a state; what parts of the simulator measure has their name first."""
+    return ": " not in name
 
 
 def show_speed(*, events: int, simulated_us: int, cpu_s: float) -> str:

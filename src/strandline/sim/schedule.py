@@ -78,9 +78,11 @@ class Schedule:
 
     def run_until(self, end_us: int) -> None:
         """Let everything up to that time happen."""
-        heap = self._heap
-        while heap and heap[0][0] <= end_us:
-            self.step()
+        heap, pop = self._heap, heapq.heappop
+        while heap and heap[0][0] <= end_us:  # as `step`, for speed
+            self.now_us, _, _, action = pop(heap)
+            self.events += 1
+            action()
         if end_us > self.now_us:
             self.now_us = end_us
 

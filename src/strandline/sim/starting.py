@@ -43,7 +43,7 @@ class Starting:
         machine = process.machine
         try:
             self._start_up.directories.make()
-            process.store, view = process.world.store.connect(process, machine.broker_id)
+            process.store, view = process.world.store.connect(process, machine.address)
         except (StorageError, StoreError) as error:
             machine.start_failed(str(error))
             return

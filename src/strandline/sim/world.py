@@ -48,7 +48,8 @@ QUICK: Final = {
 """What a simulated broker has if nobody says otherwise."""
 
 NOTES_MAX: Final = 300
-_CLIENT = 0x8000
+_CLIENT: Final = 0x8000
+_INTRUDERS: Final = 100
 
 
 class World:
@@ -80,11 +81,12 @@ class World:
             else network(self.schedule, self.streams)
         )
         self.network.trace = self._delivered
+        self.addresses: dict[str, BrokerId] = {}
+        """Machines by what their brokers say is their host."""
         self.machines: dict[BrokerId, Machine] = {}
         for number in range(1, options.brokers + 1):
             broker_id = BrokerId(number)
-            machine = self.machines[broker_id] = self._make_machine(broker_id, is_exact=not permute)
-            self.network.attach(broker_id, machine)
+            self.machines[broker_id] = self._make_machine(broker_id, is_exact=not permute)
         timeout_ms = self.machines[BrokerId(1)].config.zookeeper_session_timeout_ms
         self.store = Store(
             self.schedule,
@@ -95,17 +97,31 @@ class World:
         )
         self.store.watchers.append(self._metadata_changed)
 
-    def _make_machine(self, broker_id: BrokerId, *, is_exact: bool) -> Machine:
+    def intrude(self, broker_id: int) -> Machine:
+        """Another machine, with its own disk, whose configuration has the id of a broker (F-21).
+
+        It is not one of `machines`, and observers hear nothing of it.
+        """
+        address = BrokerId(_INTRUDERS * (len(self.addresses) + 1) + broker_id)
+        return self._make_machine(BrokerId(broker_id), address=address)
+
+    def _make_machine(
+        self, broker_id: BrokerId, *, address: BrokerId | None = None, is_exact: bool = False
+    ) -> Machine:
         options = self.options
+        address = broker_id if address is None else address
         data_dirs = [f"/data{number}" for number in range(1, options.disks + 1)]
         clock = NodeClock(
             self.schedule,
             wall_offset_ms=options.wall_offset_ms(broker_id),
             drift_ppm=options.drift_ppm(broker_id),
         )
-        disk = Disk(self.streams(f"disk {broker_id}"), data_dirs=data_dirs)
+        disk = Disk(self.streams(f"disk {address}"), data_dirs=data_dirs)
         config = make_config(options, broker_id, data_dirs)
-        return Machine(self, config, disk, clock, is_exact=is_exact)
+        machine = Machine(self, config, disk, clock, address=address, is_exact=is_exact)
+        self.addresses[machine.host] = address
+        self.network.attach(address, machine)
+        return machine
 
     def close(self) -> None:
         """Watch no logs any more, and let go what holds each other. The world is over."""

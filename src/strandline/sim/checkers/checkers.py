@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.node.effects import Chunk, ConnectionId
+from strandline.node.fetch_sessions import FetchKey
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
@@ -47,7 +48,7 @@ from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.truths import Truths
 from strandline.sim.checkers.violations import Findings, Violation
 from strandline.sim.checkers.waiting_rules import WaitingRules
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import NO_TOPIC_ID, BrokerId, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.node.node import Node
@@ -65,13 +66,15 @@ Hosted = tuple[Shadow, PartitionTruth]
 class _Watched:
     """What is known of one process: its replicas and its logs."""
 
-    __slots__ = ("by_directory", "by_log", "machine", "seen", "unsettled")
+    __slots__ = ("by_directory", "by_key", "by_log", "machine", "seen", "unsettled")
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.seen: dict[Replica, Hosted] = {}
         self.by_log: dict[Log, Hosted] = {}
         self.by_directory: dict[str, Hosted] = {}
+        self.by_key: dict[FetchKey, Shadow] = {}
+        """The hosted ones, by id and by name, as fetches name them."""
         self.unsettled: dict[Replica, None] = {}
         """Replicas that were touched since a turn ended."""
 
@@ -261,6 +264,8 @@ class Checkers:
         shadow.is_live = True
         shadow.mark = (*shadow.mark[:LEADER], *NO_ROLE)
         watched.seen[replica] = hosted
+        for key in _keys_of(replica):
+            watched.by_key[key] = shadow
         self._metadata.meet(truth)
         return hosted
 
@@ -270,6 +275,9 @@ class Checkers:
         for replica in [each for each in watched.seen if each not in present]:
             shadow, truth = watched.seen.pop(replica)
             watched.unsettled.pop(replica, None)
+            for key in _keys_of(replica):
+                if watched.by_key.get(key) is shadow:
+                    del watched.by_key[key]
             shadow.replica = None
             if replica.log.closed:
                 shadow.is_live = False
@@ -386,7 +394,7 @@ class Checkers:
                 self._waiting.check_commits(node, hosted[0])
         watched.unsettled.clear()
         if len(node.purgatory):
-            self._waiting.check_parked(node, {r: h[0] for r, h in watched.seen.items()})
+            self._waiting.check_parked(node, watched.by_key)
 
     # -- Sweeps ------------------------------------------------------------------------------
 
@@ -461,6 +469,11 @@ class Checkers:
             if watched.machine.is_up
             for shadow, _ in watched.seen.values()
         ]
+
+
+def _keys_of(replica: Replica) -> tuple[FetchKey, FetchKey]:
+    topic, number = replica.topic_partition
+    return FetchKey(None, replica.topic_id, number), FetchKey(topic, NO_TOPIC_ID, number)
 
 
 def _mark_without_role(log: Log) -> Mark:

@@ -7,13 +7,9 @@ observe them.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptRecords, InvariantViolated, StorageError
-from strandline.records.batch import LOG_OVERHEAD
-from strandline.sim.checkers.batches import header_fields
-from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
@@ -42,7 +38,7 @@ DIRECTORY_FILES = frozenset(
         "cleaner-offset-checkpoint",
     }
 )
-PROBES = 4
+PROBES = 20
 
 
 class StorageRules:
@@ -75,82 +71,84 @@ class StorageRules:
         log = shadow.log
         if log.failure is not None or log.closed or is_touched(machine, log.directory):
             return
+        counters = self._findings.counters
         with machine.disk.unobserved():
             segments = log.segments.all
             if not is_full:
-                turn = self._findings.counters["storage sweeps"]
-                self._findings.counters["storage sweeps"] += 1
-                segments = [segments[turn % len(segments)]]
+                counters["storage sweeps"] += 1
+                segments = [segments[counters["storage sweeps"] % len(segments)]]
             for segment in segments:
-                positions = self._check_segment(shadow, segment)
-                if positions is not None:
-                    self._check_indexes(shadow, segment, positions, is_full=is_full)
+                first, stop = indexes_in(shadow, segment)
+                if is_full:
+                    self._check_batches(shadow, segment, first, stop)
+                    self._check_indexes(shadow, segment, range(first, stop), probes=stop - first)
+                elif stop > first:
+                    at = first + counters["storage sweeps"] * PROBES % (stop - first)
+                    window = range(at, min(stop, at + PROBES))
+                    self._check_batches(shadow, segment, window.start, window.stop)
+                    self._check_indexes(shadow, segment, window, probes=PROBES)
 
-    def _check_segment(self, shadow: Shadow, segment: Segment) -> list[tuple[int, int, int]] | None:
-        """(base offset, last offset, position) of each batch as it is on disk now (I-02)."""
-        found: list[tuple[int, int, int]] = []
-        index = shadow.index_at(segment.base_offset)
+    def _check_batches(self, shadow: Shadow, segment: Segment, first: int, stop: int) -> None:
+        """I-02: the batches are on disk as they were written."""
+        start = position_in(shadow, segment, first)
+        end = start + shadow.bytes_between(first, stop)
+        index = first
         try:
-            for position, header, _ in checked_batches(segment.log, 0, segment.size):
-                batch = shadow.batches[index] if index < len(shadow.batches) else None
+            for _, header, _ in checked_batches(segment.log, start, end):
+                batch = shadow.batches[index] if index < stop else None
                 if batch is None or (header.base_offset, header.crc, header.leader_epoch) != (
                     batch.base_offset,
                     batch.crc,
                     batch.leader_epoch,
                 ):
-                    self._findings.add(
-                        "I-02",
-                        f"{shadow}: {segment.log.path} has another batch at {header.base_offset} "
-                        f"than was written: {batch}",
-                        shadow.at,
+                    self._add_damage(
+                        shadow, segment, f"another batch at {header.base_offset} than {batch}"
                     )
-                    return None
-                found.append((header.base_offset, header.last_offset, position))
+                    return
                 index += 1
         except (CorruptRecords, StorageError) as error:
-            self._findings.add("I-02", f"{shadow}: {segment.log.path}: {error}", shadow.at)
-            return None
-        return found
+            self._add_damage(shadow, segment, f"no readable batches: {error}")
+            return
+        if index != stop:
+            self._add_damage(shadow, segment, f"only {index - first} of {stop - first} batches")
+
+    def _add_damage(self, shadow: Shadow, segment: Segment, what: str) -> None:
+        self._findings.add("I-02", f"{shadow}: {segment.log.path} has {what}", shadow.at)
 
     def _check_indexes(
-        self,
-        shadow: Shadow,
-        segment: Segment,
-        batches: list[tuple[int, int, int]],
-        *,
-        is_full: bool,
+        self, shadow: Shadow, segment: Segment, batches: range, *, probes: int
     ) -> None:
         """I-04. An index that the node has not opened since a crash may need to be rebuilt first;
         then it is left alone."""
-        index, times = segment.offset_index, segment.time_index
-        if not index.is_open or not times.is_open:
+        offsets, times = segment.offset_index, segment.time_index
+        if not offsets.is_open or not times.is_open:
             return
-        ends = {last: position for _, last, position in batches}
-        step = 1 if is_full else max(1, index.entries // PROBES)
-        for slot in range(0, index.entries, step):
-            relative, position = index.entry(slot)
-            if ends.get(segment.base_offset + relative) != position:
-                self._add_index(
-                    shadow, segment, f"says that {segment.base_offset + relative} is at {position}"
-                )
-        for slot in range(0, times.entries, step):
+        base = segment.base_offset
+        for slot in range(0, offsets.entries, max(1, offsets.entries // max(1, probes))):
+            relative, position = offsets.entry(slot)
+            if self._position_of_end(shadow, segment, base + relative) != position:
+                self._add_index(shadow, segment, f"says that {base + relative} is at {position}")
+        for slot in range(0, times.entries, max(1, times.entries // max(1, probes))):
             timestamp, relative = times.entry(slot)
-            if segment.base_offset + relative not in ends:
-                self._add_index(
-                    shadow,
-                    segment,
-                    f"names offset {segment.base_offset + relative} for {timestamp}",
-                )
-        bases = [base for base, _, _ in batches]
-        step = 1 if is_full else max(1, len(batches) // PROBES)
-        for base, last, position in batches[::step]:
-            floor = index.lookup(last)
+            if self._position_of_end(shadow, segment, base + relative) is None:
+                self._add_index(shadow, segment, f"names {base + relative} for {timestamp}")
+        for index in batches:
+            batch = shadow.batches[index]
+            floor = offsets.lookup(batch.next_offset - 1)
+            position = position_in(shadow, segment, index)
             if floor.position > position or (
-                floor.position and floor.position not in ends.values()
+                floor.position
+                and self._position_of_end(shadow, segment, floor.offset) != floor.position
             ):
-                self._add_index(shadow, segment, f"leads to {floor} for offset {base}")
-            if bisect_left(bases, base) >= len(bases):
-                return
+                self._add_index(shadow, segment, f"leads to {floor} for {batch} at {position}")
+
+    @staticmethod
+    def _position_of_end(shadow: Shadow, segment: Segment, offset: int) -> int | None:
+        """Where the batch stands that ends with the offset, if there is one."""
+        index = shadow.index_at(offset + 1) - 1
+        if index < 0 or shadow.batches[index].next_offset != offset + 1:
+            return None
+        return position_in(shadow, segment, index)
 
     def _add_index(self, shadow: Shadow, segment: Segment, what: str) -> None:
         self._findings.add("I-04", f"{shadow}: an index of {segment.log.path} {what}", shadow.at)
@@ -222,18 +220,17 @@ def checkpoint_in(data: bytes | None) -> dict[TopicPartition, int]:
     return found
 
 
-def batches_in(data: bytes) -> list[tuple[int, ...]]:
-    """The headers of the whole batches in the bytes of a segment."""
-    found, position = [], 0
-    while (fields := header_fields(data, position)) is not None:
-        found.append(fields)
-        position += fields[1] + LOG_OVERHEAD
-    return found
+def indexes_in(shadow: Shadow, segment: Segment) -> tuple[int, int]:
+    """Which batches of the shadow lie in a segment: from the first index up to the second."""
+    first = shadow.index_at(segment.base_offset)
+    above = shadow.log.segments.above(segment.base_offset)
+    stop = shadow.index_at(above[0].base_offset) if above else len(shadow.batches)
+    return first, stop
 
 
-def bytes_of(log: Log) -> bytes:
-    """All bytes of a log."""
-    return b"".join(peek(segment.log, 0, segment.size) for segment in log.segments.all)
+def position_in(shadow: Shadow, segment: Segment, index: int) -> int:
+    """Where in the segment's file the batch with that index stands."""
+    return shadow.bytes_between(shadow.index_at(segment.base_offset), index)
 
 
 def _belongs(name: str, bases: set[int], snapshots: set[int], leaving: set[str]) -> bool:

@@ -29,13 +29,12 @@ from strandline.sim.checkers.violations import Findings
 from strandline.types import NO_EPOCH
 
 if TYPE_CHECKING:
-    from strandline.node.fetch_sessions import Fetched
+    from strandline.node.fetch_sessions import Fetched, FetchKey
     from strandline.node.node import Node
-    from strandline.node.replica import Replica
 
 
 class WaitingRules:
-    """See the module. `shadows` are those of one node, by replica."""
+    """See the module."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -87,8 +86,8 @@ class WaitingRules:
                 shadow.at,
             )
 
-    def check_parked(self, node: Node, shadows: Mapping[Replica, Shadow]) -> None:
-        """I-40 for parked requests, after a turn."""
+    def check_parked(self, node: Node, shadows: Mapping[FetchKey, Shadow]) -> None:
+        """I-40 for parked requests, after a turn; `shadows` by what requests call them."""
         for entry in parked(node.purgatory):
             connection = entry.operation.connection
             if entry not in connection.parked or any(
@@ -141,23 +140,15 @@ class WaitingRules:
             )
 
 
-def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[Replica, Shadow]) -> str | None:
+def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[FetchKey, Shadow]) -> str | None:
     """Why the fetch should have been answered; None if it waits rightly."""
-    by_key = {(s.log.topic_id, r.topic_partition.partition): s for r, s in shadows.items()}
-    by_name = {
-        (r.topic_partition.topic, r.topic_partition.partition): s for r, s in shadows.items()
-    }
     session = fetch.session
     partitions: Iterable[Fetched] = fetch.partitions
     if isinstance(session, FollowerSession):
         partitions = session.partitions.values()
     total = 0
     for fetched in partitions:
-        key = fetched.key
-        if key.topic is None:
-            shadow = by_key.get((key.topic_id, key.partition))
-        else:
-            shadow = by_name.get((key.topic, key.partition))
+        shadow = shadows.get(fetched.key)
         if shadow is None:
             continue
         reason = _error(shadow, fetched, fetch)

@@ -8,11 +8,12 @@ it `is_done`, it has closed its connections, and nothing of it is left anywhere 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 from uuid import UUID
 
+from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.cluster import Cluster
 from strandline.sim.clients.versions import Versions
 from strandline.sim.clients.wishes import Wishes
@@ -56,8 +57,17 @@ class SimClient:
         """When patience ends, once `finish` was called."""
         self.names_by = wishes.one_of("by", ("any", "id", "name"))
         drawn = wishes.one_of("versions", ("newest", "drawn")) == "drawn"
-        versions = Versions(drawn_from=self.random if drawn else None, by=self.names_by)
+        versions = Versions(
+            drawn_from=self.random if drawn else None,
+            by=self.names_by,
+            least=self.least_versions(wishes),
+        )
         self.cluster = Cluster(world, self.name, self.random, versions, [])
+
+    def least_versions(self, wishes: Wishes) -> Mapping[ApiKey, int]:
+        """Versions of requests that it cannot do without."""
+        del wishes
+        return {}
 
     @property
     def counters(self) -> Counter[str]:

@@ -35,6 +35,9 @@ class _Commits:
     tried: dict[int, None] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
     """Highest acknowledged offset by generation."""
+    unknown: dict[int, int] = field(default_factory=dict)
+    """Lowest offset by generation whose commit had no definite outcome: it may still come, behind
+    one that was acknowledged, until the next generation begins."""
     is_forgotten: bool = False
     """Whether its reader has jumped, so that offsets may go back."""
 
@@ -44,6 +47,7 @@ class _Group:
     generations: dict[int, _Generation] = field(default_factory=dict)
     commits: dict[TopicPartition, _Commits] = field(default_factory=dict)
     newest: int = -1
+    has_static: bool = False
 
 
 class GroupWatch:
@@ -55,6 +59,10 @@ class GroupWatch:
         self._groups: dict[str, _Group] = {}
 
     # -- generations -------------------------------------------------------------------------
+
+    def has_static(self, group: str) -> None:
+        """A group has static members: one that comes back leads on under another id (KIP-345)."""
+        self._group(group).has_static = True
 
     def newest(self, group: str) -> int:
         """The newest generation whose first answer is known: ask before a SyncGroup is sent."""
@@ -80,7 +88,7 @@ class GroupWatch:
                     f"Group {group} began generation {generation} although {newest_before} had "
                     "begun before"
                 )
-        elif known.leader != leader:
+        elif known.leader != leader and not state.has_static:
             self._found(
                 f"Generation {generation} of group {group} is led by {known.leader} and by {leader}"
             )
@@ -109,11 +117,19 @@ class GroupWatch:
         """The reader has jumped back, honestly (the topic was made anew, or its log was cut)."""
         self._commits(group, at).is_forgotten = True
 
+    def commit_unknown(self, group: str, at: TopicPartition, generation: int, offset: int) -> None:
+        """Nobody knows what became of a commit."""
+        unknown = self._commits(group, at).unknown
+        unknown[generation] = min(offset, unknown.get(generation, offset))
+
     def floor(self, group: str, at: TopicPartition, generation: int) -> int:
         """What the owner of a partition must be told at least, if it asks now."""
-        acknowledged = self._commits(group, at).acknowledged
-        earlier = [offset for each, offset in acknowledged.items() if each < generation]
-        return max(earlier, default=-1)
+        commits = self._commits(group, at)
+        last = max((each for each in commits.acknowledged if each < generation), default=-1)
+        if last < 0:
+            return -1
+        late = [offset for each, offset in commits.unknown.items() if last <= each < generation]
+        return min([commits.acknowledged[last], *late])
 
     def fetched(self, group: str, at: TopicPartition, offset: int, *, floor: int) -> None:
         """A member was told a committed offset (-1: none); `floor` is from when it asked."""

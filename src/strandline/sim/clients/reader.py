@@ -9,6 +9,7 @@ it asked: what was deleted or acknowledged before then must show.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -67,6 +68,11 @@ class Reader(SimClient):
         self._fetching: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
         self._alarm_us: int | None = None
         self.cluster.changed = self.pump
+
+    def least_versions(self, wishes: Wishes) -> Mapping[ApiKey, int]:
+        """See `SimClient`."""
+        is_committed = wishes.text("isolation", "uncommitted") == "committed"
+        return {ApiKey.LIST_OFFSETS: 2} if is_committed else {}
 
     @property
     def may_read(self) -> bool:

@@ -6,6 +6,7 @@ versions exercise the old encodings and the rules that only old clients meet.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -13,7 +14,15 @@ from strandline.protocol.apis import KNOWN, ApiKey
 
 IDS_SINCE: Final = 13
 """Produce and Fetch name topics by id from this version on, and by name before it."""
-METADATA_LEAST: Final = 12
+STATIC_LEAST: Final = {
+    ApiKey.JOIN_GROUP: 5,
+    ApiKey.SYNC_GROUP: 3,
+    ApiKey.HEARTBEAT: 3,
+    ApiKey.LEAVE_GROUP: 3,
+    ApiKey.OFFSET_COMMIT: 7,
+}
+"""Older versions have no place for the name of a static member (KIP-345)."""
+_LEAST: Final = {ApiKey.METADATA: 12}
 """The versions below do not tell the ids of topics (or tell them without a way to ask by them)."""
 _SPOKEN: Final = (
     ApiKey.PRODUCE,
@@ -38,14 +47,17 @@ class Versions:
 
     __slots__ = ("_lowered",)
 
-    def __init__(self, *, drawn_from: Random | None, by: str) -> None:
+    def __init__(
+        self, *, drawn_from: Random | None, by: str, least: Mapping[ApiKey, int] = _LEAST
+    ) -> None:
         """`by` is `id`, `name`, or `any`: how Produce and Fetch are to name topics. Without a
-        generator every version is the newest that does so."""
+        generator every version is the newest that does so. `least` are versions that a client
+        cannot do without."""
         self._lowered: dict[ApiKey, int] = {}
         for key in _SPOKEN:
             lowest, highest = KNOWN[key].versions
-            if key is ApiKey.METADATA:
-                lowest = METADATA_LEAST
+            if key in _LEAST or key in least:
+                lowest = max(_LEAST.get(key, 0), least.get(key, 0))
             elif key in (ApiKey.PRODUCE, ApiKey.FETCH) and by == "id":
                 lowest = IDS_SINCE
             elif key in (ApiKey.PRODUCE, ApiKey.FETCH) and by == "name":

@@ -39,6 +39,7 @@ class Budget:
         """Replicas that have lost something, and the broker epoch of the life that ended then."""
         self._armed: set[tuple[BrokerId, str]] = set()
         """Those who will lose something at a moment that is not known yet, and how."""
+        self._configs: object = None
         self._min_in_sync: dict[str, int] = {}
         """The smallest that a topic ever had: records of that time are on no more replicas."""
 
@@ -91,8 +92,11 @@ class Budget:
             if lost.get(machine.broker_id) == _FOREVER:
                 lost[machine.broker_id] = -1
 
-    def settings_changed(self, image: ClusterImage) -> None:
+    def metadata_changed(self, image: ClusterImage) -> None:
         """Follow the smallest `min.insync.replicas` of each topic."""
+        if image.configs is self._configs and image.topics.keys() <= self._min_in_sync.keys():
+            return
+        self._configs = image.configs
         default = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
         least = int(default.get(_MIN_IN_SYNC, self._default_min))
         self._default_min = min(self._default_min, least)

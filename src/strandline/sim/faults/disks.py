@@ -91,7 +91,7 @@ def lose_file(scene: Scene, action: Action) -> None:
 def tamper_checkpoint(scene: Scene, action: Action) -> None:
     """A checkpoint of a broker that is down is replaced by an older one, or is gone."""
     machine = running(scene, action.word(0))
-    path = action.options.get("path", "checkpoint")
+    path = action.options.get("path", "-offset-checkpoint")
     disk = machine.disk
     harm = disk.lose_file if action.options.get("how", "old") == "gone" else disk.restore_older
     _while_down(scene, machine, action, partial(harm, path))
@@ -104,10 +104,11 @@ def _while_down(
 
     def act(machine: Machine) -> None:
         told = harm()
+        scene.on_loss(machine.broker_id)
         scene.world.note(f"disk of {machine.broker_id}: {told or 'nothing to damage'}")
 
     if action.verb == "lose-file":
-        _lose(scene, machine)
+        scene.budget.lose(machine, until_new_disk=True)
     scene.expect_end(machine, action.time_us("down", _DOWN_US), act)
     machine.kill()
 
@@ -115,13 +116,9 @@ def _while_down(
 def _damage(scene: Scene, machine: Machine, told: str | None) -> None:
     if told is None:
         raise Skipped("there is nothing to damage")
-    _lose(scene, machine)
-    scene.world.note(f"disk of {machine.broker_id}: {told}")
-
-
-def _lose(scene: Scene, machine: Machine) -> None:
     scene.budget.lose(machine, until_new_disk=True)
     scene.on_loss(machine.broker_id)
+    scene.world.note(f"disk of {machine.broker_id}: {told}")
 
 
 def _restart_healthy(scene: Scene, machine: Machine, action: Action) -> None:

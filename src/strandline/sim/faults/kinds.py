@@ -154,6 +154,7 @@ def _store_down(draw: Draw) -> Drawn:
     return Drawn("store-down", (), {"for": draw.time()})
 
 
+_TABLES: Final = ("recovery-point-offset", "replication-offset", "log-start-offset")
 _FILES: Final = (".log", ".log", ".index", ".timeindex", "checkpoint", ".snapshot")
 
 
@@ -195,8 +196,9 @@ def _lose_file(draw: Draw) -> Drawn:
 
 
 def _tamper_checkpoint(draw: Draw) -> Drawn:
-    options = {"how": draw.random.choice(("old", "gone")), "down": draw.time()}
-    return Drawn("tamper-checkpoint", (draw.broker(),), options)
+    # Those of the whole directory. A leader-epoch-checkpoint is durable before anything rests on it.
+    options = {"path": draw.random.choice(_TABLES), "how": draw.random.choice(("old", "gone"))}
+    return Drawn("tamper-checkpoint", (draw.broker(),), options | {"down": draw.time()})
 
 
 def _clock_jump(draw: Draw) -> Drawn:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeAlias
 
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Changes
 from strandline.sim.faults.budget import Budget
 from strandline.sim.faults.moments import Moments
 from strandline.sim.machine import Machine
@@ -116,6 +118,10 @@ class Scene(Silent):
             return  # the machine tries again by itself
         down_us = RESTART_US if self.is_over else self._down_us.pop(machine.broker_id, RESTART_US)
         self.world.schedule.after(down_us, lambda: self._start(machine))
+
+    def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:  # noqa: ARG002
+        """The budget follows the settings of topics."""
+        self.budget.metadata_changed(image)
 
     def lost_power(self, machine: Machine, *, lossy: bool) -> None:
         """A machine without a process lost its power, and perhaps what the last one left behind."""

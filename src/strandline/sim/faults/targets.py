@@ -79,6 +79,7 @@ def _broker(scene: Scene, word: str) -> BrokerId:
     found = _role(scene, word)
     if found is None or found not in scene.world.machines:
         raise Skipped(f"nobody is {word}")
+    scene.world.note(f"{word} is {found}")
     return found
 
 

@@ -1,0 +1,297 @@
+"""Sends what no client should (F-72), and wants an error or the end of the connection for it.
+
+`client garbage x1 every=500ms topic=t lies=no`
+
+Broken frames, versions that do not exist, sizes that nobody has, batches that lie about what is in
+them. A broker must answer with an error or hang up, must not log a traceback, and must not change:
+whatever got into a log would be read as a value that nobody sent.
+
+A batch with a good header and checksum whose records are nonsense is taken by topics that do not
+open batches (`records.validation` says why), and then its readers are stuck behind it. So such lies
+are told only with `lies=yes`, about a topic that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from random import Random
+from typing import ClassVar, Final
+
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import request_frame
+from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from strandline.records.batch import HEADER_BYTES, parse_header
+from strandline.records.builder import build_batch, join_batch
+from strandline.records.codec import Codec
+from strandline.records.compression import compress
+from strandline.records.record import Record
+from strandline.sim.clients.client import SimClient
+from strandline.sim.clients.connection import Wire
+from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.world import ClientWorld
+from strandline.sim.plan import ClientSpec
+from strandline.types import NO_OFFSET, BrokerId
+
+PATIENCE_US: Final = 6_000_000
+_HALF_FRAME_US: Final = 500_000
+_BOMB_BYTES: Final = 8 * 1024 * 1024
+_SIZE_BYTES: Final = 4
+_CRC_AT: Final = 17
+_BY_NAME: Final = 12
+_SIZES: Final = (0x7FFF_FFFF, -1, -0x8000_0000, 104_857_601)
+
+Mischief = Callable[[Random, str], bytes]
+
+
+class _Try:
+    """One connection with one piece of garbage."""
+
+    def __init__(self, owner: GarbageClient, data: bytes, what: str) -> None:
+        self.what = what
+        self.wire: Wire | None = None
+        self.is_over = False
+        self._owner = owner
+        self._data = data
+
+    def opened(self) -> None:
+        """See `Peer`."""
+        if self.wire is not None:
+            self.wire.send(self._data)
+
+    def received(self, frame: bytes) -> None:
+        """See `Peer`: an answer, which can only be an error."""
+        del frame
+        self.end("answered")
+
+    def closed(self, reason: str) -> None:
+        """See `Peer`."""
+        del reason
+        self.is_over = True
+        self._owner.ended(self, "hung up on")
+
+    def end(self, how: str) -> None:
+        """Go."""
+        if not self.is_over and self.wire is not None:
+            self.is_over = True
+            self.wire.close()
+            self._owner.ended(self, how)
+
+
+class GarbageClient(SimClient):
+    """See the module."""
+
+    kind: ClassVar[str] = "garbage"
+
+    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
+        super().__init__(world, spec, wishes)
+        self._every_us = wishes.time_us("every", "500ms")
+        self._topic = wishes.text("topic", "t")
+        tells_lies = wishes.flag("lies")
+        self._repertoire = [what for what in _MISCHIEF if tells_lies or what not in _LIES]
+        self._tries: list[_Try] = []
+
+    @property
+    def outstanding(self) -> int:
+        """See `SimClient`."""
+        return len(self._tries)
+
+    def start(self) -> None:
+        """See `SimClient`."""
+        self.after(self.about(self._every_us), self._tick)
+
+    def finishing(self) -> None:
+        """See `SimClient`."""
+        for each in list(self._tries):
+            each.end("given up")
+        self.done()
+
+    def _tick(self) -> None:
+        what = self.random.choice(self._repertoire)
+        data = _MISCHIEF[what](self.random, self._topic)
+        attempt = _Try(self, data, what)
+        self._tries.append(attempt)
+        target = BrokerId(self.random.randrange(self.world.options.brokers) + 1)
+        attempt.wire = self.world.network.dial(self.name, target, attempt)
+        is_half = what == "half a frame"
+        self.after(
+            _HALF_FRAME_US if is_half else PATIENCE_US,
+            lambda: attempt.end("given up" if is_half else "ignored"),
+        )
+        self.after(self.about(self._every_us), self._tick)
+
+    def ended(self, attempt: _Try, how: str) -> None:
+        """A try is over."""
+        self._tries.remove(attempt)
+        self.counters[f"garbage {how}"] += 1
+        self.counters[f"garbage: {attempt.what}"] += 1
+
+
+def _framed(body: bytes) -> bytes:
+    return len(body).to_bytes(_SIZE_BYTES, "big") + body
+
+
+def _request(key: ApiKey, message: object, version: int) -> bytes:
+    chunks = request_frame(KNOWN[key], version, 1, "vandal", message)
+    return b"".join(chunks)  # type: ignore[arg-type]  # clients send no ranges of files
+
+
+def _metadata(topic: str) -> bytes:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    return _request(ApiKey.METADATA, request, KNOWN[ApiKey.METADATA].versions.highest)
+
+
+def _random_bytes(random: Random, topic: str) -> bytes:
+    del topic
+    return _framed(random.randbytes(random.randint(1, 200)))
+
+
+def _unknown_api(random: Random, topic: str) -> bytes:
+    key = random.choice((999, 4, 7, -1, 0x7FFF))
+    return _framed(key.to_bytes(2, "big", signed=True) + _metadata(topic)[_SIZE_BYTES + 2 :])
+
+
+def _wrong_version(random: Random, topic: str) -> bytes:
+    frame = _metadata(topic)[_SIZE_BYTES:]
+    key = random.choice((ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.API_VERSIONS))
+    version = random.choice((99, -1, 0x7FFF))
+    head = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
+    return _framed(head + frame[4:])
+
+
+def _truncated(random: Random, topic: str) -> bytes:
+    body = _metadata(topic)[_SIZE_BYTES:]
+    return _framed(body[: random.randrange(len(body))])
+
+
+def _trailing(random: Random, topic: str) -> bytes:
+    return _framed(_metadata(topic)[_SIZE_BYTES:] + random.randbytes(random.randint(1, 20)))
+
+
+def _flipped(random: Random, topic: str) -> bytes:
+    """A request with one byte changed behind its header."""
+    body = bytearray(_metadata(topic)[_SIZE_BYTES:])
+    body[random.randrange(8, len(body))] ^= 1 << random.randrange(8)
+    return _framed(bytes(body))
+
+
+def _huge_size(random: Random, topic: str) -> bytes:
+    size = random.choice(_SIZES)
+    return size.to_bytes(_SIZE_BYTES, "big", signed=True) + _metadata(topic)[_SIZE_BYTES:]
+
+
+def _half_frame(random: Random, topic: str) -> bytes:
+    frame = _metadata(topic)
+    return frame[: random.randrange(1, len(frame))]
+
+
+def _long_varint(random: Random, topic: str) -> bytes:
+    """The length of a compact array that takes more bytes than any number does."""
+    del topic
+    version = KNOWN[ApiKey.METADATA].versions.highest
+    head = b"".join(
+        (int(ApiKey.METADATA).to_bytes(2, "big"), version.to_bytes(2, "big"), bytes(4), b"\xff\xff")
+    )
+    return _framed(head + b"\0" + b"\xff" * random.randint(5, 20) + b"\x7f")
+
+
+def _odd_fetch(random: Random, topic: str) -> bytes:
+    """Numbers that no reader has."""
+    numbers = (-1, -0x8000_0000, 0x7FFF_FFFF, 0)
+    partition = FetchPartition(
+        partition=random.choice(numbers),
+        fetch_offset=random.choice((-1, -2, 2**63 - 1, -(2**63))),
+        partition_max_bytes=random.choice(numbers),
+    )
+    request = FetchRequest(
+        max_wait_ms=random.choice((-1, 0)),
+        min_bytes=random.choice(numbers),
+        max_bytes=random.choice(numbers),
+        session_id=random.choice((0, 12345)),
+        session_epoch=random.choice((-1, 5, -7)),
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )
+    return _request(ApiKey.FETCH, request, _BY_NAME)
+
+
+def _produce(batch: bytes, topic: str) -> bytes:
+    data = PartitionProduceData(index=0, records=memoryview(batch))
+    request = ProduceRequest(
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    return _request(ApiKey.PRODUCE, request, _BY_NAME)
+
+
+def _batch() -> bytes:
+    return build_batch([Record(NO_OFFSET, 1_700_000_000_000, None, b"garbage")])
+
+
+def _wrong_crc(random: Random, topic: str) -> bytes:
+    batch = bytearray(_batch())
+    batch[_CRC_AT + random.randrange(4)] ^= 1 << random.randrange(8)
+    return _produce(bytes(batch), topic)
+
+
+def _wrong_count(random: Random, topic: str) -> bytes:
+    """A batch whose number of records does not fit its offsets."""
+    header = parse_header(_batch())._replace(
+        record_count=random.choice((0, -1, 2, 0x7FFF_FFFF, -0x8000_0000)),
+        last_offset_delta=random.choice((0, -1, 0x7FFF_FFFF, -0x8000_0000)),
+    )
+    return _produce(bytes(join_batch(header, _batch()[HEADER_BYTES:])), topic)
+
+
+def _nonsense(random: Random, topic: str) -> bytes:
+    """A batch with a good header and checksum, and no records behind it."""
+    payload = random.choice((b"\xff" * 12, b"\x7f\0", random.randbytes(30), b""))
+    return _produce(bytes(join_batch(parse_header(_batch()), payload)), topic)
+
+
+def _wrong_length(random: Random, topic: str) -> bytes:
+    """A batch whose length points far behind it, or into it."""
+    batch = bytearray(_batch())
+    length = random.choice((0, 10, HEADER_BYTES - 13, len(batch), 0x7FFF_FFFF, 0xFFFF_FFFF))
+    batch[8:12] = length.to_bytes(4, "big")
+    return _produce(bytes(batch), topic)
+
+
+@lru_cache(maxsize=1)
+def _bomb() -> bytes:
+    header = parse_header(_batch())._replace(attributes=int(Codec.GZIP))
+    return bytes(join_batch(header, compress(Codec.GZIP, bytes(_BOMB_BYTES))))
+
+
+def _compressed_bomb(random: Random, topic: str) -> bytes:
+    """A few kilobytes that claim to be one record, and are megabytes of zeros."""
+    del random
+    return _produce(_bomb(), topic)
+
+
+_MISCHIEF: Final[dict[str, Mischief]] = {
+    "random bytes": _random_bytes,
+    "unknown API": _unknown_api,
+    "wrong version": _wrong_version,
+    "truncated request": _truncated,
+    "trailing bytes": _trailing,
+    "flipped bit": _flipped,
+    "impossible size": _huge_size,
+    "half a frame": _half_frame,
+    "long varint": _long_varint,
+    "odd fetch": _odd_fetch,
+    "wrong checksum": _wrong_crc,
+    "wrong count": _wrong_count,
+    "nonsense": _nonsense,
+    "wrong length": _wrong_length,
+    "compressed bomb": _compressed_bomb,
+}
+_LIES: Final = ("nonsense", "compressed bomb")

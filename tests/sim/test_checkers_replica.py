@@ -1,0 +1,285 @@
+"""Each rule about one replica is found out when it is broken: I-01 to I-08, I-10, I-17, I-20, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.replication.leader import Leader
+from strandline.sim.checkers.storage_rules import checkpoint_in
+from strandline.storage.indexed_segment import IndexedSegment
+from strandline.storage.leader_epochs import EpochEntry
+from strandline.storage.log_state import LogState
+from strandline.storage.producer_state import ProducerStates
+from strandline.types import LeaderEpoch, Offset
+from tests.sim.checked_world import AT, Checked, always
+
+
+@pytest.fixture
+def checked() -> Iterator[Checked]:
+    world = Checked(log_index_interval_bytes="100")
+    world.write(5)
+    assert world.found == []
+    yield world
+    world.close()
+
+
+def test_a_sound_cluster_breaks_nothing(checked: Checked) -> None:
+    checked.checkers.at_phase_end()
+    checked.world.run_for(5_000)
+    checked.checkers.at_end()
+    assert checked.found == []
+    assert checked.checkers.counters["commits"] >= 5
+    assert checked.checkers.counters["rehearsals"] >= 6
+
+
+def test_offsets_out_of_order(checked: Checked) -> None:
+    log = checked.replica(2).log
+    log.log_start_offset = Offset(log.high_watermark + 1)
+    checked.act(2)
+    assert "t-0 on broker 2 starts at 6" in checked.only("I-01").what
+
+
+def test_a_batch_without_its_checksum_is_appended(checked: Checked) -> None:
+    log = checked.replica(2).log
+    data = bytearray(log.active.log.peek(0, log.active.size))
+    size = len(data) // 5
+    last = data[-size:]
+    last[:8] = (5).to_bytes(8, "big")
+    last[-1] ^= 1
+    log.active.log.append(last)
+    log.active.size += size
+    log.log_end_offset = Offset(6)
+    checked.act(2)
+    assert "does not match its checksum" in checked.only("I-02").what
+
+
+def test_an_end_that_no_batch_has(checked: Checked) -> None:
+    log = checked.replica(2).log
+    log.log_end_offset = Offset(9)
+    checked.act(2)
+    assert "says that it ends at 9" in checked.only("I-02").what
+
+
+def test_bytes_that_change_later(checked: Checked) -> None:
+    file = checked.replica(3).log.active.log
+    byte = file.peek(70, 1)[0]
+    file.write_at(70, bytes([byte ^ 0xFF]))
+    checked.act(3)
+    assert checked.found == []  # nothing shows it but reading it all again
+    checked.checkers.at_phase_end()
+    assert "has no readable batches" in checked.only("I-02").what
+
+
+def test_a_table_of_epochs_that_is_not_the_logs(checked: Checked) -> None:
+    epochs = checked.replica(2).log.leader_epochs
+    [entry] = epochs.entries
+    epochs._publish([entry, EpochEntry(LeaderEpoch(entry.epoch + 1), Offset(3))])
+    checked.act(2)
+    assert "but its batches say [(0, 0)]" in checked.only("I-03").what
+
+
+def test_an_epoch_that_the_replica_is_not_in(checked: Checked) -> None:
+    checked.replica(2).leader_epoch = LeaderEpoch(-1)
+    checked.world[2].node.fetchers  # noqa: B018 -- it goes on fetching in its former epoch
+    checked.act(2)
+    checked.replica(2).log.append_as_follower(_next_batch(checked), 0)
+    checked.act(2)
+    assert "is in leader epoch -1 and has appended" in checked.only("I-03").what
+
+
+def _next_batch(checked: Checked) -> bytes:
+    """The last batch again, at the offset behind it."""
+    log = checked.replica(1).log
+    data = log.active.log.peek(0, log.active.size)
+    last = bytearray(data[-len(data) // 5 :])
+    last[:8] = int(log.log_end_offset).to_bytes(8, "big")
+    return bytes(last)
+
+
+def test_an_index_that_leads_nowhere(checked: Checked) -> None:
+    index = checked.replica(1).log.active.offset_index
+    assert index.entries > 1
+    index._pending[4:8] = (7).to_bytes(4, "big")
+    checked.checkers.at_phase_end()
+    assert "is at 7" in checked.only("I-04").what
+
+
+def test_a_time_index_that_names_no_batch(checked: Checked) -> None:
+    index = checked.replica(1).log.active.time_index
+    assert index.entries
+    index._pending[8:12] = (77).to_bytes(4, "big")
+    checked.checkers.at_phase_end()
+    assert "names 77" in checked.only("I-04").what
+
+
+def test_a_producer_that_is_remembered_wrongly(checked: Checked) -> None:
+    entry = checked.replica(2).log.producers._by_id[checked.producer_id]
+    entry.remember(17, 4, 0, entry.last_timestamp)
+    checked.checkers.at_phase_end()
+    assert "sequence 17 and offset 4" in checked.only("I-05").what
+
+
+def test_a_producer_that_is_forgotten(checked: Checked) -> None:
+    checked.replica(2).log.producers._by_id.clear()
+    checked.checkers.at_phase_end()
+    assert "does not know producer" in checked.only("I-05").what
+
+
+def test_a_producer_that_never_wrote(checked: Checked) -> None:
+    producers = checked.replica(2).log.producers
+    producers._by_id[99] = producers._by_id[checked.producer_id]  # type: ignore[index]
+    checked.checkers.at_phase_end()
+    assert "no batch says so" in checked.only("I-05").what
+
+
+def test_a_transaction_below_the_last_stable_offset(checked: Checked) -> None:
+    transactions = checked.replica(1).log.producers.transactions
+    transactions.begin(checked.producer_id, Offset(2))
+    transactions.first_unstable_offset = Offset(4)
+    checked.write(settle=False)
+    assert "a transaction is open since 2" in checked.only("I-06").what
+
+
+def test_a_recovery_point_that_is_not_durable(checked: Checked) -> None:
+    log = checked.replica(2).log
+    assert log.recovery_point < log.log_end_offset
+    log.recovery_point = log.log_end_offset
+    checked.act(2)
+    assert "bytes are durable" in checked.only("I-07").what
+
+
+def test_a_recovery_point_that_is_written_down_too_high(checked: Checked) -> None:
+    files = checked.world[2].disk.files
+    path = "/data1/recovery-point-offset-checkpoint"
+    files.write_atomically(path, b"0\n1\nt 0 5\n")
+    assert checkpoint_in(files.read_bytes(path)) == {AT: 5}
+    checked.checkers.at_phase_end()
+    assert "but 5 is written down" in checked.only("I-07").what
+
+
+def test_files_that_belong_to_nothing(checked: Checked) -> None:
+    files = checked.world[2].disk.files
+    files.open("/data1/t-0/00000000000000000077.log", create=True)
+    checked.checkers.at_phase_end()
+    assert "00000000000000000077.log, which belongs to nothing" in checked.only("I-08").what
+
+
+def test_a_file_that_is_missing(checked: Checked) -> None:
+    checked.world[2].disk.files.remove("/data1/t-0/00000000000000000000.log")
+    checked.checkers.at_phase_end()
+    assert "has no file 00000000000000000000.log" in checked.only("I-08").what
+
+
+def test_a_file_beside_the_partitions(checked: Checked) -> None:
+    checked.world[2].disk.files.open("/data1/leftover", create=True)
+    checked.checkers.at_phase_end()
+    assert "/data1/leftover" in checked.only("I-08").what
+
+
+def test_a_leader_that_lowers_its_high_watermark(checked: Checked) -> None:
+    checked.replica(1).log.high_watermark = Offset(2)
+    checked.act(1)
+    assert "has lowered its high watermark from 5 to 2" in checked.only("I-10").what
+
+
+def test_a_leader_that_truncates(checked: Checked) -> None:
+    checked.replica(1).log.truncate_to(Offset(3), 0)
+    checked.act(1)
+    assert "has truncated its log from 5 to 3" in checked.only("I-10").what
+
+
+def test_a_high_watermark_below_the_minimum(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked.world[2].kill()
+    checked.world[3].kill()
+    assert checked.world.run_until(lambda: checked.state.in_sync_replicas == (1,))
+    checked.world.run_for(1_000)
+    assert checked.found == []
+
+    def settle(leader: Leader) -> None:
+        leader._is_held = False
+        leader._followers = ()
+
+    monkeypatch.setattr(Leader, "_settle", settle)
+    checked.leader()._settle()
+    checked.write(acks=1)
+    assert "with only [1] in sync, where 2 must be" in checked.only("I-17").what
+
+
+def test_a_truncation_that_brings_nothing(checked: Checked) -> None:
+    checked.replica(2).log.cuts += 1
+    checked.act(2)
+    assert "went from (epoch, end) (0, 5) to (0, 5)" in checked.only("I-20").what
+
+
+def test_too_many_truncations(checked: Checked) -> None:
+    log = checked.replica(2).log
+    for end in (4, 3, 2, 1):
+        log.truncate_to(Offset(end), 0)
+        checked.act(2)
+    assert "was truncated 4 times" in checked.only("I-20").what
+
+
+def test_a_leader_that_lowers_its_log_start(checked: Checked) -> None:
+    log = checked.replica(1).log
+    log.delete_records_to(Offset(3))
+    checked.act(1)
+    log.log_start_offset = Offset(1)
+    checked.act(1)
+    assert "has lowered its log start from 3 to 1" in checked.only("I-27").what
+
+
+def test_an_old_epoch_of_a_producer(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStates, "check", always(None))
+    checked.write(epoch=3)
+    assert checked.found == []
+    checked.write(epoch=2)
+    assert "in epoch 2 after epoch 3" in checked.only("I-37").what
+
+
+def test_a_segment_that_no_setting_gives_up(checked: Checked) -> None:
+    log = checked.replica(1).log
+    log.roll(0)
+    checked.write()
+    checked.act(1)
+    log._drop_oldest(1, 0)
+    checked.act(1)
+    assert "has dropped batch 4 of epoch 0" in checked.only("I-43").what
+
+
+def test_a_segment_that_is_not_replicated_is_given_up(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked.isolate(2)
+    checked.write(acks=1, settle=False)
+    log = checked.replica(1).log
+    log.roll(0)
+    monkeypatch.setattr(LogState, "delete_records_to", always(True))
+    log._drop_oldest(1, 0)
+    checked.act(1)
+    assert "beyond its high watermark 5" in checked.only("I-43").what
+
+
+def test_retention_within_the_rules_is_no_violation() -> None:
+    checked = Checked(log_segment_bytes="300", log_retention_bytes="600")
+    checked.write(20)
+    log = checked.replica(1).log
+    assert log.apply_retention(checked.world[1].now.wall_ms) > 0
+    checked.act(1)
+    checked.world.run_for(2_000)
+    checked.checkers.at_phase_end()
+    assert checked.found == []
+    checked.close()
+
+
+def test_an_index_is_looked_at_in_a_sweep(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(IndexedSegment, "add_entries", always(None))
+    checked.replica(1).log.active.offset_index._pending[4:8] = (7).to_bytes(4, "big")
+    for _ in range(30):
+        checked.checkers._sweep()
+    assert "I-04" in checked.found

@@ -1,0 +1,63 @@
+"""docs/simulator.md names everything that a scenario can say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from strandline.sim import text
+from strandline.sim.clients import ADMIN_VERBS
+from strandline.sim.faults.moments import MOMENTS
+from strandline.sim.faults.nemesis import VERBS as FAULTS
+from strandline.sim.scenarios import expectations, verbs
+from strandline.sim.scenarios.player import HEADER, play
+from strandline.sim.scenarios.policy import VALUES
+from strandline.sim.scenarios.script import parse_script
+from strandline.sim.text import read_plan
+
+PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_every_fault_is_there_with_its_options(name: str) -> None:
+    usage = f"{name} {FAULTS[name].usage}".strip().replace("|", r"\|")
+    sentence = " ".join((FAULTS[name].act.__doc__ or "").split())
+    assert f"| `{usage}` | {sentence} |" in PAGE
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(f"`{name}" for name in sorted(ADMIN_VERBS)),
+        *(f"`{name}" for name in verbs.VERBS),
+        *(f"`{name}`" for name in HEADER),
+        *(f"`{name}`" for name in VALUES),
+        *(f"`expect {name}" for name in expectations._CLAIMS),
+        *(f"| `{name}` |" for name in text._READERS),
+        *(f"`{name}`" for name in MOMENTS),
+    ],
+)
+def test_every_word_is_there(word: str) -> None:
+    assert word in PAGE
+
+
+def test_every_option_of_a_verb_of_replicas_is_there() -> None:
+    for name, verb in verbs.VERBS.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}"))
+        for word in (*verb.flags, *verb.options):
+            assert word in row, f"{name} {word}"
+
+
+def examples() -> list[str]:
+    """The scenarios on the page that begin with a title."""
+    blocks = re.findall(r"(?:^(?:    .*)?\n)+", PAGE, flags=re.MULTILINE)
+    plain = ["\n".join(line[4:] for line in block.splitlines()).strip() for block in blocks]
+    return [block for block in plain if block.startswith("title:")]
+
+
+def test_the_examples_can_be_played() -> None:
+    small, large = examples()
+    assert "expect A leo=1 hw=1" in play(parse_script("small", small))
+    assert read_plan(parse_script("large", large)).plan.clients
