@@ -56,17 +56,25 @@ class Checked:
         return leader
 
     def write(
-        self, count: int = 1, *, to: int = 1, acks: int = -1, epoch: int = 0, settle: bool = True
+        self,
+        count: int = 1,
+        *,
+        to: int = 1,
+        acks: int = -1,
+        epoch: int = 0,
+        settle: bool = True,
+        is_idempotent: bool = True,
     ) -> Any:
         """Write batches of one record; returns the last answer."""
         answer = None
         for _ in range(count):
-            records = batch(
-                b"%d" % self._sequence,
-                producer_id=self.producer_id,
-                epoch=epoch,
-                sequence=self._sequence,
-            )
+            value = b"%d" % self._sequence
+            if is_idempotent:
+                records = batch(
+                    value, producer_id=self.producer_id, epoch=epoch, sequence=self._sequence
+                )
+            else:
+                records = batch(value)
             self._sequence += 1
             caller = Caller(self.world, "writer", to)
             answer = produced(caller.ask(produce(records, *AT, acks=acks, timeout_ms=1_000), 9))
@@ -81,6 +89,20 @@ class Checked:
             if other != broker_id:
                 self.world.network.cut(BrokerId(broker_id), other)
                 self.world.network.cut(other, BrokerId(broker_id))
+
+    def drop_out(self, broker_id: int) -> None:
+        """Isolate a follower until it is not in sync any more; one record more is committed."""
+        self.isolate(broker_id)
+        self.write(acks=1, settle=False)
+        staying = tuple(b for b in (1, 2, 3) if b != broker_id)
+        assert self.world.run_until(lambda: self.state.in_sync_replicas == staying)
+        assert self.world.run_until(lambda: self.replica(1).log.high_watermark == self.end)
+        self.world.run_for(1_500)
+
+    @property
+    def end(self) -> int:
+        """Where the leader's log ends."""
+        return self.replica(1).log.log_end_offset
 
     def act(self, broker_id: int) -> None:
         """Let the checkers look at a broker, as after an event."""

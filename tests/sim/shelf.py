@@ -256,7 +256,10 @@ class Shelf:
 
     def _truncate(self, at: TopicPartition, log: Log) -> None:
         low = max(0, log.log_end_offset - 12)
-        log.truncate_to(Offset(self.random.randint(low, log.log_end_offset)), self.now_ms)
+        offset = Offset(self.random.randint(low, log.log_end_offset))
+        if offset < log.first_segment_offset:
+            self.anew.add(at)
+        log.truncate_to(offset, self.now_ms)
         self._after_cut(at, log)
 
     def _start_over(self, at: TopicPartition, log: Log) -> None:
@@ -282,9 +285,7 @@ class Shelf:
         log.advance_high_watermark_to(Offset(self.random.randint(low, log.log_end_offset)))
 
     def _delete_records(self, at: TopicPartition, log: Log) -> None:
-        log.delete_records_to(
-            Offset(self.random.randint(log.log_start_offset, log.high_watermark))
-        )
+        log.delete_records_to(Offset(self.random.randint(log.log_start_offset, log.high_watermark)))
         log.apply_retention(self.now_ms)
         log.remove_due_files(self.now_ms)
 

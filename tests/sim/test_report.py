@@ -86,9 +86,9 @@ def test_a_bad_run_says_the_rule_and_what_was_seen() -> None:
     shown = show_verdict(BAD)
     assert (
         "I-14 is broken. Every member of the in-sync set has all that any leader calls committed.\n"
-        "    t-0, at 0.050000s: 2 lacks 110\n"
+        "    t-0, at 50.000 ms: 2 lacks 110\n"
         "BUG is broken. No part of a broker fails in a way that it does not expect.\n"
-        "    at 0.070000s: KeyError: 3\n"
+        "    at 70.000 ms: KeyError: 3\n"
     ) in shown
     assert "No invariant was broken." not in shown
 

@@ -7,16 +7,17 @@ from collections.abc import Callable
 import click
 
 from strandline.cli.output import print_json
-from strandline.cli.sim_colours import bad, good
+from strandline.cli.sim_colours import bad
 from strandline.cli.sim_run import (
     check_rule,
     print_note,
     print_phase,
     show_end,
+    show_violations,
     timed,
     verdict_as_json,
 )
-from strandline.sim.expectations import Expectations, check_actions
+from strandline.sim.expectations import Expectations
 from strandline.sim.report import show_plan
 from strandline.sim.run import run
 from strandline.sim.scenarios.script import Script
@@ -28,9 +29,8 @@ def play_cluster(
 ) -> bool:
     """Run the plan of a file and print how it ends; returns whether it went as the file says."""
     text = read_plan(script)
-    check_actions(script, text)
     check_rule(text.without)
-    expectations = Expectations(text, script)
+    expectations = Expectations(text)
     talks = not quiet and not as_json
     if talks:
         click.echo(text.title)
@@ -43,7 +43,7 @@ def play_cluster(
             on_expect=expectations.at_its_time,
             on_end=expectations.at_the_end,
             on_note=print_note if verbose and not as_json else None,
-            on_phase=print_phase if talks else None,
+            on_phase=print_phase if talks and not verbose else None,
         )
     )
     is_good = expectations.judge(verdict)
@@ -56,11 +56,8 @@ def play_cluster(
         click.echo()
     for unmet in expectations.unmet:
         click.echo(bad(f"Not met: {unmet}"))
-    broken = sorted({violation.invariant for violation in verdict.violations})
     if quiet:
-        for number in broken:
-            click.echo(bad(f"{number} is broken."))
-        if not broken:
-            click.echo(good("No invariant was broken."))
+        show_violations(verdict)
+    broken = {violation.invariant for violation in verdict.violations}
     click.echo(judged(broken, expectations.violates, is_met=not expectations.unmet))
     return is_good

@@ -20,7 +20,7 @@ from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.report import (
     describe_violation,
-    seconds,
+    moment,
     show_counters,
     show_last_events,
     show_measures,
@@ -78,8 +78,8 @@ def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:
         lambda: run(
             plan,
             without=wanted.without,
-            on_note=print_note if wanted.verbose else None,
-            on_phase=None if wanted.as_json else print_phase,
+            on_note=print_note if wanted.verbose and not wanted.as_json else None,
+            on_phase=None if wanted.as_json or wanted.verbose else print_phase,
         )
     )
     if wanted.as_json:
@@ -95,24 +95,28 @@ def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:
 def show_end(verdict: Verdict, cpu_s: float, *, verbose: bool) -> None:
     """Everything that a run has to say at its end."""
     click.echo()
+    show_violations(verdict)
+    parts = [
+        "" if verdict.is_good or verbose else show_last_events(verdict),
+        show_replicas(verdict.replicas),
+        show_counters(verdict.counters),
+        show_measures(verdict.counters) if verbose else "",
+        show_speed(events=verdict.events, simulated_us=verdict.simulated_us, cpu_s=cpu_s)
+        + dim(f"\nTrace {verdict.trace_hash}."),
+    ]
+    for part in filter(None, parts):
+        click.echo()
+        click.echo(part)
+
+
+def show_violations(verdict: Verdict) -> None:
+    """What was broken, and what was seen."""
     if verdict.is_good:
         click.echo(good("No invariant was broken."))
     for violation in verdict.violations:
         rule, seen = describe_violation(violation)
         click.echo(bad(rule))
         click.echo(seen)
-    if not verdict.is_good and not verbose:
-        click.echo()
-        click.echo(show_last_events(verdict))
-    click.echo()
-    click.echo(show_replicas(verdict.replicas))
-    click.echo()
-    click.echo(show_counters(verdict.counters))
-    if verbose:
-        click.echo(show_measures(verdict.counters))
-    click.echo()
-    click.echo(show_speed(events=verdict.events, simulated_us=verdict.simulated_us, cpu_s=cpu_s))
-    click.echo(dim(f"Trace {verdict.trace_hash}."))
 
 
 def timed(action: Callable[[], Verdict]) -> tuple[Verdict, float]:
@@ -131,12 +135,12 @@ def _fail_in_harness(error: HarnessError) -> NoReturn:
 
 def print_note(at_us: int, text: str) -> None:
     """One event, when it happens."""
-    click.echo(f"{dim(seconds(at_us))} {text}")
+    click.echo(f"{dim(moment(at_us))}: {text}")
 
 
 def print_phase(phase: str, at_us: int) -> None:
     """A phase that has ended."""
-    click.echo(f"{phase:10} until {seconds(at_us)}")
+    click.echo(f"{phase:10} until {moment(at_us)}")
 
 
 def _show_ways(wanted: OneRun, *, again: str, shorter: str) -> None:

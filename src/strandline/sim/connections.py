@@ -1,20 +1,22 @@
-"""The connections of one process: what stands between a node and the network's wires.
+"""The connections of one process: what stands between its node and the network's wires.
 
-    Served   somebody has dialled this broker, a client or another broker
-    Linked   this broker has dialled another one
+    Served        somebody has dialled this broker, a client or another broker
+    Linked        this broker has dialled another one
+    Connections   all of them, and the effects that are for them
 
-Both tell the process what came, which hands it to the node now, or when it goes on. A connection is
-taken by the kernel before the process accepts it; until then, and while the process does not run,
-what is sent waits in the socket. This file knows no frames.
+The first two tell the process what came, which hands it to the node now, or when it goes on. A
+connection is taken by the kernel before the process accepts it; until then, and while the process
+does not run, what is sent waits in the socket. This file knows no frames.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.errors import StorageError
 from strandline.node.connection import Connection
-from strandline.node.effects import LinkId
+from strandline.node.effects import Chunk, ConnectionId, Dial, LinkId
 from strandline.sim.trace import Kind
 from strandline.storage.log_read import LogSlice
 from strandline.storage.memory_files import ProcessEnded
@@ -24,8 +26,24 @@ if TYPE_CHECKING:
     from strandline.sim.process import Process
     from strandline.sim.wires import Wire
 
+_READY_US: Final = 10_000_000
+"""A broker serves when it is registered, but at the latest after this time (`broker.startup`)."""
+
 _USED_UP: Final = b"\xee"
 """What a driver may do with the bytes of a frame once the node is done with it."""
+
+
+class Sink(Protocol):
+    """A client without a wire, for tests: it gets its answers at once."""
+
+    def take(self, chunks: Sequence[Chunk]) -> None:
+        """The node sent bytes."""
+
+    def closed_by_node(self, reason: str) -> None:
+        """The node closed the connection."""
+
+    def broker_died(self) -> None:
+        """There is no node any more."""
 
 
 class Served:
@@ -72,7 +90,7 @@ class Served:
 
     def _receive(self, frame: bytes) -> None:
         process, connection = self._process, self.connection
-        if connection is None or connection.id not in process.served:
+        if connection is None or connection.id not in process.connections.served:
             return
         buffer = bytearray(frame)
         process.node.receive(connection, memoryview(buffer), process.now)
@@ -83,8 +101,8 @@ class Served:
         process, connection = self._process, self.connection
         process.trace(Kind.CLOSED, reason.encode())
         if connection is None:
-            process.backlog.pop(self, None)
-        elif process.served.pop(connection.id, None) is not None:
+            process.connections.backlog.pop(self, None)
+        elif process.connections.served.pop(connection.id, None) is not None:
             process.node.close_connection(connection)
 
 
@@ -112,13 +130,13 @@ class Linked:
 
     def _open(self, _: None) -> None:
         process = self._process
-        if self.link in process.links:
+        if self.link in process.connections.links:
             process.trace(Kind.OPENED, b"")
             process.node.link_opened(self.link, process.now)
 
     def _receive(self, frame: bytes) -> None:
         process = self._process
-        if self.link not in process.links:
+        if self.link not in process.connections.links:
             return
         buffer = bytearray(frame)
         process.node.link_received(self.link, memoryview(buffer), process.now)
@@ -126,6 +144,128 @@ class Linked:
 
     def _close(self, reason: str) -> None:
         process = self._process
-        if process.links.pop(self.link, None) is not None:
+        if process.connections.links.pop(self.link, None) is not None:
             process.trace(Kind.CLOSED, reason.encode())
             process.node.link_closed(self.link, reason, process.now)
+
+
+class Connections:
+    """See the module.
+
+    - `backlog`: what the kernel has and the process has not accepted yet.
+    """
+
+    __slots__ = ("_listener", "_process", "backlog", "is_accepting", "links", "served")
+
+    def __init__(self, process: Process) -> None:
+        self.served: dict[ConnectionId, Served] = {}
+        self.links: dict[LinkId, Linked] = {}
+        self.backlog: dict[Served, None] = {}
+        self.is_accepting = False
+        self._process = process
+        self._listener = process.machine.config.listeners[0].name
+
+    # -- coming in ---------------------------------------------------------------------------
+
+    def arrived(self, wire: Wire, source: End) -> Served:
+        """The kernel has a new connection for this process."""
+        served = Served(self._process, wire, source)
+        self.backlog[served] = None
+        if self.is_accepting:
+            self._process.tell(self._admit, served)
+        return served
+
+    def begin_to_accept(self, _: None = None) -> None:
+        """Accept what has come so far, and what comes from now on."""
+        if not self.is_accepting:
+            self.is_accepting = True
+            for served in list(self.backlog):
+                self._admit(served)
+
+    def accept_at_last(self) -> None:
+        """Do so after a while, whether or not the broker is registered by then."""
+        process = self._process
+        process.world.schedule.after(_READY_US, lambda: process.tell(self.begin_to_accept, None))
+
+    def stop_accepting(self) -> None:
+        """Leave what comes to the kernel."""
+        self.is_accepting = False
+
+    def _admit(self, served: Served) -> None:
+        if served not in self.backlog:
+            return  # it has gone again
+        del self.backlog[served]
+        source = served.source
+        host = source if isinstance(source, str) else f"broker-{source}"
+        connection = self._process.node.open_connection(host, self._listener)
+        served.connection = connection
+        self.served[connection.id] = served
+        served.wire.go_on()
+
+    def go_on(self) -> None:
+        """The process takes input again."""
+        for served in self.served.values():
+            served.wire.go_on()
+
+    # -- effects -----------------------------------------------------------------------------
+
+    def send(self, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
+        """Carry a `Send` out."""
+        machine = self._process.machine
+        served = self.served.get(connection)
+        if served is not None:
+            if served.is_client:
+                for observer in machine.observers:
+                    observer.sent(machine, connection, chunks)
+            served.wire.send_chunks(chunks)
+            served.wire.go_on()
+            return
+        sink = machine.direct.get(connection)
+        if sink is not None:
+            try:
+                sink.take(chunks)
+            except StorageError as error:
+                sink.closed_by_node(str(error))
+
+    def close(self, connection: ConnectionId, reason: str) -> None:
+        """Carry a `Close` out."""
+        process = self._process
+        served = self.served.pop(connection, None)
+        if served is not None:
+            served.wire.close()
+            if served.connection is not None:
+                process.node.close_connection(served.connection)
+            return
+        sink = process.machine.direct.get(connection)
+        if sink is not None:
+            sink.closed_by_node(reason)
+
+    def dial(self, effect: Dial) -> None:
+        """Carry a `Dial` out."""
+        process = self._process
+        world = process.world
+        target = world.addresses.get(effect.host, effect.broker_id)
+        linked = self.links[effect.link] = Linked(process, effect.link)
+        linked.wire = world.network.dial(process.machine.address, target, linked)
+
+    def ask(self, link: LinkId, chunks: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Carry an `Ask` out."""
+        linked = self.links.get(link)
+        if linked is not None and linked.wire is not None:
+            linked.wire.send(b"".join(chunks))
+
+    def hang_up(self, link: LinkId) -> None:
+        """Carry a `HangUp` out."""
+        linked = self.links.pop(link, None)
+        if linked is not None and linked.wire is not None:
+            linked.wire.close()
+
+    def close_all(self) -> None:
+        """The process is about to end."""
+        for served in self.served.values():
+            served.wire.close()
+        for linked in self.links.values():
+            if linked.wire is not None:
+                linked.wire.close()
+        self.served.clear()
+        self.links.clear()

@@ -18,12 +18,12 @@ from strandline.node.effects import ConnectionId
 from strandline.node.node import Node
 from strandline.sim.bugs import place_of
 from strandline.sim.clock import NodeClock
-from strandline.sim.connections import Served
+from strandline.sim.connections import Served, Sink
 from strandline.sim.disk import Disk
 from strandline.sim.disk_faults import CrashPoint
 from strandline.sim.disk_faults import Ending as CrashEnding
 from strandline.sim.observer import Ending, Observer
-from strandline.sim.process import Process, Sink
+from strandline.sim.process import Process
 from strandline.sim.starting import Starting
 from strandline.sim.trace import Kind
 from strandline.storage.memory_files import ProcessEnded
@@ -174,7 +174,7 @@ class Machine:
         It is not told if the process ends in another way meanwhile. A paused one stops later.
         """
         if self._process is not None:
-            self._process.tell(self._process.begin_to_stop, then)
+            self._process.tell(self._process.leave, then)
 
     def pause(self) -> None:
         """As by SIGSTOP: timers late, no events, the session runs out."""
@@ -217,7 +217,7 @@ class Machine:
 
     def accept(self, wire: Wire, source: End) -> Served | None:
         """Somebody dials. The kernel takes it from the beginning of a start on."""
-        return None if self._process is None else self._process.accept(wire, source)
+        return None if self._process is None else self._process.connections.arrived(wire, source)
 
     # -- what the process tells --------------------------------------------------------------
 

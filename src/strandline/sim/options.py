@@ -26,6 +26,7 @@ BEYOND_ONE_OF: Final = 6
 """One of so many seeds has the profile `beyond`."""
 
 _QUIET_CLOCKS: Final = 0.6
+_SAFETY_S: Final = (5, 5, 6, 6, 7, 8, 8, 10, 12, 15, 20, 30)
 
 
 def draw_plan(seed: int, profile: str | None = None) -> Plan:
@@ -58,7 +59,7 @@ def _options(seed: int, profile: str, streams: Streams) -> Options:
         store_lag_us=random.choice((0, 0, 0, 2_000, 20_000, 150_000)),
         drifts_ppm=() if quiet else tuple(random.randint(-200, 200) for _ in range(brokers)),
         wall_offsets_ms=() if quiet else tuple(_offset_ms(random) for _ in range(brokers)),
-        safety_us=random.choice((5, 6, 8, 10, 12, 15, 20, 30)) * 1_000_000,
+        safety_us=random.choice(_SAFETY_S) * 1_000_000,
     )
 
 

@@ -1,108 +1,76 @@
 """One life of a broker: the driver that the asyncio server is in a real one, in virtual time.
 
-    starting ── up ── leaving ── draining ── over
+    starting ── up ── leaving ── over
 
-Events come from wires, the metadata store, the disk's thread and the clock. Each is handed to the
-node at once, and ends in a turn: all events of one moment, then the node's effects in their order.
-A process that is paused, or whose disk keeps it busy, is *blocked*: events
-wait in their order, and what comes over the network waits in the sockets.
+Events come from connections, the metadata store, the disk's thread and the clock. Each is handed to
+the node at once, and ends in a turn: all events of one moment, then the node's effects in their
+order. A process that is paused, or whose disk keeps it busy, is *blocked*: events wait in their
+order, and what comes over the network waits in the sockets.
 
 Whatever a file operation raises to end the process (`ProcessEnded`) and whatever comes out of the
-node that should not are caught here, in `run`, and nowhere else. This file must not know how a
-process starts (`starting`), nor what becomes of its machine (`machine`).
+node that should not are caught here, in `run`, and nowhere else. This file knows when things
+happen. How effects are carried out is in `connections` and `sync_thread`, how a process begins and
+ends in `starting` and `leaving`, and what becomes of its machine in `machine`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from strandline.cluster.store import Changes, StoreError
-from strandline.errors import InvariantViolated, StorageError
-from strandline.node.effects import (
-    Ask,
-    Chunk,
-    Close,
-    ConnectionId,
-    Dial,
-    Effect,
-    HangUp,
-    LinkId,
-    Send,
-    SyncLog,
-    WriteMetadata,
-)
+from strandline.errors import InvariantViolated
+from strandline.node.effects import Ask, Close, Dial, Effect, HangUp, Send, SyncLog, WriteMetadata
 from strandline.node.node import Node
-from strandline.sim.connections import Linked, Served
-from strandline.sim.trace import Fingerprint, Kind, fingerprint, name_of
+from strandline.sim.connections import Connections
+from strandline.sim.leaving import Leaving
+from strandline.sim.sync_thread import SyncThread
+from strandline.sim.trace import Kind, ReplicaTrace
 from strandline.storage.memory_files import ProcessEnded
-from strandline.types import Instant, TopicPartition
+from strandline.types import Instant
 
 if TYPE_CHECKING:
-    from strandline.sim.latency import End
     from strandline.sim.machine import Machine
     from strandline.sim.store_client import StoreClient
-    from strandline.sim.wires import Wire
 
 Handler: TypeAlias = Callable[[Any], None]
 
-_DRAIN_ROUNDS_MAX: Final = 100
-_READY_US: Final = 10_000_000
-"""A broker serves when it is registered, but at the latest after this time (`broker.startup`)."""
-_SHUTDOWN_US: Final = 60_000_000
-_SYNC_US: Final = (50, 2_000)
-"""How long the disk's thread takes for a sync, if the disk is not slow."""
-
-
-class Sink(Protocol):
-    """A client without a wire, for tests: it gets its answers at once."""
-
-    def take(self, chunks: Sequence[Chunk]) -> None:
-        """The node sent bytes."""
-
-    def closed_by_node(self, reason: str) -> None:
-        """The node closed the connection."""
-
-    def broker_died(self) -> None:
-        """There is no node any more."""
-
 
 class Process:
-    """See the module. Made by `Machine.start`."""
+    """See the module. Made by `Machine.start`.
+
+    - `store`: its access to the metadata, once it has one.
+    - `starting`: hears of the metadata while there is no node.
+    - `is_blocked`: events wait.
+    - `unanswered`: metadata writes whose outcome the node has not heard.
+    """
 
     __slots__ = (
         "_alarm_us",
         "_busy_until_us",
-        "_drain_rounds",
         "_effects",
-        "_fingerprints",
         "_has_turn",
         "_held",
-        "_is_accepting",
         "_lull_us",
-        "_pending",
-        "_random",
+        "_replicas",
         "_schedule",
-        "_stop_then",
-        "_stopping_since_us",
-        "_syncs",
         "_took_news",
-        "backlog",
         "clock",
+        "connections",
         "is_blocked",
         "is_over",
         "is_paused",
         "is_up",
-        "links",
-        "listener",
+        "leaving",
         "machine",
         "node",
-        "served",
         "starting",
         "store",
+        "sync_thread",
+        "unanswered",
         "world",
     )
 
@@ -114,38 +82,26 @@ class Process:
         self.machine = machine
         self.world = machine.world
         self.clock = machine.clock
+        self.connections = Connections(self)
+        self.sync_thread = SyncThread(self, random)
+        self.leaving: Leaving | None = None
         self.store: StoreClient | None = None
         self.starting: Callable[[Changes], None] | None = None
-        """Hears of the metadata while there is no node."""
         self.is_over = False
         self.is_up = False
         self.is_paused = False
         self.is_blocked = False
-        """Whether events wait: the process is paused, or waits for its disk."""
-        self.served: dict[ConnectionId, Served] = {}
-        self.links: dict[LinkId, Linked] = {}
-        self.backlog: dict[Served, None] = {}
-        """Connections that the kernel has and the process has not accepted yet."""
-        self.listener = machine.config.listeners[0].name
+        self.unanswered = 0
         self._schedule = machine.world.schedule
-        self._random = random
         self._held: deque[tuple[Handler, Any]] = deque()
         self._busy_until_us = 0
         self._lull_us = lull_us
         self._has_turn = False
         self._alarm_us: int | None = None
         self._effects: deque[Effect] = deque()
-        """Of a turn during which the disk began to keep the process busy."""
-        self._syncs: deque[SyncLog] = deque()
-        """For the disk's thread, which carries the first one out."""
-        self._pending = 0
-        """Metadata writes and syncs under way."""
-        self._is_accepting = False
+        """Of the last turn, as far as the disk has to be waited for."""
         self._took_news = False
-        self._stop_then: Callable[[bool], None] | None = None
-        self._stopping_since_us: int | None = None
-        self._drain_rounds = 0
-        self._fingerprints: dict[TopicPartition, tuple[int, Fingerprint]] = {}
+        self._replicas = ReplicaTrace(machine.world.trace, machine.address)
 
     @property
     def now(self) -> Instant:
@@ -156,21 +112,33 @@ class Process:
         """Let the run's hash know what was delivered to this process."""
         self.world.trace.add(self._schedule.now_us, kind, self.machine.address, data)
 
+    def go_up(self, node: Node) -> None:
+        """The start has made the node: let it work."""
+        self.node = node
+        self.is_up = True
+        self.starting = None
+        self.machine.went_up()
+        node.start(self.clock.now)
+        self.want_turn()
+        self.connections.accept_at_last()
+
     # -- events ------------------------------------------------------------------------------
 
     def tell(self, handler: Handler, what: Any) -> None:
-        """Let something happen to the node, now or when the process goes on."""
+        """Let something happen, now or when the process goes on."""
         if self.is_over:
             return
         if self.is_blocked:
             self._held.append((handler, what))
-        elif self.is_up:
-            self._handle(handler, what)
         else:
-            self.run(handler, what)
+            self._handle(handler, what)
+
+    def hold(self, handler: Handler, what: Any) -> None:
+        """Let something happen when the process goes on."""
+        self._held.append((handler, what))
 
     def _handle(self, handler: Handler, what: Any) -> None:
-        if not self.run(handler, what):
+        if not self.run(handler, what) or not self.is_up:
             return
         for observer in self.machine.observers:
             observer.node_acted(self.machine)
@@ -193,10 +161,11 @@ class Process:
             return False
         stall_us = machine.disk.take_stall_us()
         if stall_us:
-            self._be_busy(stall_us)
+            self.be_busy(stall_us)
         return True
 
-    def _be_busy(self, stall_us: int) -> None:
+    def be_busy(self, stall_us: int) -> None:
+        """The process waits for its disk."""
         self.is_blocked = True
         now_us = self._schedule.now_us
         self._busy_until_us = max(self._busy_until_us, now_us) + stall_us
@@ -224,14 +193,10 @@ class Process:
             return
         while self._held and not self.is_blocked:
             handler, what = self._held.popleft()
-            if self.is_up:
-                self._handle(handler, what)
-            else:
-                self.run(handler, what)
+            self._handle(handler, what)
         if self.is_over or self.is_blocked:
             return
-        for served in self.served.values():
-            served.wire.go_on()
+        self.connections.go_on()
         if self.is_up:
             self.want_turn()
 
@@ -249,15 +214,14 @@ class Process:
             return  # a turn follows when the process goes on
         if not self.run(self._finish_turn, None) or self._effects:
             return
-        self._note_fingerprints()
+        self._replicas.note(self.node.replicas)
         for observer in self.machine.observers:
             observer.node_acted(self.machine)
         if self._took_news and not self.run(self._look_at_membership, None):
             return
-        if self._stopping_since_us is not None:
-            self._go_on_stopping()
-        if not self.is_over:
-            self._set_alarm()
+        if self.leaving is not None and not self.run(self.leaving.go_on, None):
+            return
+        self._set_alarm()
 
     def _finish_turn(self, _: None) -> None:
         """Exactly once, as the asyncio server: a node that needs another turn has to ask for it."""
@@ -266,17 +230,36 @@ class Process:
         self._effects.extend(self.node.finish_turn(now))
         stall_us = disk.take_stall_us()
         if stall_us:
-            self._be_busy(stall_us)  # the effects leave when the disk is done
+            self.be_busy(stall_us)  # the effects leave when the disk is done
         elif self._effects:
             self._carry_out_all(None)
 
     def _carry_out_all(self, _: None) -> None:
         effects = self._effects
-        sent: list[Served] = []
         while effects and not self.is_over:
-            self._carry_out(effects.popleft(), sent)
-        for served in sent:
-            served.wire.go_on()
+            self._carry_out(effects.popleft())
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(connection, chunks):
+                self.connections.send(connection, chunks)
+            case Ask(link, request):
+                self.connections.ask(link, request)
+            case WriteMetadata(token, operations):
+                if self.store is None:
+                    raise InvariantViolated("A node without a store writes metadata.")
+                self.unanswered += 1
+                self.store.write(operations, partial(self._written, token))
+            case SyncLog():
+                self.sync_thread.add(effect)
+            case Dial():
+                self.connections.dial(effect)
+            case Close(connection, reason):
+                self.connections.close(connection, reason)
+            case HangUp(link):
+                self.connections.hang_up(link)
+            case _:
+                assert_never(effect)
 
     # -- time --------------------------------------------------------------------------------
 
@@ -330,6 +313,33 @@ class Process:
 
     def _take_outcome(self, outcome: tuple[int, StoreError | None]) -> None:
         token, error = outcome
-        self._pending -= 1
+        self.unanswered -= 1
         self.trace(Kind.WRITTEN, type(error).__name__.encode())
         self.node.metadata_written(token, error, self.clock.now)
+
+    def _look_at_membership(self, _: None) -> None:
+        """Serve as soon as the broker is registered, and no longer when another one is it."""
+        self._took_news = False
+        membership = self.node.membership
+        if membership.is_ousted:
+            self.world.note(f"{self.machine.address} finds its id taken by another process")
+            if self.connections.is_accepting:
+                self.leave(_nobody_asks)
+            else:
+                self.machine.start_failed("its id is in use")
+        elif membership.is_registered:
+            self.connections.begin_to_accept()
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def leave(self, then: Callable[[bool], None]) -> None:
+        """Leave the cluster, then close everything; `then` hears whether that was clean."""
+        if not self.is_up:
+            self.machine.start_failed("it was told to stop")
+            then(False)
+        elif self.leaving is None:
+            self.leaving = Leaving(self, then)
+
+
+def _nobody_asks(clean: bool) -> None:
+    """A process that stops by itself tells nobody how that went."""

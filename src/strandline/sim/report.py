@@ -76,7 +76,7 @@ def describe_violation(violation: Violation) -> Iterator[str]:
     """The rule, and what was seen instead."""
     yield f"{violation.invariant} is broken. {INVARIANTS.get(violation.invariant, '')}".rstrip()
     where = "" if violation.partition is None else f"{violation.partition}, "
-    yield f"    {where}at {seconds(violation.at_us)}: {violation.what}"
+    yield f"    {where}at {moment(violation.at_us)}: {violation.what}"
 
 
 def show_last_events(verdict: Verdict) -> str:
@@ -148,9 +148,9 @@ def show_speed(*, events: int, simulated_us: int, cpu_s: float) -> str:
     )
 
 
-def seconds(time_us: int) -> str:
-    """A virtual time for people."""
-    return f"{time_us / 1e6:.6f}s"
+def moment(time_us: int) -> str:
+    """A virtual time, as in the notes of a run."""
+    return f"{time_us / 1000:.3f} ms"
 
 
 def counted(number: int, noun: str, nouns: str | None = None) -> str:

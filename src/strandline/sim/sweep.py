@@ -24,6 +24,7 @@ from typing import Final
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.options import draw_plan
 from strandline.sim.run import HarnessError, run
+from strandline.sim.scenarios.script import BadScript
 
 TWICE_ONE_OF: Final = 20
 SECONDS_MAX: Final = 120.0
@@ -116,7 +117,7 @@ def run_seed(seed: int, profile: str | None = None, without: str | None = None) 
     plan = draw_plan(seed, profile)
     try:
         verdict = run(plan, without=without)
-    except HarnessError as error:
+    except (HarnessError, BadScript) as error:
         cause = error.__cause__
         what = f"{error} {'' if cause is None else _where(cause)}"
         return failed(seed, plan.options.profile, what, time.process_time() - began)

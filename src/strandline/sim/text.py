@@ -62,6 +62,8 @@ class PlanScript:
     title: str = ""
     without: str | None = None
     violates: frozenset[str] = frozenset()
+    lines: tuple[int, ...] = ()
+    """Where each of the plan's actions stands."""
     at_the_end: tuple[Step, ...] = ()
     """Expectations without a time."""
 
@@ -98,7 +100,7 @@ def read_plan(script: Script) -> PlanScript:
     options = _read_header(script)
     topics: list[TopicSpec] = []
     clients: list[ClientSpec] = []
-    actions: list[Action] = []
+    actions: list[tuple[Action, int]] = []
     ends: list[Step] = []
     for step in script.steps:
         if not step.verb:
@@ -111,7 +113,7 @@ def read_plan(script: Script) -> PlanScript:
         elif step.verb == "client":
             clients.append(with_line(_read_client, step))
         elif step.verb == "at":
-            actions.append(with_line(_read_action, step))
+            actions.append((with_line(_read_action, step), step.line))
         elif step.verb == EXPECT:
             ends.append(step)
         else:
@@ -119,14 +121,16 @@ def read_plan(script: Script) -> PlanScript:
                 f"{script.where(step.line)}: A line begins with topic, client, at or expect, "
                 f"not with '{step.verb}'."
             )
-    actions.sort(key=lambda action: action.at_us)
-    plan = Plan(replace(options, topics=tuple(topics)), tuple(clients), tuple(actions))
+    actions.sort(key=lambda item: item[0].at_us)
+    options = replace(options, topics=tuple(topics))
+    plan = Plan(options, tuple(clients), tuple(action for action, _ in actions))
     return PlanScript(
         script.name,
         plan,
         script.title,
         script.header.get("without"),
         script.violates,
+        tuple(line for _, line in actions),
         tuple(ends),
     )
 

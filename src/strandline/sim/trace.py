@@ -7,10 +7,11 @@ on the order of a hash table or on where an object lies in memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from hashlib import blake2b
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from strandline.node.replica import Replica
@@ -18,6 +19,9 @@ from strandline.types import TopicPartition
 
 _ENTRY: Final = Struct(">QBHI")
 _REPLICA: Final = Struct(">HIqqqqi?")
+
+Fingerprint: TypeAlias = tuple[int, int, int, int, int, bool]
+"""Log start, high watermark, log end, recovery point, leader epoch, whether it leads."""
 
 
 class Kind(IntEnum):
@@ -56,26 +60,41 @@ class Trace:
         self._update(_ENTRY.pack(now_us, kind, who, number & 0xFFFFFFFF))
 
     def replica(self, who: int, name: int, seen: Fingerprint) -> None:
-        """The offsets of a replica have changed."""
+        """What a replica knows of itself has changed."""
         self._update(_REPLICA.pack(who, name, *seen))
 
 
-Fingerprint = tuple[int, int, int, int, int, bool]
+class ReplicaTrace:
+    """Adds the replicas of one process to a trace whenever they have changed."""
+
+    __slots__ = ("_known", "_trace", "_who")
+
+    def __init__(self, trace: Trace, who: int) -> None:
+        self._trace = trace
+        self._who = who
+        self._known: dict[TopicPartition, tuple[int, Fingerprint]] = {}
+
+    def note(self, replicas: Iterable[Replica]) -> None:
+        """Look at all of them."""
+        known = self._known
+        for replica in replicas:
+            partition, log = replica.topic_partition, replica.log
+            seen = (
+                log.log_start_offset,
+                log.high_watermark,
+                log.log_end_offset,
+                log.recovery_point,
+                replica.leader_epoch,
+                replica.leader is not None,
+            )
+            before = known.get(partition)
+            if before is not None and before[1] == seen:
+                continue
+            name = _number_of(partition) if before is None else before[0]
+            known[partition] = (name, seen)
+            self._trace.replica(self._who, name, seen)
 
 
-def fingerprint(replica: Replica) -> Fingerprint:
-    """What a replica knows of itself, in numbers."""
-    log = replica.log
-    return (
-        log.log_start_offset,
-        log.high_watermark,
-        log.log_end_offset,
-        log.recovery_point,
-        replica.leader_epoch,
-        replica.leader is not None,
-    )
-
-
-def name_of(partition: TopicPartition) -> int:
+def _number_of(partition: TopicPartition) -> int:
     """A partition as a number that is the same in every run."""
     return crc32(f"{partition.topic}-{partition.partition}".encode())

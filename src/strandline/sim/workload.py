@@ -31,7 +31,8 @@ def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
     if random.random() < 0.4:
         clients.append(_ends("e1", random.choice(topics), usual, random))
     if random.random() < 0.1:
-        clients.append(ClientSpec("garbage", "x1", {"every": random.choice(("300ms", "1s"))}))
+        wishes = {"topic": random.choice(topics).name, "every": random.choice(("300ms", "1s"))}
+        clients.append(ClientSpec("garbage", "x1", wishes))
     return tuple(clients)
 
 
@@ -58,7 +59,7 @@ def _producer(name: str, topic: TopicSpec, usual: dict[str, str], random: Random
     else:
         options["acks"] = random.choices(("all", "1", "0"), (55, 35, 10))[0]
         options["in-flight"] = str(random.choice((1, 1, 2, 5)))
-    options["every"] = random.choice(("20ms", "50ms", "100ms", "100ms", "200ms", "500ms"))
+    options["every"] = random.choice(("30ms", "80ms", "150ms", "200ms", "300ms", "500ms"))
     options["records"] = str(random.choice((1, 2, 3, 8)))
     options["size"] = str(random.choice((0, 20, 20, 200)))
     if random.random() < 0.25:
@@ -93,7 +94,7 @@ def _group(
     wishes = {
         "group": GROUP,
         "topic": ",".join(topic.name for topic in topics[: random.choice((1, 1, 2))]),
-        "every": random.choice(("100ms", "200ms", "500ms")),
+        "max-wait": random.choice(("100ms", "200ms", "500ms")),
         "commit-every": random.choice(("200ms", "500ms", "1s")),
         "session": random.choice(("1s", "2s", "6s")),
         "rebalance": random.choice(("1s", "3s")),

@@ -15,6 +15,7 @@ log then repeats both truncations.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from strandline.errors import InvariantViolated
@@ -147,6 +148,13 @@ class LeaderEpochs:
         The epoch to which `start_offset` belongs stays, rewritten to start there.
         """
         return self._maybe_keep(from_start(self._entries, start_offset))
+
+    def put_in_front(self, entries: Iterable[EpochEntry]) -> bool:
+        """Add older epochs that batches bear out; what contradicts them goes, as in `load`."""
+        complete: list[EpochEntry] = []
+        for entry in (*entries, *self._entries):
+            complete = with_entry(complete, entry) or complete
+        return self._maybe_keep(complete)
 
     def clear(self) -> bool:
         """Forget everything, as after a full truncation; returns whether there was anything."""

@@ -15,6 +15,8 @@ batch again and comes to the same result (I-45).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from strandline.errors import CorruptRecords
 from strandline.records.batch import HEADER_BYTES, BatchHeader
 from strandline.storage.batch_scan import (
@@ -25,6 +27,7 @@ from strandline.storage.batch_scan import (
 )
 from strandline.storage.files import join
 from strandline.storage.index_file import DamagedIndex
+from strandline.storage.leader_epochs import EpochEntry
 from strandline.storage.log_directory import LogToLoad
 from strandline.storage.log_state import LogState
 from strandline.storage.open_transactions import CompletedTransaction
@@ -66,6 +69,7 @@ class Recovery:
         log.log_start_offset = max(found.log_start_offset, Offset(log.segments.first.base_offset))
         log.recovery_point = min(found.recovery_point, end) if found.needs_recovery else end
         log.leader_epochs.truncate_from_end(end)
+        self._complete_leader_epochs(end)
         log.leader_epochs.truncate_from_start(log.log_start_offset)
         log.leader_epochs.flush()
         self._load_producers(end)
@@ -267,6 +271,42 @@ class Recovery:
             self._notes.append(f"{damage} The segment is recovered.")
             self._recover_from(segments.last.base_offset)
             return segments.last.end_offset()
+
+    def _complete_leader_epochs(self, end: Offset) -> None:
+        """Name the epochs of batches in front of the table's first entry.
+
+        Records were deleted and the table forgot their epochs, then the log start fell back to an
+        older checkpoint, or the table was lost. Without the entries the log would answer for an
+        epoch with an end that is too far (I-21).
+        """
+        log = self._log
+        known = log.leader_epochs.entries
+        known_from = known[0].start_offset if known else end
+        start = log.log_start_offset
+        if start >= known_from:
+            return
+        missing: list[EpochEntry] = []
+        try:
+            for header in self._headers(start, known_from):
+                if header.leader_epoch < 0:
+                    break  # From before there were epochs: then none are missing.
+                if not missing or header.leader_epoch != missing[-1].epoch:
+                    missing.append(EpochEntry(header.leader_epoch, max(header.base_offset, start)))
+        except DamagedSegment as damage:
+            self._notes.append(f"{damage} Leader epochs may be missing.")
+        log.leader_epochs.put_in_front(missing)
+
+    def _headers(self, start: Offset, end: Offset) -> Iterator[BatchHeader]:
+        """The headers of the batches that have records in `[start, end)`."""
+        for segment in self._log.segments.since(start):
+            if segment.base_offset >= end:
+                return
+            position = segment.floor_position(start).position
+            for _, header in headers_between(segment.log, position, segment.size, SCAN_CHUNK_BYTES):
+                if header.base_offset >= end:
+                    return
+                if header.next_offset > start:
+                    yield header
 
     def _load_producers(self, end: Offset) -> None:
         log = self._log

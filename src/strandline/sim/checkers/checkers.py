@@ -128,9 +128,11 @@ class Checkers:
         )
 
     def note_lossy(self, broker: int) -> None:
-        """A machine has lost what it had written, in a way that no end of a process told."""
+        """A machine without a process has lost something, in whatever way: nothing is asked of
+        what its next process finds."""
         for truth in self._truths:
             truth.lost(BrokerId(broker))
+        self._last_words.pop(BrokerId(broker), None)
 
     def note_records_deleted(self, at: TopicPartition, low_watermark: int) -> None:
         """A client was told that the records below are gone for good (I-27)."""
@@ -406,6 +408,8 @@ class Checkers:
             if not machine.is_up:
                 continue
             self._waiting.check_sessions(machine.node, machine.life)
+            if is_turn_over(machine.node.purgatory):
+                self._waiting.check_parked(machine.node, watched.by_key)
             for shadow, truth in watched.seen.values():
                 self._storage.check_state(shadow)
                 self._replica_rules.check_epoch_table(shadow)
@@ -460,7 +464,7 @@ class Checkers:
         rehearsal = Rehearsal(self._findings, self._world.streams("rehearsal"))
         for watched in self._watched.values():
             if watched.machine.is_up:
-                rehearsal.check(watched.machine, [shadow for shadow, _ in watched.seen.values()])
+                rehearsal.check(watched.machine, list(watched.seen.values()))
 
     def _hosted(self) -> Iterable[tuple[Machine, Shadow]]:
         return [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from strandline.node.fetch_reading import ConsumerReader
 from strandline.node.fetch_sessions import Fetched, Session
+from strandline.node.handlers.delete_records import _Waiting
 from strandline.node.handlers.fetch import FetchHandler, _Fetch
 from strandline.protocol.apis import ApiKey
 from strandline.storage.memory_files import MemoryFile
@@ -110,6 +111,13 @@ def parked_fetch(operation: Operation) -> ParkedFetch | None:
         is_consumer,
         isinstance(reader, ConsumerReader) and reader._may_follow,
     )
+
+
+def parked_deletion(operation: Operation) -> list[tuple[Replica, int]] | None:
+    """What a parked DeleteRecords waits for: replicas, and where they must start everywhere."""
+    if not isinstance(operation, _Waiting):
+        return None
+    return [(pending.replica, pending.target) for pending in operation._pending]
 
 
 def sessions_of(node: Node) -> Iterable[Session]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from strandline.errors import StorageError
 from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
@@ -25,8 +26,7 @@ from strandline.types import TopicPartition
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
 
-Contents = dict[TopicPartition, tuple[int, int, tuple[bytes, ...]]]
-"""Of each log: where it starts and ends, and the bytes of its segments."""
+Hosted = tuple[Shadow, PartitionTruth]
 
 
 class Rehearsal:
@@ -36,61 +36,80 @@ class Rehearsal:
         self._findings = findings
         self._random = random
 
-    def check(self, machine: Machine, shadows: Sequence[Shadow]) -> None:
+    def check(self, machine: Machine, hosted: Sequence[Hosted]) -> None:
         """Rehearse the ends of one broker."""
-        if machine.disk.damaged:
-            return
         alive = [
-            s for s in shadows if s.log.failure is None and not is_touched(machine, s.log.directory)
+            (shadow, truth)
+            for shadow, truth in hosted
+            if shadow.log.failure is None and not is_touched(machine, shadow.log.directory)
         ]
         after_kill = machine.disk.image()
         found = self._recovered(machine, after_kill)
-        for shadow in alive:
-            self._compare(shadow, found, shadow.log.log_end_offset, "a kill")
+        for shadow, truth in alive:
+            self._compare(shadow, truth, found, shadow.log.log_end_offset, "a kill")
         self._recover_again(machine, after_kill, found, alive)
         after_power_cut = machine.disk.image("any", self._random)
         found = self._recovered(machine, after_power_cut)
-        for shadow in alive:
-            self._compare(shadow, found, shadow.log.recovery_point, "a power cut")
+        for shadow, truth in alive:
+            self._compare(shadow, truth, found, shadow.log.recovery_point, "a power cut")
         self._recover_again(machine, after_power_cut, found, alive)
 
-    def _compare(self, shadow: Shadow, found: Contents, needed: int, cause: str) -> None:
+    def _compare(
+        self,
+        shadow: Shadow,
+        truth: PartitionTruth,
+        found: dict[TopicPartition, Log],
+        needed: int,
+        cause: str,
+    ) -> None:
         """I-46 for one log."""
         self._findings.counters["rehearsals"] += 1
-        if shadow.at not in found:
+        log = found.get(shadow.at)
+        if log is None:
             if needed > 0:
                 self._findings.add("I-46", f"{shadow} would be gone after {cause}", shadow.at)
             return
-        _, end, segments = found[shadow.at]
-        mine = b"".join(_bytes(shadow.log))
-        theirs = b"".join(segments)
-        if end < needed:
-            problem = f"end at {end}, but everything below {needed} is to survive"
-        elif not mine.endswith(theirs) and not mine.startswith(theirs) and theirs not in mine:
-            problem = "have other batches than it has now"
+        after = Shadow(shadow.broker_id, log, truth.batches, self._findings)
+        after.read_anew()
+        newest = after.below(shadow.end)
+        if log.log_end_offset < needed:
+            problem = f"end at {log.log_end_offset}, but everything below {needed} is to survive"
+        elif after.end > max(shadow.end, shadow.log_start):
+            problem = f"have {after.batches[-1]}, but ends at {shadow.end} now"
+        elif (
+            newest is not None
+            and newest.next_offset > shadow.log_start
+            and not shadow.holds(newest)
+        ):
+            problem = f"have {newest}, which it does not have there now"
         else:
             return
         self._findings.add("I-46", f"{shadow} would after {cause} {problem}", shadow.at)
 
     def _recover_again(
-        self, machine: Machine, files: MemoryFiles, found: Contents, shadows: Sequence[Shadow]
+        self,
+        machine: Machine,
+        files: MemoryFiles,
+        found: dict[TopicPartition, Log],
+        hosted: Sequence[Hosted],
     ) -> None:
         """I-45: a kill right after the recovery changes nothing."""
         again = self._recovered(machine, files.kill_clone())
-        for shadow in shadows:
-            if again.get(shadow.at) != found.get(shadow.at):
+        for shadow, _ in hosted:
+            first, second = _words(found.get(shadow.at)), _words(again.get(shadow.at))
+            if first != second:
                 self._findings.add(
                     "I-45",
-                    f"{shadow} would be recovered to {_words(found.get(shadow.at))} first and to "
-                    f"{_words(again.get(shadow.at))} after a second crash",
+                    f"{shadow} would be recovered to {first} first and to {second} after a second "
+                    f"crash",
                     shadow.at,
                 )
 
-    def _recovered(self, machine: Machine, files: MemoryFiles) -> Contents:
+    def _recovered(self, machine: Machine, files: MemoryFiles) -> dict[TopicPartition, Log]:
         """The logs that a process finds on this disk."""
         node = machine.node
         image, settings = node.metadata.image, node.settings
-        found: Contents = {}
+        found: dict[TopicPartition, Log] = {}
 
         def load(to_load: LogToLoad) -> Log:
             return Log.load(
@@ -103,28 +122,24 @@ class Rehearsal:
 
         for path in machine.disk.data_dirs:
             directory: LogDirectory[Log] = LogDirectory(files, path)
-            try:
-                directory.open(machine.broker_id, image.cluster_id or "")
-                directory.load_logs(load)
-            except StorageError as error:
-                self._findings.add("I-46", f"Broker {machine.broker_id} could not start: {error}")
-                continue
-            if directory.offline_reason is not None:
+            directory.open(machine.broker_id, image.cluster_id or "")
+            directory.load_logs(load)
+            if directory.offline_reason is not None and not machine.disk.damaged:
                 self._findings.add(
                     "I-46",
                     f"Broker {machine.broker_id} could not start: {directory.offline_reason}",
                 )
-            for at, log in directory.logs.items():
-                found[at] = (log.log_start_offset, log.log_end_offset, tuple(_bytes(log)))
+            found.update(directory.logs)
             directory.close()
         return found
 
 
-def _bytes(log: Log) -> list[bytes]:
-    return [peek(segment.log, 0, segment.size) for segment in log.segments.all]
-
-
-def _words(contents: tuple[int, int, tuple[bytes, ...]] | None) -> str:
-    if contents is None:
+def _words(log: Log | None) -> str:
+    if log is None:
         return "nothing"
-    return f"offsets {contents[0]} to {contents[1]} in {len(contents[2])} segments"
+    content = crc32(b"".join(peek(each.log, 0, each.size) for each in log.segments.all))
+    epochs = [tuple(entry) for entry in log.leader_epochs.entries]
+    return (
+        f"offsets {log.log_start_offset} to {log.log_end_offset} ({content:08x}) with the epochs "
+        f"{epochs}"
+    )

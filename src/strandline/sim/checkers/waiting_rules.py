@@ -20,6 +20,7 @@ from strandline.sim.checkers.peeking import (
     has_condemned,
     is_to_be_woken,
     parked,
+    parked_deletion,
     parked_fetch,
     place_of,
     sessions_of,
@@ -31,6 +32,7 @@ from strandline.types import NO_EPOCH
 if TYPE_CHECKING:
     from strandline.node.fetch_sessions import Fetched, FetchKey
     from strandline.node.node import Node
+    from strandline.node.replica import Replica
 
 
 class WaitingRules:
@@ -95,13 +97,17 @@ class WaitingRules:
             ):
                 self._findings.add("I-40", f"A parked request of {connection.client_host} is lost")
             fetch = parked_fetch(entry.operation)
-            if fetch is None:
+            deletion = None if fetch is not None else parked_deletion(entry.operation)
+            if fetch is not None:
+                what, reason = "fetch", _reason_to_answer(fetch, shadows)
+            elif deletion is not None:
+                what, reason = "deletion", _reason_to_tell(deletion)
+            else:
                 continue
-            reason = _reason_to_answer(fetch, shadows)
             if reason is not None:
                 self._findings.add(
                     "I-40",
-                    f"A fetch of {connection.client_host} at broker {node.broker_id} is parked, "
+                    f"A {what} of {connection.client_host} at broker {node.broker_id} is parked, "
                     f"but {reason}",
                 )
 
@@ -158,6 +164,15 @@ def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[FetchKey, Shadow]) ->
     if total and total >= fetch.bytes_min:
         return f"{total} bytes are there of the {fetch.bytes_min} that it wants"
     return None
+
+
+def _reason_to_tell(deletion: list[tuple[Replica, int]]) -> str | None:
+    """Why a DeleteRecords should have been answered: all of its partitions are decided."""
+    for replica, target in deletion:
+        if replica.is_leading and not replica.is_retired and replica.low_watermark < target:
+            return None
+    ends = [(str(replica.topic_partition), target) for replica, target in deletion]
+    return f"every live replica of {ends} starts there"
 
 
 def _error(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch) -> str | None:

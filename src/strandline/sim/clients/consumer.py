@@ -12,8 +12,9 @@ from typing import ClassVar
 
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US
-from strandline.sim.clients.reader import ANCHORS, Reader
+from strandline.sim.clients.reader import Reader
 from strandline.sim.clients.seats import Seat
+from strandline.sim.clients.standing import ANCHORS
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec

@@ -83,6 +83,7 @@ class GroupMember(Reader):
     ) -> None:
         super().__init__(world, spec, wishes)
         self.group = wishes.text("group")
+        self.pause_us = wishes.time_us("every", "200ms")
         self._topics = wishes.text("topic").split(",")
         self._commit_every_us = wishes.time_us("commit-every", "500ms")
         self._session_us = wishes.time_us("session", "6s")

@@ -2,41 +2,32 @@
 
 A reader asks the leader of each partition, or the follower that the leader recommends for its
 rack (KIP-392), with incremental sessions (KIP-227) or without. When the leader changes it checks
-that the log still holds what it has read (KIP-320). Positions and their care are in `seats`, the
+that the log still holds what it has read (KIP-320). Positions and their care are in `standing`, the
 bytes in `reading`. What it was given goes into the history, with the point of the history at which
-it asked: what was deleted or acknowledged before then must show.
+it asked: what was deleted before then must not be in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
-from strandline.sim.clients.client import SimClient
-from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US, Leader
+from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Lost, Outcome
 from strandline.sim.clients.fetch_session import FetchFrom, FetchSession, Limits
-from strandline.sim.clients.offsets import (
-    EARLIEST,
-    LATEST,
-    list_offsets,
-    offset_for_epoch,
-    only_partition,
-)
 from strandline.sim.clients.reading import read
 from strandline.sim.clients.seats import Seat
+from strandline.sim.clients.standing import Stander
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
-from strandline.sim.history.operations import Assigned, Polled, StartSeen
+from strandline.sim.history.operations import Polled
 from strandline.sim.plan import ClientSpec
-from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from strandline.types import NO_EPOCH, BrokerId, Offset, TopicPartition
 
-ANCHORS: Final = {"earliest": EARLIEST, "latest": LATEST}
 EPOCHS_SINCE: Final = 9
 """From this version on a fetch says which leader it means."""
 _REPLICA_US: Final = 5_000_000
@@ -50,29 +41,17 @@ _SESSION_LOST: Final = (
 )
 
 
-class Reader(SimClient):
+class Reader(Stander):
     """Reads what `seats` says. Which seats there are is its subclass's business."""
 
     def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
         super().__init__(world, spec, wishes)
-        self.seats: dict[TopicPartition, Seat] = {}
-        self.needs_end = False
-        """Whether the ends of the logs are to be found out first."""
-        self.reset = ANCHORS[wishes.one_of("reset", ("earliest", "latest"))]
-        self._pause_us = wishes.time_us("pause", "0ms")
-        self._checks_epochs = wishes.flag("check-epochs", default=True)
-        self._limits = _limits(wishes)
+        self.pause_us = wishes.time_us("pause", "0ms")
+        self._limits = _limits(wishes, self.isolation)
         self._wants_sessions = wishes.flag("sessions", default=True)
         self._version = self.cluster.versions.of(ApiKey.FETCH)
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._fetching: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
-        self._alarm_us: int | None = None
-        self.cluster.changed = self.pump
-
-    def least_versions(self, wishes: Wishes) -> Mapping[ApiKey, int]:
-        """See `SimClient`."""
-        is_committed = wishes.text("isolation", "uncommitted") == "committed"
-        return {ApiKey.LIST_OFFSETS: 2} if is_committed else {}
 
     @property
     def may_read(self) -> bool:
@@ -104,140 +83,26 @@ class Reader(SimClient):
         if seat.is_other_topic(view.topic_id):
             self.counters["seat in a new topic"] += 1
         if seat.not_before_us > self.now_us:
-            self._wake_at(seat.not_before_us)
+            self.wake_at(seat.not_before_us)
             return
         leader = self.cluster.leader(seat.at)
         if leader is None:
             return
-        if self.needs_end and seat.end is None:
-            self._ask_leader(seat, leader, ApiKey.LIST_OFFSETS, LATEST, self._end_told)
-        elif seat.position is None and seat.start >= 0:
-            self._stand(seat, seat.start)
-            self._look_at(seat, wanted)
-        elif seat.position is None:
-            self._ask_leader(seat, leader, ApiKey.LIST_OFFSETS, seat.start, self._start_told)
-        elif self._is_doubtful(seat, leader):
-            self._ask_leader(
-                seat, leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, seat.epoch, self._epoch_told
-            )
-        else:
+        if self.is_standing(seat, leader):
             broker_id = leader.broker_id
             if seat.replica is not None and self.now_us < seat.replica_until_us:
                 broker_id = seat.replica
-            epoch = leader.epoch if self._checks_epochs else NO_EPOCH
+            epoch = leader.epoch if self.checks_epochs else NO_EPOCH
             wanted.setdefault(broker_id, {})[seat.at] = FetchFrom(
-                seat.topic_id, Offset(seat.position), epoch
+                seat.topic_id, Offset(seat.position or 0), epoch
             )
-
-    def _is_doubtful(self, seat: Seat, leader: Leader) -> bool:
-        """Whether another one leads now than when the position was known to be in the log."""
-        if not self._checks_epochs or seat.epoch == NO_EPOCH:
-            return False
-        return leader.epoch > seat.checked_epoch
-
-    # -- questions about a position ----------------------------------------------------------
-
-    def _ask_leader(self, seat: Seat, leader: Leader, key: ApiKey, which: int, told: Any) -> None:
-        connection = self.cluster.connection(leader.broker_id)
-        if connection is None:
-            self._wake_at(self.cluster.closed_until_us(leader.broker_id))
-            return
-        epoch = leader.epoch if self._checks_epochs else NO_EPOCH
-        request: object
-        if key is ApiKey.LIST_OFFSETS:
-            request = list_offsets(seat.at, which, epoch, self._limits.isolation)
-        else:
-            request = offset_for_epoch(seat.at, LeaderEpoch(which), epoch)
-        seat.is_busy = True
-        then = partial(self._told, seat, seat.topic_id, leader, told)
-        self.cluster.ask(connection, key, request, then)
-
-    def _told(
-        self, seat: Seat, topic_id: TopicId, leader: Leader, told: Any, outcome: Outcome
-    ) -> None:
-        seat.is_busy = False
-        answer = None if isinstance(outcome, Lost) else only_partition(outcome)
-        if answer is None:
-            self._trouble(seat, None)
-        elif answer.error_code != ErrorCode.NONE:
-            self._trouble(seat, ErrorCode(answer.error_code))
-        elif topic_id == seat.topic_id:
-            seat.backoff.worked()
-            told(seat, leader, answer)
-        self.pump()
-
-    def _end_told(self, seat: Seat, leader: Leader, answer: Any) -> None:
-        del leader
-        seat.end = answer.offset
-
-    def _start_told(self, seat: Seat, leader: Leader, answer: Any) -> None:
-        del leader
-        if seat.start == EARLIEST:
-            self._log_starts(seat, answer.offset)
-            self._judge_reset(seat, answer.offset)
-        seat.lost_position = None
-        self._stand(seat, answer.offset)
-
-    def _judge_reset(self, seat: Seat, log_start: int) -> None:
-        """A position that was read up to, and is out of range, must lie before the log: if it lies
-        behind its end, committed records are gone."""
-        lost = seat.lost_position
-        if lost is not None and log_start <= lost and self._may_judge():
-            self.found(
-                "I-25",
-                f"{self.name} had read up to {lost} and was told that this is out of range, but "
-                f"the log begins at {log_start}",
-                seat.at,
-            )
-
-    def _may_judge(self) -> bool:
-        """Whether a log that ends before what was read is a fault: not if the run may lose records,
-        nor if the topic may be another one by now (these questions name it)."""
-        return self.names_by != "id" and not self.world.options.allows_loss
-
-    def _epoch_told(self, seat: Seat, leader: Leader, answer: Any) -> None:
-        position = seat.position
-        if position is None:
-            return
-        if answer.end_offset >= position and answer.leader_epoch >= 0:
-            seat.checked_epoch = leader.epoch
-            return
-        self.counters["truncation detected"] += 1
-        if self._may_judge():
-            self.found(
-                "I-25",
-                f"{self.name} had read up to {position} in epoch {seat.epoch}, which ends at "
-                f"{answer.end_offset} (epoch {answer.leader_epoch}) for leader {leader}",
-                seat.at,
-            )
-        if answer.end_offset < 0 or answer.leader_epoch < 0:
-            self._reset_to(seat, self.reset)
-            return
-        seat.epoch = LeaderEpoch(answer.leader_epoch)
-        seat.checked_epoch = leader.epoch
-        self._stand(seat, min(position, answer.end_offset))
-
-    def _stand(self, seat: Seat, offset: int) -> None:
-        """Read on from there, whatever lies before."""
-        seat.position = offset
-        self.world.history.append(Assigned(self.name, seat.place, offset))
-
-    def _reset_to(self, seat: Seat, anchor: int) -> None:
-        seat.position = None
-        seat.start = anchor
-        seat.epoch = seat.checked_epoch = NO_EPOCH
-
-    def _log_starts(self, seat: Seat, offset: int) -> None:
-        if offset > seat.log_start:
-            seat.log_start = offset
-            self.world.history.append(StartSeen(self.name, seat.place, offset))
 
     # -- fetching ----------------------------------------------------------------------------
 
     def _fetch(self, broker_id: BrokerId, partitions: dict[TopicPartition, FetchFrom]) -> None:
         connection = self.cluster.connection(broker_id)
         if connection is None:
-            self._wake_at(self.cluster.closed_until_us(broker_id))
+            self.wake_at(self.cluster.closed_until_us(broker_id))
             return
         session = self._sessions.get(broker_id)
         if session is None:
@@ -262,7 +127,7 @@ class Reader(SimClient):
         if isinstance(outcome, Lost):
             session.failed(is_gone=False)
             for seat in self._still(asked):
-                self._trouble(seat, None)
+                self.trouble(seat, None)
         elif outcome.error_code != ErrorCode.NONE:
             code = ErrorCode(outcome.error_code)
             self.counters[f"fetch {code.name}"] += 1
@@ -270,14 +135,14 @@ class Reader(SimClient):
             self.cluster.stale()
             for seat in self._still(asked):
                 if code in _SESSION_LOST:
-                    self._pause_seat(seat)
+                    self.pause_seat(seat)
                 else:
-                    self._trouble(seat, code)
+                    self.trouble(seat, code)
         else:
             session.answered(outcome.session_id)
             self._take(connection, asked, asked_at, outcome)
-        if self._pause_us and self.may_read:
-            self.after(self.about(self._pause_us), self.pump)
+        if self.pause_us and self.may_read:
+            self.after(self.about(self.pause_us), self.pump)
         else:
             self.pump()
         self.looked()
@@ -325,7 +190,7 @@ class Reader(SimClient):
             hint = data.current_leader
             if hint is not None:
                 self.cluster.hint(seat.at, hint.leader_id, hint.leader_epoch)
-            self._trouble(seat, ErrorCode(data.error_code))
+            self.trouble(seat, ErrorCode(data.error_code))
             return
         seat.backoff.worked()
         if data.preferred_read_replica >= 0:
@@ -339,7 +204,7 @@ class Reader(SimClient):
         if found.beyond is not None:
             self.found("I-26", f"{self.name} was sent {found.beyond}", seat.at)
         if data.log_start_offset > seat.log_start:
-            self._log_starts(seat, data.log_start_offset)
+            self.log_starts(seat, data.log_start_offset)
         if found.records:
             self.counters["records read"] += len(found.records)
             self.world.history.append(Polled(self.name, seat.place, found.records, asked_at))
@@ -356,7 +221,7 @@ class Reader(SimClient):
             connection.close("damaged records")
         else:
             self.found("I-47", f"Broker {connection.broker_id} sent {self.name}: {what}", seat.at)
-        self._pause_seat(seat)
+        self.pause_seat(seat)
 
     def _out_of_range(self, connection: Connection, seat: Seat, wanted: FetchFrom) -> None:
         """The position is not in the log. A follower may only be behind: then the leader knows."""
@@ -364,46 +229,19 @@ class Reader(SimClient):
         if seat.replica == connection.broker_id:
             seat.replica = None
             return
-        self._pause_seat(seat)
+        self.pause_seat(seat)
         was_read = seat.epoch != NO_EPOCH
-        self._reset_to(seat, self.reset)
+        self.reset_to(seat, self.reset)
         if was_read and wanted.leader_epoch >= 0 and self._version >= EPOCHS_SINCE:
             seat.lost_position = wanted.offset
 
-    # -- trouble -----------------------------------------------------------------------------
 
-    def _trouble(self, seat: Seat, code: ErrorCode | None) -> None:
-        """Something did not work: look around, and try again later."""
-        if code is not None:
-            self.counters[f"read {code.name}"] += 1
-        seat.replica = None
-        self.cluster.stale()
-        self._pause_seat(seat)
-
-    def _pause_seat(self, seat: Seat) -> None:
-        seat.not_before_us = self.now_us + seat.backoff.next_us()
-        self._wake_at(seat.not_before_us)
-
-    def _wake_at(self, at_us: int) -> None:
-        if self._alarm_us is not None and self.now_us < self._alarm_us <= at_us:
-            return
-        self._alarm_us = at_us = max(at_us, self.now_us + 1)
-        self.after(at_us - self.now_us, self._woken)
-
-    def _woken(self) -> None:
-        if self._alarm_us is not None and self._alarm_us <= self.now_us:
-            self._alarm_us = None
-            self.pump()
-
-
-def _limits(wishes: Wishes) -> Limits:
+def _limits(wishes: Wishes, isolation: int) -> Limits:
     return Limits(
         max_wait_ms=wishes.time_us("max-wait", "500ms") // 1000,
         min_bytes=wishes.number("min-bytes", 1),
         max_bytes=wishes.number("max-bytes", 1_000_000, least=1),
         partition_max_bytes=wishes.number("partition-max-bytes", 100_000, least=1),
-        isolation=("uncommitted", "committed").index(
-            wishes.one_of("isolation", ("uncommitted", "committed"))
-        ),
+        isolation=isolation,
         rack=wishes.text("rack", ""),
     )

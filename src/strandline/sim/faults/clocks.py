@@ -39,7 +39,7 @@ def clock_drift(scene: Scene, action: Action) -> None:
 
 
 VERBS: Final = (
-    Verb("clock-jump", clock_jump, ("F-56", "F-57"), "BROKERS forward=|back= [for=]"),
-    Verb("clock-leap", clock_leap, ("F-58",), "BROKERS"),
-    Verb("clock-drift", clock_drift, ("F-58",), "BROKERS fast=PPM|slow=PPM [for=]"),
+    Verb("clock-jump", clock_jump, "BROKERS forward=|back= [for=]"),
+    Verb("clock-leap", clock_leap, "BROKERS"),
+    Verb("clock-drift", clock_drift, "BROKERS fast=PPM|slow=PPM [for=]"),
 )

@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline.sim.faults.processes import check_budget
 from strandline.sim.faults.scene import Scene, Skipped
-from strandline.sim.faults.targets import one, running
+from strandline.sim.faults.targets import one, one_running
 from strandline.sim.faults.verb import Verb
 from strandline.sim.machine import Machine
 from strandline.sim.plan import Action
@@ -25,7 +25,7 @@ _LOG: Final = ".log"
 
 def disk_fail(scene: Scene, action: Action) -> None:
     """An operation on some files fails with EIO, `count` times or until the end."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     count = action.number("count", 0) or None
     path = action.options.get("path", _LOG)
     machine.disk.fail(action.options.get("operation", "append"), path, count)
@@ -34,7 +34,7 @@ def disk_fail(scene: Scene, action: Action) -> None:
 
 def disk_broken(scene: Scene, action: Action) -> None:
     """A whole log directory answers everything with EIO."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     directories = machine.config.log_dirs
     machine.disk.break_dir(directories[action.number("dir", 0) % len(directories)])
     _restart_healthy(scene, machine, action)
@@ -42,7 +42,7 @@ def disk_broken(scene: Scene, action: Action) -> None:
 
 def disk_full(scene: Scene, action: Action) -> None:
     """No space is left for some files."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     machine.disk.fill(action.options.get("path", ""))
     _restart_healthy(scene, machine, action)
 
@@ -61,7 +61,7 @@ def disk_slow(scene: Scene, action: Action) -> None:
 
 def fsync_fail(scene: Scene, action: Action) -> None:
     """The next fsync of such a file fails, its pages are lost, and later ones lie (F-45)."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     check_budget(scene, machine)
     scene.budget.arm(machine, action.verb)
     machine.disk.drop_on_sync(action.options.get("path", _LOG))
@@ -79,7 +79,7 @@ def rot(scene: Scene, action: Action) -> None:
 
 def lose_file(scene: Scene, action: Action) -> None:
     """Somebody deletes, or cuts, a file of a broker that is down. A new disk comes after `for`."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     check_budget(scene, machine)
     path = action.options.get("path", _LOG)
     disk = machine.disk
@@ -90,7 +90,7 @@ def lose_file(scene: Scene, action: Action) -> None:
 
 def tamper_checkpoint(scene: Scene, action: Action) -> None:
     """A checkpoint of a broker that is down is replaced by an older one, or is gone."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     path = action.options.get("path", "-offset-checkpoint")
     disk = machine.disk
     harm = disk.lose_file if action.options.get("how", "old") == "gone" else disk.restore_older
@@ -144,19 +144,17 @@ VERBS: Final = (
     Verb(
         "disk-fail",
         disk_fail,
-        ("F-46", "F-47"),
         "BROKER [operation=append|read|sync|...] [path=] [count=] [for=] [down=]",
     ),
-    Verb("disk-broken", disk_broken, ("F-46",), "BROKER [dir=] [for=] [down=]"),
-    Verb("disk-full", disk_full, ("F-48",), "BROKER [path=] [for=] [down=]"),
-    Verb("disk-slow", disk_slow, ("F-49",), "BROKER [per=] [path=] [for=]"),
-    Verb("fsync-fail", fsync_fail, ("F-45",), "BROKER [path=] [for=] [down=]"),
-    Verb("rot", rot, ("F-50", "F-51"), "BROKER [path=] [for=]"),
-    Verb("lose-file", lose_file, ("F-55",), "BROKER [path=] [how=gone|cut] [for=] [down=]"),
+    Verb("disk-broken", disk_broken, "BROKER [dir=] [for=] [down=]"),
+    Verb("disk-full", disk_full, "BROKER [path=] [for=] [down=]"),
+    Verb("disk-slow", disk_slow, "BROKER [per=] [path=] [for=]"),
+    Verb("fsync-fail", fsync_fail, "BROKER [path=] [for=] [down=]"),
+    Verb("rot", rot, "BROKER [path=] [for=]"),
+    Verb("lose-file", lose_file, "BROKER [path=] [how=gone|cut] [for=] [down=]"),
     Verb(
         "tamper-checkpoint",
         tamper_checkpoint,
-        ("F-51", "F-54"),
         "BROKER [path=] [how=old|gone] [down=]",
     ),
 )

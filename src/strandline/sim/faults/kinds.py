@@ -28,6 +28,14 @@ def _kill(draw: Draw) -> Drawn:
     return Drawn("kill", (draw.broker(),), {"down": draw.time()} | draw.moment())
 
 
+def _kill_all(draw: Draw) -> Drawn:
+    return Drawn("kill", ("all",), {"down": draw.time()} | draw.moment())
+
+
+def _blackout(draw: Draw) -> Drawn:
+    return Drawn("power-cut", ("all",), {"mode": draw.power_mode(), "down": draw.time()})
+
+
 def _pause(draw: Draw) -> Drawn:
     return Drawn("pause", (draw.broker(),), {"for": draw.time()} | draw.moment())
 
@@ -196,7 +204,7 @@ def _lose_file(draw: Draw) -> Drawn:
 
 
 def _tamper_checkpoint(draw: Draw) -> Drawn:
-    # Those of the whole directory. A leader-epoch-checkpoint is durable before anything rests on it.
+    # Those of a whole directory: a leader-epoch-checkpoint is durable before anything rests on it.
     options = {"path": draw.random.choice(_TABLES), "how": draw.random.choice(("old", "gone"))}
     return Drawn("tamper-checkpoint", (draw.broker(),), options | {"down": draw.time()})
 
@@ -291,6 +299,8 @@ KINDS: Final = (
     Kind(_kill, 0.75, 3.0),
     Kind(_pause, 0.6, 2.0),
     Kind(_power_cut, 0.35),
+    Kind(_kill_all, 0.08, 0.3),
+    Kind(_blackout, 0.3, 0.4, only_beyond=True),
     Kind(_stop, 0.35),
     Kind(_rolling_restart, 0.1, 0.3),
     Kind(_swap_disk, 0.15, 0.5),

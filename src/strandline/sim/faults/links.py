@@ -200,20 +200,19 @@ def _each(
 
 
 VERBS: Final = (
-    Verb("cut", cut, ("F-23", "F-27"), "END END [for=]"),
-    Verb("cut-one-way", cut_one_way, ("F-25", "F-26"), "FROM TO [for=]"),
-    Verb("isolate", isolate, ("F-22", "F-23"), "BROKER [store=yes] [clients=yes] [for=]"),
+    Verb("cut", cut, "END END [for=]"),
+    Verb("cut-one-way", cut_one_way, "FROM TO [for=]"),
+    Verb("isolate", isolate, "BROKER [store=yes] [clients=yes] [for=]"),
     Verb(
         "partition",
         partition,
-        ("F-22", "F-25", "F-26"),
         "BROKER,BROKER [one-way=in|out] [store=yes] [clients=yes] [for=]",
     ),
-    Verb("ring", ring, ("F-27",), "[for=]"),
-    Verb("clog", clog, ("F-29", "F-32"), "END [END] [for=]"),
-    Verb("stall", stall, ("F-34",), "FROM TO [for=]"),
-    Verb("swizzle", swizzle, ("F-32",), "[for=] [step=]"),
-    Verb("reset", reset, ("F-29", "F-31", "F-65"), "END [END]"),
-    Verb("flip", flip, ("F-33",), "FROM TO [where=records|size]"),
-    Verb("slow-link", slow_link, ("F-15", "F-25"), "END [END] [factor=] [for=]"),
+    Verb("ring", ring, "[for=]"),
+    Verb("clog", clog, "END [END] [for=]"),
+    Verb("stall", stall, "FROM TO [for=]"),
+    Verb("swizzle", swizzle, "[for=] [step=]"),
+    Verb("reset", reset, "END [END]"),
+    Verb("flip", flip, "FROM TO [where=records|size]"),
+    Verb("slow-link", slow_link, "END [END] [factor=] [for=]"),
 )

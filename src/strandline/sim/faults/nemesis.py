@@ -7,7 +7,9 @@ plan when some of its lines are taken out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from strandline.sim.clients.crew import Crew
@@ -21,6 +23,8 @@ from strandline.sim.scenarios.script import BadScript
 
 _WITHIN_US: Final = 2_000_000
 EXPECT: Final = "expect"
+_OPTION: Final = re.compile(r"([a-z-]+)=")
+_COMMON: Final = ("when", "within")
 
 VERBS: Final[Mapping[str, Verb]] = {
     verb.name: verb
@@ -44,7 +48,7 @@ class Nemesis:
         """Have the actions done at their times, counted from now."""
         for action in actions:
             check(action)
-            self._scene.later(action.at_us, lambda action=action: self._begin(action))  # type: ignore[misc]
+            self._scene.later(action.at_us, partial(self._begin, action))
 
     def _begin(self, action: Action) -> None:
         moment = action.options.get("when")
@@ -52,7 +56,7 @@ class Nemesis:
             self._do(action)
             return
         within_us = action.time_us("within", _WITHIN_US)
-        self._scene.moments.wait(moment, within_us, lambda: self._do(action))
+        self._scene.moments.wait(moment, within_us, partial(self._do, action))
 
     def _do(self, action: Action) -> None:
         world = self._scene.world
@@ -80,6 +84,11 @@ def check(action: Action) -> None:
     """Raise `BadScript` if nobody can do that."""
     if action.verb not in VERBS and action.verb not in ADMIN_VERBS and action.verb != EXPECT:
         raise BadScript(f"Nobody knows how to {action.verb}.")
+    verb = VERBS.get(action.verb)
+    if verb is not None:
+        for name in action.options:
+            if name not in (*_OPTION.findall(verb.usage), *_COMMON):
+                raise BadScript(f"{action.verb} has no option '{name}', only: {verb.usage}")
     if "when" in action.options and action.options["when"] not in MOMENTS:
         raise BadScript(
             f"There is no moment '{action.options['when']}', only {', '.join(MOMENTS)}."

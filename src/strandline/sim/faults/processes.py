@@ -6,10 +6,11 @@ after its end; what hangs goes on after `for=`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, Literal, cast, get_args
 
 from strandline.sim.faults.scene import Scene, Skipped
-from strandline.sim.faults.targets import one, running
+from strandline.sim.faults.targets import one, one_running, running, some
 from strandline.sim.faults.verb import Verb
 from strandline.sim.machine import Machine
 from strandline.sim.plan import Action
@@ -24,43 +25,39 @@ _OPERATIONS: Final = 20
 
 def kill(scene: Scene, action: Action) -> None:
     """SIGKILL: what was written stays in the page cache."""
-    machine = running(scene, action.word(0))
-    scene.expect_end(machine, action.time_us("down", _DOWN_US))
-    machine.kill()
+    for machine in running(scene, action.word(0)):
+        scene.expect_end(machine, action.time_us("down", _DOWN_US))
+        machine.kill()
 
 
 def power_cut(scene: Scene, action: Action) -> None:
     """The machine loses its power, and with it what was not synced."""
-    machine = one(scene, action.word(0))
-    if not machine.is_powered:
-        raise Skipped(f"{machine.broker_id} has no power")
-    check_budget(scene, machine)
-    scene.expect_end(machine, action.time_us("down", _DOWN_US))
-    was_running = machine.is_running
-    lossy = machine.power_cut(_mode(action))
-    if not was_running:
-        # Nobody ended: what a process left behind in the page cache was lost after its death.
-        scene.lost_power(machine, lossy=lossy)
+    powered = [machine for machine in some(scene, action.word(0)) if machine.is_powered]
+    if not powered:
+        raise Skipped(f"{action.word(0)}: no power already")
+    for machine in powered:
+        check_budget(scene, machine)
+        scene.expect_end(machine, action.time_us("down", _DOWN_US))
+        was_running = machine.is_running
+        lossy = machine.power_cut(_mode(action))
+        if not was_running:
+            # Nobody ended: what a process left in the page cache was lost after its death.
+            scene.lost_power(machine, lossy=lossy)
 
 
 def pause(scene: Scene, action: Action) -> None:
     """SIGSTOP, and SIGCONT later: a long garbage collection, a virtual machine that moves."""
-    machine = running(scene, action.word(0))
-    life = machine.life
-
-    def resume() -> None:
-        if machine.life == life and machine.is_paused:
-            scene.world.note(f"resume {machine.broker_id}")
-            machine.resume()
-
-    scene.hold(
-        ("pause", machine.broker_id, life), machine.pause, resume, action.time_us("for", _DOWN_US)
-    )
+    for machine in running(scene, action.word(0)):
+        life = machine.life
+        key = ("pause", machine.broker_id, life)
+        resume = partial(_resume, scene, machine, life)
+        scene.hold(key, machine.pause, resume, action.time_us("for", _DOWN_US))
 
 
 def stop(scene: Scene, action: Action) -> None:
     """SIGTERM: a controlled shutdown, and a start afterwards."""
-    _stop(scene, running(scene, action.word(0)), action.time_us("down", _DOWN_US))
+    for machine in running(scene, action.word(0)):
+        _stop(scene, machine, action.time_us("down", _DOWN_US))
 
 
 def rolling_restart(scene: Scene, action: Action) -> None:
@@ -84,7 +81,7 @@ def swap_disk(scene: Scene, action: Action) -> None:
 
 def crash_in(scene: Scene, action: Action) -> None:
     """Die at the n-th disk operation from now, before it takes effect."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     how = _how(action)
     if how == "power":
         check_budget(scene, machine)
@@ -95,7 +92,7 @@ def crash_in(scene: Scene, action: Action) -> None:
 
 def crash_in_recovery(scene: Scene, action: Action) -> None:
     """Die, and die again while recovering, `times` in all; the disk operations count each life."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     how = _how(action)
     if how == "power":
         check_budget(scene, machine)
@@ -122,7 +119,7 @@ def crash_in_recovery(scene: Scene, action: Action) -> None:
 
 def twin(scene: Scene, action: Action) -> None:
     """Somebody starts a second process on the broker's log directories: it must be refused."""
-    machine = running(scene, action.word(0))
+    machine = one_running(scene, action.word(0))
     if not machine.is_up:
         raise Skipped(f"{machine.broker_id} is not up yet")
     for path in machine.config.log_dirs:
@@ -142,7 +139,7 @@ def election_storm(scene: Scene, action: Action) -> None:
 
     def strike() -> None:
         try:
-            machine = running(scene, word)
+            machine = one_running(scene, word)
         except Skipped:
             return  # nobody leads at this moment: the next blow will find somebody
         scene.expect_end(machine, down_us)
@@ -157,6 +154,12 @@ def check_budget(scene: Scene, machine: Machine) -> None:
     refusal = scene.budget.refusal(machine)
     if refusal is not None:
         raise Skipped(refusal)
+
+
+def _resume(scene: Scene, machine: Machine, life: int) -> None:
+    if machine.life == life and machine.is_paused:
+        scene.world.note(f"resume {machine.broker_id}")
+        machine.resume()
 
 
 def _stop(scene: Scene, machine: Machine, down_us: int) -> None:
@@ -185,29 +188,26 @@ def _how(action: Action) -> Literal["kill", "power"]:
 
 
 VERBS: Final = (
-    Verb("kill", kill, ("F-01", "F-02", "F-03", "F-11", "F-16", "F-17", "F-20"), "BROKER [down=]"),
+    Verb("kill", kill, "BROKERS [down=]"),
     Verb(
         "power-cut",
         power_cut,
-        ("F-04", "F-05", "F-06", "F-07", "F-42", "F-43", "F-44", "F-52"),
-        "BROKER [mode=any|none|prefix|torn|hole] [down=]",
+        "BROKERS [mode=any|none|prefix|torn|hole] [down=]",
     ),
-    Verb("pause", pause, ("F-13", "F-14", "F-15"), "BROKER [for=]"),
-    Verb("stop", stop, ("F-10", "F-18"), "BROKER [down=]"),
-    Verb("rolling-restart", rolling_restart, ("F-18", "F-19"), "[every=] [down=]"),
-    Verb("swap-disk", swap_disk, ("F-12",), "BROKER [down=]"),
+    Verb("pause", pause, "BROKERS [for=]"),
+    Verb("stop", stop, "BROKERS [down=]"),
+    Verb("rolling-restart", rolling_restart, "[every=] [down=]"),
+    Verb("swap-disk", swap_disk, "BROKERS [down=]"),
     Verb(
         "crash-in",
         crash_in,
-        ("F-09", "F-10", "F-42", "F-44", "F-52"),
         "BROKER operations=N [how=power|kill] [down=]",
     ),
     Verb(
         "crash-in-recovery",
         crash_in_recovery,
-        ("F-08", "F-09"),
         "BROKER [times=] [operations=N] [how=power|kill] [mode=] [down=]",
     ),
-    Verb("twin", twin, ("F-21",), "BROKER"),
-    Verb("election-storm", election_storm, ("F-60", "F-61"), "PARTITION [times=] [every=] [down=]"),
+    Verb("twin", twin, "BROKER"),
+    Verb("election-storm", election_storm, "PARTITION [times=] [every=] [down=]"),
 )

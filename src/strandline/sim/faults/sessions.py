@@ -70,12 +70,10 @@ def store_down(scene: Scene, action: Action) -> None:
 
 
 VERBS: Final = (
-    Verb("store-cut", store_cut, ("F-24", "F-35"), "BROKERS [for=]"),
-    Verb("store-reset", store_reset, ("F-36", "F-37"), "BROKERS"),
-    Verb("store-expire", store_expire, ("F-35",), "BROKERS"),
-    Verb(
-        "store-lag", store_lag, ("F-38", "F-39", "F-41", "F-64"), "BROKER [lag=] [torn=yes] [for=]"
-    ),
-    Verb("store-lose", store_lose, ("F-36", "F-37"), "BROKER [applied=yes|no]"),
-    Verb("store-down", store_down, ("F-40",), "[for=]"),
+    Verb("store-cut", store_cut, "BROKERS [for=]"),
+    Verb("store-reset", store_reset, "BROKERS"),
+    Verb("store-expire", store_expire, "BROKERS"),
+    Verb("store-lag", store_lag, "BROKER [lag=] [torn=yes] [for=]"),
+    Verb("store-lose", store_lose, "BROKER [applied=yes|no]"),
+    Verb("store-down", store_down, "[for=]"),
 )

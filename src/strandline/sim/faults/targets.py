@@ -30,12 +30,20 @@ def one(scene: Scene, word: str) -> Machine:
     return scene.world.machines[_broker(scene, word)]
 
 
-def running(scene: Scene, word: str) -> Machine:
+def one_running(scene: Scene, word: str) -> Machine:
     """The same, if it has a process."""
     machine = one(scene, word)
     if not machine.is_running:
         raise Skipped(f"{machine.broker_id} is down")
     return machine
+
+
+def running(scene: Scene, word: str) -> list[Machine]:
+    """Those of the brokers that have a process, one at least."""
+    found = [machine for machine in some(scene, word) if machine.is_running]
+    if not found:
+        raise Skipped(f"{word}: down already")
+    return found
 
 
 def some(scene: Scene, word: str) -> list[Machine]:

@@ -1,6 +1,6 @@
-"""What a verb of a plan is: a name, what it does, and which faults of the catalogue it makes.
+"""What a verb of a plan is: a name, what it does, and how it is written.
 
-The numbers F-01 to F-72 are those of the fault catalogue in docs/simulator.md.
+Which faults of the catalogue it makes stands in `catalogue`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,5 @@ class Verb(NamedTuple):
 
     name: str
     act: Act
-    faults: tuple[str, ...]
-    """Which faults of the catalogue it makes, alone or with others."""
     usage: str
     """Words and options, for people."""

@@ -41,7 +41,7 @@ from strandline.types import BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 _TOPIC: Final = "t"
 _KEY: Final = TopicPartition(_TOPIC, 0)
-_TOPIC_ID: Final = TopicId(bytes(15) + b"\x01")
+_TOPIC_ID: Final = TopicId(int=1)
 _OLD_VERSION: Final = 0
 _VERSION: Final = 1
 

@@ -1,0 +1,198 @@
+"""Whoever is forgotten is found: I-09, I-40, I-42."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.node.follower_sessions import Followed, FollowerSession
+from strandline.node.purgatory import ParkedEntry, Purgatory
+from strandline.node.replica_state import ReplicaState
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from strandline.sim.checkers.peeking import parked, sessions_of
+from tests.node.messages import batch, produce
+from tests.sim.callers import Caller
+from tests.sim.checked_world import AT, Checked, always
+
+
+@pytest.fixture
+def checked() -> Iterator[Checked]:
+    world = Checked()
+    world.write(5)
+    assert world.found == []
+    yield world
+    world.close()
+
+
+def wait_for_more(checked: Checked, *, offset: int = 5, bytes_min: int = 1) -> Caller:
+    """A consumer that waits for more than there is."""
+    topic = checked.world.image.topics["t"]
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=20_000,
+        min_bytes=bytes_min,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=topic.topic_id, partitions=[partition])],
+    )
+    caller = Caller(checked.world, "reader", 1)
+    caller.send(request, 13)
+    checked.world.run_for(100)
+    assert not caller.answers
+    return caller
+
+
+# -- Fetchers --------------------------------------------------------------------------------
+
+
+def test_a_follower_that_nobody_fetches(checked: Checked) -> None:
+    checked.world[2].node.fetchers.forget(checked.replica(2))
+    checked.checkers.at_phase_end()
+    assert "t-0 on broker 2 follows broker 1, but 0 fetchers" in checked.only("I-09").what
+
+
+def test_a_leader_that_is_fetched(checked: Checked) -> None:
+    node = checked.world[1].node
+    node.fetchers.follow(checked.replica(1), checked.replica(2).host.broker_id, node_now(checked))
+    checked.checkers.at_phase_end()
+    assert "t-0 on broker 1 leads and is fetched by 1 fetchers" in checked.only("I-09").what
+
+
+def node_now(checked: Checked):  # type: ignore[no-untyped-def]
+    return checked.world[1].now
+
+
+def test_a_follower_that_fetches_from_somebody_else(checked: Checked) -> None:
+    checked.replica(2).leader_id = checked.replica(3).host.broker_id
+    checked.act(2)
+    assert "follows broker 3 in epoch 0, but is fetched from 1" in checked.only("I-09").what
+
+
+def test_a_follower_that_fetches_in_an_old_epoch(checked: Checked) -> None:
+    replica = checked.replica(2)
+    replica.leader_epoch = type(replica.leader_epoch)(4)
+    checked.act(2)
+    assert "follows broker 1 in epoch 4, but is fetched from 1" in checked.only("I-09").what
+
+
+# -- Waiting ---------------------------------------------------------------------------------
+
+
+def test_an_append_that_is_not_told_of_its_commit(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReplicaState, "settle", always(None))
+    caller = Caller(checked.world, "writer", 1)
+    caller.send(produce(batch(b"x"), *AT, acks=-1, timeout_ms=30_000), 9)
+    checked.world.run_for(1_000)
+    assert not caller.answers
+    assert "has the high watermark 6, but somebody still waits for 6" in checked.only("I-40").what
+
+
+def test_a_consumer_that_is_not_woken(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = wait_for_more(checked)
+    assert checked.found == []
+    changed = Purgatory.changed
+
+    def forgets(purgatory: Purgatory, watched: object) -> None:
+        if not isinstance(watched, ReplicaState):
+            changed(purgatory, watched)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Purgatory, "changed", forgets)
+    checked.write(acks=1)
+    assert not caller.answers
+    assert "A fetch of reader at broker 1 is parked, but" in checked.only("I-40").what
+
+
+def test_a_consumer_that_waits_rightly_is_left_alone(checked: Checked) -> None:
+    size = checked.replica(1).log.active.size // 5
+    caller = wait_for_more(checked, bytes_min=2 * size)
+    checked.write()
+    assert not caller.answers
+    assert checked.found == []
+    checked.write()
+    assert caller.answers
+    assert checked.found == []
+
+
+def test_a_follower_that_is_not_woken(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Followed, "happened", always(None))
+    checked.write(acks=1, settle=False)
+    checked.world.run_for(20)
+    assert "is parked, but" in checked.only("I-40").what
+
+
+def test_a_request_that_nobody_would_wake(checked: Checked) -> None:
+    wait_for_more(checked)
+    for entry in parked(checked.world[1].node.purgatory):
+        assert isinstance(entry, ParkedEntry)
+        for watched in entry.watched:
+            watched.waiting.clear()
+    checked.write()
+    assert "is lost" in checked.only("I-40").what
+
+
+def test_a_deletion_that_is_not_told(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)]
+            )
+        ],
+        timeout_ms=20_000,
+    )
+    monkeypatch.setattr(Purgatory, "_try", always(False))
+    caller = Caller(checked.world, "admin", 1)
+    caller.send(request, 2)
+    checked.world.run_for(3_000)
+    assert not caller.answers
+    checked.checkers._sweep()
+    assert "A deletion of admin at broker 1 is parked, but" in checked.only("I-40").what
+
+
+def test_somebody_who_waits_at_the_end(checked: Checked) -> None:
+    wait_for_more(checked)
+    checked.checkers.at_end()
+    assert checked.found == ["I-40"]
+    assert "A request of reader is still parked at broker 1" in checked.only("I-40").what
+
+
+# -- Sessions --------------------------------------------------------------------------------
+
+
+def quiet_partition(checked: Checked) -> tuple[FollowerSession, Followed]:
+    for session in sessions_of(checked.world[1].node):
+        if isinstance(session, FollowerSession):
+            for fetched in session.partitions.values():
+                if isinstance(fetched, Followed) and fetched.replica is checked.replica(1):
+                    return session, fetched
+    raise AssertionError
+
+
+def test_a_follower_that_is_not_told_a_high_watermark(checked: Checked) -> None:
+    _, fetched = quiet_partition(checked)
+    assert not fetched.is_news
+    checked.checkers.at_phase_end()
+    assert checked.found == []
+    fetched.told_high_watermark = 4
+    checked.checkers.at_phase_end()
+    assert "told broker 3 (5, 4, 0)" in checked.only("I-42").what or (
+        "told broker 2 (5, 4, 0)" in checked.only("I-42").what
+    )
+
+
+def test_a_session_whose_epoch_falls(checked: Checked) -> None:
+    session, _ = quiet_partition(checked)
+    checked.checkers.at_phase_end()
+    session.epoch -= 1
+    checked.checkers.at_phase_end()
+    assert f"The epoch of fetch session {session.id}" in checked.only("I-42").what

@@ -1,0 +1,89 @@
+"""Faults that wait for their moment, and what else the budget and the supervisor do."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.sim.plan import BEYOND
+from tests.sim.faults_stage import stage
+
+
+@pytest.mark.parametrize(
+    ("moment", "cause"),
+    [
+        ("controller-change", "store-expire controller"),
+        ("epoch-change", "kill leader:t-0 down=5s"),
+        ("in-sync-change", "cut 1 3 for=5s"),
+        ("proposal", "cut 1 3 for=5s"),
+    ],
+)
+def test_an_action_waits_for_its_moment(moment: str, cause: str) -> None:
+    with stage() as it:
+        it.do(f"pause 2 for=10ms when={moment} within=20s")
+        it.run(1_000)
+        assert not it.scene.done["pause"]
+        it.do(cause)
+        it.run(4_000)
+        assert it.scene.done["pause"] == 1
+
+
+def test_an_action_waits_no_longer_than_it_may() -> None:
+    with stage() as it:
+        it.do("kill 2 down=100ms when=controller-change within=300ms")
+        it.run(290)
+        assert it[2].is_running
+        it.run(20)
+        assert not it[2].is_running
+        it.run(5_000)
+        assert it[2].life == 2
+
+
+def test_settings_move_the_budget_for_ever() -> None:
+    with stage() as it:
+        it.do("alter-config t min.insync.replicas=1")
+        it.run(300)
+        it.do("alter-config t min.insync.replicas=2")
+        it.run(300)
+        it.do("power-cut 2")
+        assert "beyond the budget of t-0: nobody lost already, 0 may" in it.skipped[0]
+
+
+def test_a_replica_that_does_not_count_may_lose_everything() -> None:
+    with stage() as it:
+        it.do("power-cut 2 mode=none down=100ms")
+        it.do("cut 3 all for=20s")
+        it.run(4_000)
+        assert 3 not in it.state.in_sync_replicas
+        it.do("power-cut 3 mode=none")
+        assert not it[3].is_powered
+        assert not it.scene.budget.is_exceeded
+
+
+def test_armed_crashes_count_until_they_have_struck() -> None:
+    with stage() as it:
+        it.do("crash-in 1 operations=100000 how=power")
+        it.do("power-cut 2")
+        assert "beyond the budget" in it.skipped[0]
+        it[1].disarm()
+        it.do("kill 1 down=100ms")
+        it.run(2_000)
+        it.settle()
+        it.do("swap-disk 2")
+        assert len(it.skipped) == 2, "a crash that may still come counts"
+
+
+def test_a_machine_without_a_process_can_lose_its_power_and_its_disk() -> None:
+    with stage(BEYOND) as it:
+        lost: list[int] = []
+        it.scene.on_loss = lost.append
+        it.do("kill 2 down=20s", "kill 3 down=20s")
+        it.do("power-cut 2 mode=none down=100ms", "swap-disk 3 down=100ms")
+        assert lost == [2, 3]
+        it.run(3_000)
+        it.settle()
+
+
+def test_skipped_actions_say_why() -> None:
+    with stage(BEYOND) as it:
+        it.do("kill 2 down=1s", "rot 2 path=.nothing")
+        assert "there is nothing to damage" in it.skipped[0]
