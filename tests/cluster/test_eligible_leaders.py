@@ -193,3 +193,20 @@ def test_where_nobody_is_alive_an_unclean_election_waits_too() -> None:
     story.leave(1, 2, 3)
     story.reconcile()
     assert leads(story) == (-1, 1, (1, 2, 3), ())
+
+
+def test_when_all_crashed_the_last_leader_leads_before_the_first_assigned() -> None:
+    """It was complete longest: what was committed last is certainly only there."""
+    story = three(min_isr=2)
+    story.leave(1)
+    story.reconcile()
+    story.join(1)
+    story.reconcile()
+    assert leads(story)[0] == 2
+    story.leave(2, 3)
+    story.reconcile()
+    story.join(3)
+    story.reconcile()
+    story.join(2)
+    story.reconcile()
+    assert leads(story)[0] == 2

@@ -11,6 +11,7 @@ from strandline.protocol.framing import parse_response_header, request_frame
 from strandline.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -153,7 +154,9 @@ def controller_caller(world: World, name: str) -> Caller:
     return Caller(world, name, controller.broker_id)
 
 
-def create_topic(world: World, name: str, *assignments: tuple[int, ...]) -> None:
+def create_topic(
+    world: World, name: str, *assignments: tuple[int, ...], configs: dict[str, str] | None = None
+) -> None:
     """Make a topic with these replicas per partition, and wait until all follow."""
     topic = CreatableTopic(
         name=name,
@@ -162,6 +165,9 @@ def create_topic(world: World, name: str, *assignments: tuple[int, ...]) -> None
         assignments=[
             CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
             for number, brokers in enumerate(assignments)
+        ],
+        configs=[
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
         ],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)

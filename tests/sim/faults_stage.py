@@ -35,9 +35,10 @@ class Stage:
         self.nemesis = Nemesis(self.scene, self.crew)
 
     def do(self, *lines: str) -> None:
-        """Have these done, now."""
-        self.nemesis.plan([action(line) for line in lines])
-        self.world.run_for(0)
+        """Have these done now, one after the other."""
+        for line in lines:
+            self.nemesis.plan([action(line)])
+            self.world.run_for(0)
 
     def run(self, ms: int) -> None:
         """Let time pass."""
@@ -56,6 +57,11 @@ class Stage:
         found = self.world.image.partition(T0)
         assert found is not None
         return found
+
+    def log_end(self, broker_id: int) -> int:
+        """Where a broker's log of `t-0` ends; -1 if it has none now."""
+        replica = self.world.replica(broker_id, T0)
+        return -1 if replica is None else replica.log.log_end_offset
 
     @property
     def skipped(self) -> list[str]:

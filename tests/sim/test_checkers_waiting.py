@@ -141,7 +141,7 @@ def test_a_request_that_nobody_would_wake(checked: Checked) -> None:
     assert "is lost" in checked.only("I-40").what
 
 
-def test_a_deletion_that_is_not_told(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+def delete_records(checked: Checked) -> Caller:
     request = DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
@@ -150,20 +150,45 @@ def test_a_deletion_that_is_not_told(checked: Checked, monkeypatch: pytest.Monke
         ],
         timeout_ms=20_000,
     )
-    monkeypatch.setattr(Purgatory, "_try", always(False))
     caller = Caller(checked.world, "admin", 1)
     caller.send(request, 2)
     checked.world.run_for(3_000)
     assert not caller.answers
+    return caller
+
+
+def test_a_deletion_that_is_not_told(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Purgatory, "_try", always(False))
+    delete_records(checked)
     checked.checkers._sweep()
     assert "A deletion of admin at broker 1 is parked, but" in checked.only("I-40").what
 
 
-def test_somebody_who_waits_at_the_end(checked: Checked) -> None:
+def test_a_request_whose_time_never_comes(checked: Checked) -> None:
+    wait_for_more(checked)
+    for entry in parked(checked.world[1].node.purgatory):
+        entry.timer.cancel()
+    checked.checkers._sweep()
+    assert "is lost" in checked.only("I-40").what
+
+
+def test_somebody_who_waits_at_the_end(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     wait_for_more(checked)
     checked.checkers.at_end()
-    assert checked.found == ["I-40"]
-    assert "A request of reader is still parked at broker 1" in checked.only("I-40").what
+    assert checked.found == []
+    monkeypatch.setattr(Purgatory, "_try", always(False))
+    delete_records(checked)
+    checked.checkers.at_end()
+    assert "A request of admin is still parked at broker 1" in checked.only("I-40").what
+
+
+def test_an_append_that_is_undecided_at_the_end(checked: Checked) -> None:
+    checked.isolate(2)
+    caller = Caller(checked.world, "writer", 1)
+    caller.send(produce(batch(b"x"), *AT, acks=-1, timeout_ms=30_000), 9)
+    checked.world.run_for(100)
+    checked.checkers.at_end()
+    assert "1 appends to t-0 on broker 1 still wait" in checked.only("I-40").what
 
 
 # -- Sessions --------------------------------------------------------------------------------

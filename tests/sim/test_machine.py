@@ -49,13 +49,14 @@ def world(ends: Ends) -> Iterator[World]:
     world.close()
 
 
-def make_world(seed: int, ends: Ends, *, settings: dict[str, str] | None = None) -> World:
-    settings = {"min.insync.replicas": "2"} | (settings or {})
-    world = World(Options(seed=seed, settings=settings))
+def make_world(seed: int, ends: Ends, **configs: str) -> World:
+    """Underscores in the names of topic settings stand for dots."""
+    world = World(Options(seed=seed, settings={"min.insync.replicas": "2"}))
     world.observers.append(ends)
     world.start_all()
     settle(world)
-    create_topic(world, "t", (1, 2, 3))
+    topic = {name.replace("_", "."): value for name, value in configs.items()}
+    create_topic(world, "t", (1, 2, 3), configs=topic)
     return world
 
 
@@ -309,6 +310,23 @@ def test_a_crash_at_any_operation_of_a_clean_shutdown(operations: int, ends: End
     world.close()
 
 
+@pytest.mark.parametrize("operations", [1, 2, 3, 5, 8, 13, 21, 34, 55])
+def test_a_crash_at_some_operation_under_load(operations: int, ends: Ends) -> None:
+    """F-52: in the middle of rolls, checkpoints, snapshots and role changes."""
+    world = make_world(operations, ends, internal_segment_bytes="500", flush_messages="3")
+    writers = [Writer(world, f"w{number}", T0) for number in range(2)]
+    for machine in (world[1], world[2], world[3]):
+        world.run_for(700)
+        machine.crash_in(operations, "power")
+        assert world.run_until(lambda machine=machine: not machine.is_running)  # type: ignore[misc]
+        world.run_for(300)
+        machine.start()
+        settle(world)  # a second loss before the first is made good may cost more
+    finish(world, *writers)
+    assert ends.bugs == []
+    world.close()
+
+
 def test_a_crash_between_append_and_answer(ends: Ends) -> None:
     """F-03: the record is in the log, the producer does not know, and sends it again."""
     world = make_world(4, ends)
@@ -379,6 +397,59 @@ def test_a_process_on_a_slow_disk_is_busy(world: World) -> None:
     assert world.run_until(lambda: bool(two.answers) and len(one.answers) == 2)
     assert 1 in world.image.brokers  # its session is kept all the while
     assert set(values_of(world, 1, T0).values()) == {b"a", b"b", b"c"}
+
+
+def test_a_slow_sync_keeps_nobody_waiting(ends: Ends) -> None:
+    """F-49: the disk's thread waits, the node does not; the recovery point waits with it."""
+    world = make_world(6, ends, flush_messages="1")
+    world[1].disk.slow(2_000_000, "t-0/", ("sync",))
+    caller = Caller(world, "c", 1)
+    for value in (b"a", b"b", b"c"):
+        before_us = world.schedule.now_us
+        answer = caller.ask(produce(batch(value), *T0, acks=-1), 9)
+        assert produced(answer).error_code == 0
+        assert world.schedule.now_us - before_us < 500_000
+    replica = world.replica(1, T0)
+    assert replica is not None
+    assert replica.log.recovery_point < 3
+    world.run_for(70_000)
+    assert replica.log.recovery_point == 3
+    assert ends.bugs == []
+    world.close()
+
+
+def test_a_sync_under_way_at_a_power_cut_promises_nothing(ends: Ends) -> None:
+    lossy = set()
+    for seed in range(4):
+        world = make_world(seed, ends, flush_messages="1")
+        world[1].disk.slow(1_000_000, "t-0/", ("sync",))
+        caller = Caller(world, "c", 1)
+        caller.ask(produce(batch(b"a"), *T0, acks=1), 9)
+        replica = world.replica(1, T0)
+        assert replica is not None
+        assert replica.log.recovery_point == 0
+        lossy.add(world[1].power_cut("none"))
+        world[1].disk.fast()
+        world[1].start()
+        settle(world)
+        world.close()
+    assert lossy == {False, True}  # the sync had happened, or it had not
+
+
+def test_a_paused_process_syncs_nothing_and_goes_on_afterwards(ends: Ends) -> None:
+    world = make_world(7, ends, flush_messages="1")
+    caller = Caller(world, "c", 1)
+    replica = world.replica(1, T0)
+    assert replica is not None
+    for number in range(1, 5):
+        caller.ask(produce(batch(b"v%d" % number), *T0, acks=1), 9)
+        world[1].pause()
+        before = replica.log.recovery_point
+        world.run_for(1_000)
+        assert replica.log.recovery_point == before
+        world[1].resume()
+        assert world.run_until(lambda number=number: replica.log.recovery_point == number)  # type: ignore[misc]
+    world.close()
 
 
 # -- What others learn of an end -------------------------------------------------------------

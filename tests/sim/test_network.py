@@ -182,6 +182,21 @@ class TestStreams:
         assert setup.network.counters["retransmissions"] > 5
         assert setup.network.counters["frames"] == 100
 
+    def test_a_healed_network_is_a_healthy_one(self) -> None:
+        setup = Setup(replace(QUIET, lost_per_mille=500, slow_pairs_per_mille=1000))
+        client, server = setup.connect()
+        setup.run(10 * SECOND_US)
+        setup.network.heal()
+        lost = setup.network.counters["retransmissions"]
+        before_us = setup.schedule.now_us
+        other, other_server = setup.connect("another")
+        for each in (client, other):
+            send(each, *(b"%d" % number for number in range(200)))
+        while len(server.frames) + len(other_server.frames) < 400:
+            setup.schedule.step()
+        assert setup.network.counters["retransmissions"] == lost
+        assert setup.schedule.now_us - before_us < 600_000
+
     def test_there_is_no_order_between_connections(self) -> None:
         setup = Setup()
         arrivals: list[bytes] = []

@@ -17,6 +17,7 @@ from strandline.sim.report import (
     show_replicas,
     show_speed,
     show_verdict,
+    show_violations,
 )
 from strandline.sim.verdict import ReplicaRow, Verdict
 
@@ -91,6 +92,15 @@ def test_a_bad_run_says_the_rule_and_what_was_seen() -> None:
         "    at 70.000 ms: KeyError: 3\n"
     ) in shown
     assert "No invariant was broken." not in shown
+
+
+def test_only_some_of_many_violations_of_one_rule_are_shown() -> None:
+    many = [Violation("I-28", f"{number} is lost", 5_000) for number in range(9)]
+    shown = show_violations(replace(BAD, violations=(BAD.violations[0], *many)))
+    assert shown.count("I-28 is broken.") == 1
+    assert shown.endswith(
+        "    at 5.000 ms: 1 is lost\n    at 5.000 ms: 2 is lost\n    and 6 more like these"
+    )
 
 
 def test_the_last_events_end_with_the_violation() -> None:

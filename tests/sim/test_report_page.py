@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -17,14 +18,26 @@ from strandline.sim.scenarios.policy import VALUES
 from strandline.sim.scenarios.script import parse_script
 from strandline.sim.text import read_plan
 
-PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+PATH = Path(__file__).parents[2] / "docs" / "simulator.md"
+PAGE = PATH.read_text()
+REWRITE = os.environ.get("STRANDLINE_REWRITE_TRACES") == "1"
+HEAD = "| action | what it does |\n|---|---|\n"
 
 
-@pytest.mark.parametrize("name", sorted(FAULTS))
-def test_every_fault_is_there_with_its_options(name: str) -> None:
-    usage = f"{name} {FAULTS[name].usage}".strip().replace("|", r"\|")
-    sentence = " ".join((FAULTS[name].act.__doc__ or "").split())
-    assert f"| `{usage}` | {sentence} |" in PAGE
+def test_every_fault_is_there_with_its_options() -> None:
+    """`STRANDLINE_REWRITE_TRACES=1` writes the table anew."""
+    rows = []
+    for verb in FAULTS.values():
+        usage = f"{verb.name} {verb.usage}".strip().replace("|", r"\|")
+        rows.append(f"| `{usage}` | {' '.join((verb.act.__doc__ or '').split())} |")
+    before, after = PAGE.split("#### Faults\n")
+    introduction, table = after.split(HEAD, 1)
+    old, rest = table.split("\n\n", 1)
+    if REWRITE:
+        new = "\n".join(rows)
+        PATH.write_text(f"{before}#### Faults\n{introduction}{HEAD}{new}\n\n{rest}")
+        return
+    assert old.splitlines() == rows
 
 
 @pytest.mark.parametrize(

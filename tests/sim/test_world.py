@@ -191,6 +191,17 @@ def test_an_exception_out_of_a_node_ends_its_process_and_nothing_else(
     assert world.run_until(world.is_settled)
 
 
+def test_a_mistake_of_the_simulator_is_no_bug_of_a_node(
+    world: World, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.start_all()
+    assert world.run_until(world.is_settled)
+    monkeypatch.setattr(world[1].clock, "changed", None)
+    with pytest.raises(TypeError):
+        world[1].event(lambda node, now: world[1].clock.drift(1))
+    assert told.bugs == []
+
+
 def test_a_closed_world_is_over(world: World) -> None:
     world.start_all()
     world.close()

@@ -19,7 +19,6 @@ from strandline.sim.mutants import MUTANTS
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.report import (
-    describe_violation,
     moment,
     show_counters,
     show_last_events,
@@ -27,6 +26,7 @@ from strandline.sim.report import (
     show_plan,
     show_replicas,
     show_speed,
+    violations_of,
 )
 from strandline.sim.run import HarnessError, run
 from strandline.sim.scenarios.script import BadScript
@@ -63,10 +63,10 @@ def run_one(wanted: OneRun, *, shows_plan: bool, shrinks: bool) -> None:
             show_run(plan, wanted, again=again, shorter=f"{again} --shrink")
 
 
-def check_rule(name: str | None) -> None:
+def check_rule(name: str | None, option: str = "--without") -> None:
     """Raise `click.UsageError` for a rule that there is not."""
     if name is not None and name not in MUTANTS:
-        raise click.UsageError(f"--without: There is no rule '{name}'; see 'strandline sim rules'.")
+        raise click.UsageError(f"{option}: There is no rule '{name}'; see 'strandline sim rules'.")
 
 
 def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:
@@ -113,10 +113,9 @@ def show_violations(verdict: Verdict) -> None:
     """What was broken, and what was seen."""
     if verdict.is_good:
         click.echo(good("No invariant was broken."))
-    for violation in verdict.violations:
-        rule, seen = describe_violation(violation)
+    for rule, *seen in violations_of(verdict):
         click.echo(bad(rule))
-        click.echo(seen)
+        click.echo("\n".join(seen))
 
 
 def timed(action: Callable[[], Verdict]) -> tuple[Verdict, float]:

@@ -63,6 +63,11 @@ def place_of(error: BaseException | None) -> str:
     return f"{file}:{trace.tb_lineno}"
 
 
+def is_of_simulator(place: str) -> bool:
+    """Whether that is code which no broker has. (Broken rules are broken on purpose.)"""
+    return place.startswith("sim/") and not place.startswith("sim/mutants")
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Log nothing but errors: warnings of thousands of runs are of no use to anybody."""

@@ -11,7 +11,7 @@ Logarithms are taken once, for a table: so times do not hang on the last bit of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from random import Random
 from typing import Final, TypeAlias
@@ -119,6 +119,12 @@ class Path:
         """Derive `is_dead` and `is_blocked` after a flag was set."""
         self.is_dead = self.is_cut or self.is_dark
         self.is_blocked = self.is_dead or self.is_clogged
+
+    def calm(self) -> None:
+        """From now on nothing is lost, nothing is slow by nature, and there are no spikes."""
+        self._latency = replace(self._latency, spikes_per_mille=0)
+        self._lost_per_mille = 0
+        self.own_factor = self.factor = 1
 
     def arrival_us(self, now_us: int, size: int) -> int:
         """When so many bytes, sent now, will be on the other side."""

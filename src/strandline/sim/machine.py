@@ -16,7 +16,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.errors import InvariantViolated
 from strandline.node.effects import ConnectionId
 from strandline.node.node import Node
-from strandline.sim.bugs import place_of
+from strandline.sim.bugs import is_of_simulator, place_of
 from strandline.sim.clock import NodeClock
 from strandline.sim.connections import Served, Sink
 from strandline.sim.disk import Disk
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strandline.sim.wires import Wire
     from strandline.sim.world import World
 
-_LULLS_US: Final = (0, 0, 30, 200)
+_LULLS_US: Final = (0, 50, 200, 500)
 """How long a process collects events before it ends a turn; drawn for each life."""
 _BOOT_US: Final = (100, 5_000)
 _RETRY_US: Final = (100_000, 1_000_000)
@@ -258,8 +258,14 @@ class Machine:
             self._end("kill")
 
     def broke(self, error: Exception) -> None:
-        """An exception came out of the node that should not: the process ends."""
-        self.world.bug(self, f"{type(error).__name__}: {error} at {place_of(error)}")
+        """An exception came out of the node that should not: the process ends.
+
+        One that the simulator itself has raised goes on to whoever runs it.
+        """
+        place = place_of(error)
+        if is_of_simulator(place):
+            raise error
+        self.world.bug(self, f"{type(error).__name__}: {error} at {place}")
         self._end("bug")
 
     # -- the end -----------------------------------------------------------------------------

@@ -108,6 +108,7 @@ class Network:
         self._stalled: Counter[Pair] = Counter()
         self._factors: dict[Pair, int] = {}
         self._flips: list[tuple[Pair, str]] = []
+        self._is_calm = False
 
     # -- connecting --------------------------------------------------------------------------
 
@@ -237,7 +238,11 @@ class Network:
         self._flips.append(((source, target), where))
 
     def heal(self) -> None:
-        """End every fault."""
+        """End every fault, and be a healthy network from now on: without loss of packets, slow
+        pairs and spikes, so that what has to come right in bounded time can."""
+        self._is_calm = True
+        for path in self._paths.values():
+            path.calm()
         for fault in (self._cut, self._clogged, self._stalled):
             fault.clear()
         self._factors.clear()
@@ -294,6 +299,8 @@ class Network:
         if path is None:
             random = self._streams(f"network {source}>{target}")
             path = Path(source, target, self._latency, self.tcp, random)
+            if self._is_calm:
+                path.calm()
             self._paths[source, target] = path
             self._set(path)
         return path

@@ -33,6 +33,8 @@ _SLACK_US: Final = 10_000_000
 """Added to bounds for what they do not speak of: restarts, retries, connections to be given up."""
 _CLIENTS_US: Final = 70_000_000
 """A little more than a client's own patience."""
+_GOODBYE_US: Final = 1_000_000
+"""Until brokers know that the last clients have gone."""
 _BUILD_US: Final = 60_000_000
 
 Told = Callable[[str, int], None]
@@ -157,6 +159,7 @@ class Course:
         self.crew.read_everything(self._partitions())
         self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
         self._level_out()
+        self._let_pass(_GOODBYE_US)
         if self.checkers is not None:
             self.checkers.at_end()
         for anomaly in self.crew.judge(allows_loss=self.scene.budget.is_exceeded):

@@ -17,6 +17,8 @@ from strandline.sim.text import format_plan
 from strandline.sim.verdict import ReplicaRow, Verdict
 
 LAST_EVENTS: Final = 30
+SEEN_MAX: Final = 3
+"""How many violations of one invariant are shown; their number says little."""
 _WIDTH: Final = 100
 _HEADERS: Final = (
     "PARTITION",
@@ -67,16 +69,22 @@ def show_violations(verdict: Verdict) -> str:
     """The verdict in words."""
     if verdict.is_good:
         return "No invariant was broken."
-    return "\n".join(
-        line for violation in verdict.violations for line in describe_violation(violation)
-    )
+    return "\n".join(line for rule, *seen in violations_of(verdict) for line in (rule, *seen))
 
 
-def describe_violation(violation: Violation) -> Iterator[str]:
-    """The rule, and what was seen instead."""
-    yield f"{violation.invariant} is broken. {INVARIANTS.get(violation.invariant, '')}".rstrip()
-    where = "" if violation.partition is None else f"{violation.partition}, "
-    yield f"    {where}at {moment(violation.at_us)}: {violation.what}"
+def violations_of(verdict: Verdict) -> Iterator[list[str]]:
+    """For each broken invariant the rule, and then what was seen instead; not all of it."""
+    found: dict[str, list[Violation]] = {}
+    for violation in verdict.violations:
+        found.setdefault(violation.invariant, []).append(violation)
+    for invariant, violations in found.items():
+        lines = [f"{invariant} is broken. {INVARIANTS.get(invariant, '')}".rstrip()]
+        for violation in violations[:SEEN_MAX]:
+            where = "" if violation.partition is None else f"{violation.partition}, "
+            lines.append(f"    {where}at {moment(violation.at_us)}: {violation.what}")
+        if len(violations) > SEEN_MAX:
+            lines.append(f"    and {len(violations) - SEEN_MAX} more like these")
+        yield lines
 
 
 def show_last_events(verdict: Verdict) -> str:

@@ -145,15 +145,21 @@ class LogDirectory(Generic[LogType]):
 
     def load_logs(self, load_log: Callable[[LogToLoad], LogType]) -> bool:
         """Load every partition found; whether all of them were. A disk error ends it, offline."""
+        fell = False
         try:
             with self._or_offline("load the logs of"):
                 while self._to_load:
                     found = self._to_load[-1]
-                    self.logs[found.topic_partition] = load_log(found)
+                    loaded = self.logs[found.topic_partition] = load_log(found)
+                    fell |= loaded.recovery_point < found.recovery_point
                     self._to_load.pop()
+                self.fully_loaded = True
+                if fell:
+                    # The table promises more than the logs have, as after a truncation that did
+                    # not come to writing it. New records must not be taken for synced.
+                    self.write_recovery_points()
         except StorageError:
             return False
-        self.fully_loaded = True
         return True
 
     @property

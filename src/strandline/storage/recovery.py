@@ -169,6 +169,7 @@ class Recovery:
     def _recover_segment(self, segment: Segment) -> tuple[int, int, str | None]:
         """Where the valid part ends (position, offset), and why that is not the whole segment."""
         segment.start_recovery(self._log.config)
+        epochs = self._log.leader_epochs
         limit = min(segment.last_offset_max, self._next_base(segment) - 1)
         valid_bytes, expected = 0, segment.base_offset
         reason = None
@@ -176,6 +177,11 @@ class Recovery:
             for position, header, batch in checked_batches(segment.log, 0, segment.size):
                 if header.base_offset < expected or header.last_offset > limit:
                     reason = f"A batch has the wrong offsets, from {header.base_offset} on."
+                    break
+                if header.leader_epoch < epochs.epoch_for_offset(header.base_offset):
+                    # Truncated, but the process ended before that was synced; the offsets were
+                    # given to a newer leader, whose records the power failure took.
+                    reason = f"The batch at {header.base_offset} was replaced by a newer leader's."
                     break
                 self._take(segment, header, position, batch)
                 valid_bytes, expected = position + header.size_bytes, header.next_offset

@@ -12,7 +12,8 @@ Who may lead, the first assigned replica of the first kind that there is:
 3. in sync or eligible, restarted without a loss;
 4. any of those although it is shutting down, since nobody else is left;
 5. one that restarted uncleanly, if waiting for the others would be for nothing: there are no
-   others, or as many crashed as `min.insync.replicas` promises to survive and one more;
+   others, or as many crashed as `min.insync.replicas` promises to survive and one more; of
+   several the one that was in sync longest, which is the last leader if it is among them;
 6. anybody alive, if unclean elections are allowed for the topic.
 
 An election adds one to the leader epoch, also when the same broker is elected again (KAFKA-7164);
@@ -106,7 +107,7 @@ def with_members(
     if len(ordered) < rules.min_in_sync:
         eligible = tuple(b for b in partition.replicas if b in members.complete and b not in wanted)
     if len(ordered) < rules.min_in_sync or not partition.has_leader:
-        last_known = tuple(b for b in partition.replicas if b in members.lossy and b not in wanted)
+        last_known = tuple(b for b in members.lossy if b not in wanted)
     epochs = {
         b: _recorded(b, partition.in_sync_epochs, members, brokers) for b in (*ordered, *eligible)
     }
@@ -155,7 +156,7 @@ def _incomplete_leader(
 ) -> tuple[BrokerId, Choice]:
     """Who leads if nobody is there who certainly has everything."""
     alive = tuple(b for b in partition.replicas if brokers.is_alive(b))
-    lossy = tuple(b for b in alive if b in members.lossy)
+    lossy = tuple(b for b in members.lossy if brokers.is_alive(b))
     candidates = lossy or alive
     if not candidates:
         return NO_LEADER, Choice.NOBODY

@@ -74,8 +74,9 @@ class Members:
     since then the high watermark moves without them (KIP-966)."""
     standings: dict[BrokerId, Standing]
     """Of all of the above."""
-    lossy: frozenset[BrokerId]
-    """Were complete once and restarted uncleanly since, now or before."""
+    lossy: tuple[BrokerId, ...]
+    """Were complete once and restarted uncleanly since, now or before. Who was in sync longest
+    stands first: the leader, then members of the in-sync set, then those who left it earlier."""
 
     @classmethod
     def of(cls, partition: PartitionImage, brokers: Brokers, min_in_sync: int) -> Members:
@@ -86,9 +87,12 @@ class Members:
         if len(in_sync) < min_in_sync:
             eligible = tuple(b for b in replicas if b in partition.elr and b not in in_sync)
         standings = {b: brokers.standing(b, epochs.get(b)) for b in (*in_sync, *eligible)}
-        lossy = {b for b, standing in standings.items() if standing is Standing.UNCLEAN}
-        known = (b for b in partition.last_known_elr if b in replicas and b not in standings)
-        return cls(in_sync, eligible, standings, frozenset((*lossy, *known)))
+        known = [b for b in partition.last_known_elr if b in replicas and b not in standings]
+        unclean = [b for b in standings if standings[b] is Standing.UNCLEAN]
+        stayed = [b for b in unclean if b in in_sync]
+        lossy = [*stayed, *known, *(b for b in unclean if b not in in_sync)]
+        lossy.sort(key=lambda b: b != partition.leader)
+        return cls(in_sync, eligible, standings, tuple(lossy))
 
     @property
     def complete(self) -> tuple[BrokerId, ...]:

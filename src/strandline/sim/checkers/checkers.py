@@ -23,7 +23,7 @@ from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.invariants import BUG
 from strandline.sim.checkers.metadata_watch import MetadataWatch
 from strandline.sim.checkers.peeking import is_turn_over
-from strandline.sim.checkers.recovery_rules import LastWords, RecoveryRules
+from strandline.sim.checkers.recovery_rules import LastWords, RecoveryRules, is_touched
 from strandline.sim.checkers.rehearsal import Rehearsal
 from strandline.sim.checkers.replica_rules import ReplicaRules
 from strandline.sim.checkers.serving_rules import ServingRules
@@ -196,7 +196,7 @@ class Checkers:
                 shadow, truth = self._take_in(watched, log)
                 words = before.pop(truth, None)
                 if words is not None:
-                    self._recovery.check_recovered(truth, shadow, words, machine)
+                    self._recovery.check_recovered(truth, shadow, words)
                 self._commitment.follower_rose(truth, shadow, -1)
                 self._recovery.check_producers(shadow, machine.clock.now.wall_ms)
         for truth, words in list(before.items()):
@@ -249,6 +249,7 @@ class Checkers:
         broker = watched.machine.broker_id
         truth = self._truths.of(log.topic_partition, log.topic_id)
         shadow = Shadow(broker, log, truth.batches, self._findings)
+        shadow.was_damaged = is_touched(watched.machine, log.directory)
         shadow.read_anew()
         shadow.mark = _mark_without_role(log)
         truth.shadows[broker] = shadow

@@ -173,12 +173,15 @@ class MetadataRules:
         """Under which registration each member is complete: I-16 for new ones, I-33 for others."""
         former = (*old.in_sync_replicas, *old.elr)
         is_election = new.leader_epoch != old.leader_epoch
+        joined = () if is_election else [b for b in new.in_sync_replicas if b in old.elr]
         for broker in (*new.in_sync_replicas, *new.elr):
             recorded = new.in_sync_epochs.get(broker)
             before = old.in_sync_epochs.get(broker)
             if is_election and broker == new.leader:
                 continue
-            if broker in former:
+            if broker in joined:
+                self._check_joining(truth, new, broker, recorded)
+            elif broker in former:
                 if recorded != before and before is not None:
                     self._check_continuity(truth, broker, before, recorded, image)
             elif broker in new.elr:

@@ -54,6 +54,11 @@ class MetadataWatch:
             self._follow_settings(image)
         if image.topics is before.topics:
             return
+        for name, topic in before.topics.items():
+            present = image.topics.get(name)
+            if present is None or present.topic_id != topic.topic_id:
+                for number in topic.partitions:
+                    self._truths.of(TopicPartition(name, number), topic.topic_id).state = None
         for name, topic in image.topics.items():
             former = before.topics.get(name)
             if former is topic:

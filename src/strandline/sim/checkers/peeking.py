@@ -93,6 +93,7 @@ class ParkedFetch(NamedTuple):
 
     partitions: Iterable[Fetched]
     bytes_min: int
+    bytes_max: int
     session: Session | None
     is_consumer: bool
     may_follow: bool
@@ -107,6 +108,7 @@ def parked_fetch(operation: Operation) -> ParkedFetch | None:
     return ParkedFetch(
         context._partitions if is_consumer else context.partitions,
         operation._bytes_min,
+        operation._bytes_max,
         context._session,
         is_consumer,
         isinstance(reader, ConsumerReader) and reader._may_follow,

@@ -58,18 +58,14 @@ class RecoveryRules:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
 
-    def check_recovered(
-        self, truth: PartitionTruth, shadow: Shadow, before: LastWords, machine: Machine
-    ) -> None:
+    def check_recovered(self, truth: PartitionTruth, shadow: Shadow, before: LastWords) -> None:
         """A process has loaded a log; `before` is what the last one had."""
         self._findings.counters["recoveries"] += 1
         shadow.start_fell = (
             shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
         )
         former = before.shadow
-        is_damaged = is_touched(machine, shadow.log.directory)
-        shadow.was_damaged = is_damaged
-        if before.was_cutting or before.had_failed or is_damaged:
+        if before.was_cutting or before.had_failed or shadow.was_damaged:
             self._note_loss(truth, shadow, former)
             return
         self._check_prefix(truth, shadow, before)
@@ -136,11 +132,12 @@ class RecoveryRules:
     def check_producers(self, shadow: Shadow, now_ms: int) -> None:
         """I-05: compare what is remembered of producers with what the batches say."""
         found = producers_in(shadow)
-        states = shadow.log.producers
+        states, start = shadow.log.producers, shadow.log.log_start_offset
         for producer_id, (epoch, batches, newest_ms) in found.items():
             entry = states.active.get(ProducerId(producer_id))
             if entry is None:
-                if now_ms - newest_ms < states.expiration_ms:
+                # One that is idle, or whose records are all deleted, may be forgotten.
+                if batches[-1][1] >= start and now_ms - newest_ms < states.expiration_ms:
                     self._add(shadow, f"does not know producer {producer_id}")
             elif (entry.epoch, entry.last_sequence, entry.last_offset) != (epoch, *batches[-1]):
                 self._add(

@@ -198,7 +198,7 @@ class ReplicaRules:
     def check_round(self, shadow: Shadow, before: Mark) -> None:
         """I-20: a truncation brings the follower nearer; there are not more than it has epochs."""
         mark = shadow.mark
-        if mark[LOG_START] > before[LOG_START] and mark[LOG_START] >= before[END]:
+        if mark[LOG_START] >= before[END]:
             return  # it begins again where its leader's log starts
         if shadow.rounds == 0:
             shadow.epochs_at_round_start = len(shadow.log.leader_epochs.entries) + 1

@@ -247,6 +247,8 @@ class Shadow:
                 return
             size = fields[1] + LOG_OVERHEAD
             before = batches[-1] if batches else None
+            if before is not None and before.next_offset != fields[0]:
+                before = None
             batch = self._known.meet(fields, size, before, self.broker_id)
             batches.append(batch)
             bases.append(fields[0])
@@ -273,9 +275,15 @@ class Shadow:
         last = self.batches[-1]
         if fields[0] < last.next_offset:
             return f"the batch at offset {fields[0]} overlaps the one before it, {last}"
-        if fields[0] > last.next_offset and not self.log.config.is_compacted:
+        if fields[0] > last.next_offset and not self._may_have_gap_before(fields[0]):
             return f"offsets are missing between {last.next_offset} and {fields[0]}"
         return None
+
+    def _may_have_gap_before(self, offset: int) -> bool:
+        """Below the log start anything may be missing: removals of segments that were not durable
+        come back one by one (F-52)."""
+        log = self.log
+        return self.was_damaged or log.config.is_compacted or offset <= log.log_start_offset
 
     def _note_producer(self, fields: tuple[int, ...]) -> None:
         """I-37, as far as one log shows it: the epochs of a producer never fall."""

@@ -90,10 +90,14 @@ class WaitingRules:
 
     def check_parked(self, node: Node, shadows: Mapping[FetchKey, Shadow]) -> None:
         """I-40 for parked requests, after a turn; `shadows` by what requests call them."""
+        alarm_ms = node.next_deadline_ms()
         for entry in parked(node.purgatory):
             connection = entry.operation.connection
-            if entry not in connection.parked or any(
-                entry not in watched.waiting for watched in entry.watched
+            if (
+                entry not in connection.parked
+                or any(entry not in watched.waiting for watched in entry.watched)
+                or alarm_ms is None
+                or alarm_ms > entry.timer.at_ms
             ):
                 self._findings.add("I-40", f"A parked request of {connection.client_host} is lost")
             fetch = parked_fetch(entry.operation)
@@ -160,7 +164,8 @@ def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[FetchKey, Shadow]) ->
         reason = _error(shadow, fetched, fetch)
         if reason is not None:
             return reason
-        total += 0 if _is_held_back(shadow, session) else _available(shadow, fetched, fetch)
+        if not _is_held_back(shadow, session):
+            total += _available(shadow, fetched, fetch, total)
     if total and total >= fetch.bytes_min:
         return f"{total} bytes are there of the {fetch.bytes_min} that it wants"
     return None
@@ -196,14 +201,25 @@ def _is_held_back(shadow: Shadow, session: object) -> bool:
     )
 
 
-def _available(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch) -> int:
-    """The bytes of whole batches that the fetch may be sent."""
+def _available(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch, total: int) -> int:
+    """The bytes of whole batches that the fetch may be sent, behind `total` of other partitions.
+
+    The first batch of an answer is sent whatever its size. An answer comes from one segment; but if
+    there is more in the next one it is sent without waiting, so it does not matter here.
+    """
     log = shadow.log
     end = log.last_stable_offset if fetch.is_consumer else log.log_end_offset
+    limit = min(max(0, fetched.max_bytes), max(0, fetch.bytes_max - total))
     first = shadow.index_at(fetched.fetch_offset)
     if first and shadow.batches[first - 1].next_offset > fetched.fetch_offset:
         first -= 1
-    stop = shadow.index_at(end)
-    if stop and shadow.batches[stop - 1].next_offset > end:
-        stop -= 1
-    return min(shadow.bytes_between(first, stop), max(0, fetched.max_bytes))
+    found, index = 0, first
+    while index < len(shadow.batches) and shadow.batches[index].next_offset <= end:
+        size = shadow.batches[index].size
+        if found + size > limit and (found or total):
+            break
+        found += size
+        index += 1
+        if found >= fetch.bytes_min:
+            break
+    return found

@@ -23,6 +23,7 @@ from strandline.types import TopicPartition
 
 PATIENCE_US: Final = 60_000_000
 """How long after `finish` a client tries to bring through what it has begun (I-50)."""
+_LOOK_US: Final = 20_000
 NO_TOPIC_US: Final = 15_000_000
 """A topic that nobody has heard of for so long after `finish` is gone for good."""
 
@@ -91,9 +92,18 @@ class SimClient:
             self.is_finishing = True
             self.give_up_us = self.now_us + PATIENCE_US
             self.finishing()
+            self._look_whether_done()
+
+    def _look_whether_done(self) -> None:
+        if not self.is_done:
+            self.maybe_done()
+            self.after(_LOOK_US, self._look_whether_done)
 
     def finishing(self) -> None:
         """`finish` was called: hurry up."""
+
+    def maybe_done(self) -> None:
+        """Whoever is finishing looks now and then whether anything is left to do."""
 
     def done(self) -> None:
         """Nothing is left to do."""

@@ -40,25 +40,17 @@ class Consumer(Reader):
         if self.needs_end:
             self.finish()
             self.after(PATIENCE_US, self._give_up)
-            self.after(NO_TOPIC_US, self.looked)
 
     @property
     def may_read(self) -> bool:
         """See `Reader`."""
-        return self.needs_end or not self.is_finishing
-
-    def finishing(self) -> None:
-        """See `SimClient`."""
-        self.looked()
-
-    def looked(self) -> None:
-        """See `Reader`: is there anything left to do?"""
-        if not self.is_finishing or self.is_done:
-            return
         if self.needs_end:
-            if all(self._is_through(seat) for seat in self.seats.values()):
-                self.done()
-        elif not self.outstanding:
+            return not all(self._is_through(seat) for seat in self.seats.values())
+        return not self.is_finishing
+
+    def maybe_done(self) -> None:
+        """See `SimClient`: what was asked is waited for."""
+        if not self.may_read and not self.outstanding:
             self.done()
 
     def _is_through(self, seat: Seat) -> bool:

@@ -47,12 +47,9 @@ class EndsWatcher(SimClient):
         for at in self._partitions:
             self.after(self.random.randrange(self._every_us), partial(self._ask, at))
 
-    def finishing(self) -> None:
+    def maybe_done(self) -> None:
         """See `SimClient`."""
-        self._maybe_done()
-
-    def _maybe_done(self) -> None:
-        if self.is_finishing and not self.outstanding:
+        if not self.outstanding:
             self.done()
 
     def _ask(self, at: TopicPartition) -> None:
@@ -99,4 +96,3 @@ class EndsWatcher(SimClient):
 
     def _later(self, at: TopicPartition) -> None:
         self.after(self.about(self._every_us), partial(self._ask, at))
-        self._maybe_done()

@@ -100,7 +100,6 @@ class Producer(SimClient):
     def finishing(self) -> None:
         """See `SimClient`."""
         self.pump()
-        self.after(0, self._maybe_done)
 
     def _tick(self) -> None:
         """Time for new values."""
@@ -113,12 +112,10 @@ class Producer(SimClient):
                     )
                     lane.batches.append(batch)
         self.pump()
-        self._maybe_done()
         self.after(self.about(self.every_us), self._tick)
 
-    def _maybe_done(self) -> None:
-        if not self.is_finishing or self.is_done:
-            return
+    def maybe_done(self) -> None:
+        """See `SimClient`."""
         if any(lane.batches for lane in self.lanes.values()):
             if self.now_us < self.give_up_us and not self._is_in_vain():
                 return
@@ -272,7 +269,6 @@ class Producer(SimClient):
         else:
             self._take(batches, outcome)
         self.pump()
-        self._maybe_done()
 
     def _take(self, batches: list[Batch], response: ProduceResponse) -> None:
         names: dict[TopicId | None, str] = {each.topic_id: each.at.topic for each in batches}

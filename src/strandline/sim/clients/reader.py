@@ -58,9 +58,6 @@ class Reader(Stander):
         """Whether new requests may be sent."""
         raise NotImplementedError
 
-    def looked(self) -> None:
-        """Something was heard, or has been done."""
-
     # -- what to do next ---------------------------------------------------------------------
 
     def pump(self) -> None:
@@ -74,7 +71,6 @@ class Reader(Stander):
         for broker_id, partitions in wanted.items():
             if broker_id not in self._fetching:
                 self._fetch(broker_id, partitions)
-        self.looked()
 
     def _look_at(self, seat: Seat, wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]]) -> None:
         view = self.cluster.view(seat.at.topic)
@@ -145,7 +141,6 @@ class Reader(Stander):
             self.after(self.about(self.pause_us), self.pump)
         else:
             self.pump()
-        self.looked()
 
     def _still(self, asked: dict[TopicPartition, FetchFrom]) -> list[Seat]:
         """The seats of what was asked, as far as they have not been given up since."""

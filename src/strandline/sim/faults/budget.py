@@ -4,7 +4,9 @@ With acks=all and `min.insync.replicas` m, every acknowledged record is on at le
 up to m - 1 of those that count (members of the in-sync set and of the eligible replicas) may lose
 what they wrote: by a power cut, an emptied disk, a failed fsync. A replica that has lost something
 counts as lost until it is in sync again *in a later life*. Killing, pausing and cutting off lose
-nothing and are never counted.
+nothing and are never counted. But the cluster cannot tell a killed replica from one that lost
+something: if all have crashed it elects one of them, and if that is the wrong one the line is
+crossed all the same.
 
 In the profile `safe` whatever would cross the line is not done; in `beyond` it is done, and
 remembered in `is_exceeded`.
@@ -93,7 +95,16 @@ class Budget:
                 lost[machine.broker_id] = -1
 
     def metadata_changed(self, image: ClusterImage) -> None:
-        """Follow the smallest `min.insync.replicas` of each topic."""
+        """Follow who is made good, and the smallest `min.insync.replicas` of each topic."""
+        for partition, lost in self._lost.items():
+            if lost:
+                self._follow(partition, image)
+        if self._allows_loss and not self.is_exceeded:
+            self.is_exceeded = any(
+                state.is_recovering
+                for topic in image.topics.values()
+                for state in topic.partitions.values()
+            )  # after an unclean election
         if image.configs is self._configs and image.topics.keys() <= self._min_in_sync.keys():
             return
         self._configs = image.configs
@@ -103,6 +114,18 @@ class Budget:
         for name in image.topics:
             stored = image.overrides(ConfigResource(ResourceKind.TOPIC, name))
             self._least_in_sync(name, int(stored.get(_MIN_IN_SYNC, least)))
+
+    def _follow(self, partition: TopicPartition, image: ClusterImage) -> None:
+        state = image.partition(partition)
+        if state is None:
+            self._lost[partition].clear()
+            return
+        before = set(self._lost[partition])
+        good = before - self._not_made_good(partition, state)
+        if state.leader in good:
+            # Not let in by a leader, but elected: every member had crashed, and the controller
+            # cannot tell who lost something and who was only killed (see `partition_repair`).
+            self.is_exceeded = True
 
     def _least_in_sync(self, topic: str, now: int | None = None) -> int:
         known = self._min_in_sync.get(topic, self._default_min if now is None else now)

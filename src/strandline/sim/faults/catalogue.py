@@ -57,7 +57,7 @@ CATALOGUE: Final = (
     Row("F-12", "restart with emptied disks", ("swap-disk 1 down=3ms",)),
     Row("F-13", "long pause of the leader", ("pause leader:t-0 for=8s",)),
     Row("F-14", "pause of the controller in a change", ("pause controller for=8s when=proposal",)),
-    Row("F-15", "pause of a follower", ("pause follower:t-0 for=3s",)),
+    Row("F-15", "slow or paused follower", ("pause follower:t-0 for=3s", "slow-link 2 factor=9")),
     Row(
         "F-16",
         "controller dies after its write",

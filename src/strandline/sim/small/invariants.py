@@ -130,7 +130,7 @@ def _check_leader(
         if is_newest and each.is_in_sync and other not in counted:
             return (Broken("I-13", f"{me} does not count {other}, who is in sync"),)
         view = reign.views[other]
-        if other != me and view.life == each.life and is_newest and view.end > len(each.log):
-            if view.has_fetched and each.epoch == replica.epoch:
+        if other != me and view.life == each.life and view.end > len(each.log):
+            if each.epoch == replica.epoch:
                 return (Broken("I-15", f"{me} believes that {other} has {view.end} records"),)
     return ()

@@ -151,7 +151,6 @@ class Leading:
             progress = leader.progress[BrokerId(number)]
             progress.log_end_offset = Offset(view.end)
             progress.log_start_offset = Offset(min(view.end, 0))
-            progress.has_fetched = view.has_fetched
             progress.broker_epoch = view.life
             if view.membership == JOINING:
                 joining = BrokerId(number)
@@ -186,7 +185,7 @@ def _reign(me: int, leader: Leader, count: int) -> Reign:
             membership = LEAVING
         progress = leader.progress[broker]
         views.append(
-            View(progress.log_end_offset, progress.has_fetched, progress.broker_epoch, membership)
+            View(progress.log_end_offset, progress.broker_epoch, membership)
         )
     return Reign(leader.start_offset, leader.partition_epoch == _NEW_VERSION, tuple(views))
 

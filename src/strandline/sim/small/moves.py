@@ -24,8 +24,10 @@ from strandline.sim.small.following import Following, assigned, latest, truncate
 from strandline.sim.small.leading import Leading, Led, is_settled, proposed
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
 from strandline.sim.small.values import (
+    MEMBER,
     NOBODY,
     OWN,
+    UNKNOWN,
     UNTOLD,
     Delayed,
     Left,
@@ -90,7 +92,7 @@ class Moves:
     def first(self) -> World:
         """Everybody is up and in sync and knows the leader, who has not been fetched from yet."""
         count = self.bounds.replicas
-        views = tuple(View(-1, False, -1, 1) if number else OWN for number in self._brokers)
+        views = tuple(View(UNKNOWN, UNKNOWN, MEMBER) if number else OWN for number in self._brokers)
         leading = Replica(
             log=(),
             entries=((0, 0),) if self.rules.marks_epoch_at_election else (),
@@ -469,8 +471,10 @@ class Moves:
             return ()
         needed = leader.log[: max(leader.mark, leader.reign[0].start)]
         for me, (old, new) in enumerate(zip(known.standings, to.standings, strict=True)):
-            joins = new.is_in_sync and not old.is_in_sync
-            if joins and self.table.all[world.replicas[me]].log[: len(needed)] != needed:
+            replica = self.table.all[world.replicas[me]]
+            if not new.is_in_sync or old.is_in_sync or not replica.is_up:
+                continue  # nobody can know yet that a member has died
+            if replica.log[: len(needed)] != needed:
                 return (Broken("I-16", f"{me} joins without all records below {len(needed)}"),)
         return ()
 
@@ -507,6 +511,31 @@ class Moves:
             request.receiver, source, request.sender, offset=request.offset, life=request.life
         )
         return None if led is None else self.table.number(_led(source, led))
+
+    def settled(self, world: World) -> World:
+        """The state in which those have heard the newest leader epoch who can do nothing else.
+
+        Whom a follower would fetch from does not lead in that epoch any more: so all that it can
+        do is to hear of a newer one, and it makes no difference whether it hears of each.
+        """
+        epoch = len(world.leaders) - 1
+        replicas = [self.table.all[number] for number in world.replicas]
+        for me, replica in enumerate(replicas):
+            if (
+                not replica.is_up
+                or replica.reign
+                or replica.epoch == epoch
+                or world.leaders[epoch] == me
+            ):
+                continue
+            if replica.epoch != UNTOLD:
+                leader = world.leaders[replica.epoch]
+                if leader != NOBODY and replicas[leader].epoch <= replica.epoch:
+                    continue
+            told = self._tell(world, me, replica, replicas)
+            if told is not None:
+                world = told.world
+        return world
 
     # -- What follows ------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ def search(bounds: Bounds, rules: Rules, lag: ChosenLag, *, states_max: int = 10
             mark = hash(world)
             for move in moves.next(world):
                 made += 1
-                after = symmetry.canonical(move.world)
+                after = symmetry.canonical(moves.settled(move.world))
                 key = hash(after)
                 if move.broken:
                     came_from.setdefault(key, mark)

@@ -30,12 +30,11 @@ class View(NamedTuple):
     """What a leader knows of one follower; `membership` in its in-sync set."""
 
     end: int
-    has_fetched: bool
     life: int
     membership: int
 
 
-OWN: Final = View(UNKNOWN, False, UNKNOWN, MEMBER)
+OWN: Final = View(UNKNOWN, UNKNOWN, MEMBER)
 """Stands for the leader itself among its views."""
 
 
