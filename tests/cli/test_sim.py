@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from strandline import __version__
-from strandline.cli import sim_run, sim_sweep
+from strandline.cli import sim_rules, sim_run, sim_sweep
 from strandline.cli.sim_progress import ProgressBar
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.mutants import MUTANTS
+from strandline.sim.mutation_table import Row
 from strandline.sim.mutations.mutant import Mutant, patch
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
@@ -324,3 +325,60 @@ def test_the_bar_says_how_far_it_is() -> None:
     endless = ProgressBar(None, "seeds")
     endless.advance()
     assert endless.text() == "1 seeds in 0 s"
+
+
+# -- The rules --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table in which the last rule is not missed."""
+    rows = [
+        Row("one", "The first rule.", ("I-14",), ("I-14", "I-23"), 5, 6),
+        Row("two", "The second rule.", ("I-46",), (), None, 200),
+    ]
+
+    def made_up(_: Any, *, told: Callable[[Row], None], **__: Any) -> list[Row]:
+        for row in rows:
+            told(row)
+        return rows
+
+    monkeypatch.setattr(sim_rules, "mutation_table", made_up)
+
+
+@pytest.mark.usefixtures("table")
+def test_the_mutation_table(alone: Run) -> None:
+    ended = alone("sim", "mutants", "--seeds", "200")
+    assert (ended.code, ended.out) == (
+        1,
+        "one: I-14 I-23 at seed 5, 6 seeds needed\n"
+        "two: nothing noticed in 200 seeds\n"
+        "1 of 2 rules were missed.\n",
+    )
+
+
+@pytest.mark.usefixtures("table")
+def test_the_mutation_table_for_a_page(alone: Run) -> None:
+    ended = alone("sim", "mutants", "--markdown")
+    assert ended.out == (
+        "| left out | the rule | noticed by | seeds needed |\n"
+        "|---|---|---|---|\n"
+        "| `one` | The first rule. | I-14, I-23 | 6 |\n"
+        "| `two` | The second rule. | nothing | more than 200 |\n"
+    )
+    assert ended.code == 1
+
+
+@pytest.mark.usefixtures("table")
+def test_the_mutation_table_as_json(alone: Run) -> None:
+    assert [row["seed"] for row in alone("sim", "mutants", "--json").json] == [5, None]
+
+
+def test_a_rule_that_there_is_not(alone: Run) -> None:
+    ended = alone("sim", "mutants", "--rule", "sense")
+    assert ended.code == 2
+    assert "--rule: There is no rule 'sense'" in ended.err
+
+
+def test_the_rules_as_json(alone: Run) -> None:
+    assert [each["rule"] for each in alone("sim", "rules", "--json").json] == list(MUTANTS)

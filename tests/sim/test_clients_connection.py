@@ -189,7 +189,9 @@ def test_drawn_versions_differ_between_clients_and_are_all_served() -> None:
     spoken = [client.cluster.versions.of(ApiKey.FETCH) for client in clients]
     assert len(set(spoken)) > 8
     assert set(spoken) <= set(range(4, 19))
-    named = [stage.make("consumer", f"n{n}", topic="t", versions="drawn", by="name") for n in (1, 2)]
+    named = [
+        stage.make("consumer", f"n{n}", topic="t", versions="drawn", by="name") for n in (1, 2)
+    ]
     assert all(client.cluster.versions.of(ApiKey.FETCH) < 13 for client in named)
     newest = stage.make("consumer", "new", topic="t", by="id")
     assert newest.cluster.versions.of(ApiKey.FETCH) == 18

@@ -145,9 +145,7 @@ def test_damage_by_the_network_is_nobody_s_fault() -> None:
         ("committed", {"high_watermark": 1000, "last_stable_offset": 1}),
     ],
 )
-def test_what_lies_beyond_the_mark_must_not_be_sent(
-    isolation: str, marks: dict[str, int]
-) -> None:
+def test_what_lies_beyond_the_mark_must_not_be_sent(isolation: str, marks: dict[str, int]) -> None:
     stage = Stage()
     client, asked = standing(stage, isolation=isolation)
     fetched(asked, batch(0, b"a") + batch(1, b"b"), **marks)

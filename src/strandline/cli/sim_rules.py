@@ -86,7 +86,7 @@ def mutants(seeds: int, jobs: int, only: tuple[str, ...], markdown: bool, as_jso
             _print_markdown(rows)
         else:
             caught = sum(row.is_caught for row in rows)
-            click.echo(f"{caught} of {counted(len(rows), 'rule')} are missed when they are gone.")
+            click.echo(f"{caught} of {len(rows)} rules were missed.")
     if not all(row.is_caught for row in rows):
         raise click.exceptions.Exit(1)
 

@@ -68,9 +68,7 @@ class Background:
     def sync_if_wanted(self, now: Instant) -> None:
         """Have logs synced that closed a segment or reached `flush.messages`."""
         for replica in self._replicas.take_flushable():
-            plan = replica.log.flush_plan_if_due(now.wall_ms)
-            if plan is not None:
-                self._sync(replica, plan)
+            self._sync_if_due(replica, now)
 
     def log_synced(self, token: int, result: bool | StorageError, now: Instant) -> None:
         """The driver carried out a plan; false if a file was gone meanwhile."""
@@ -79,8 +77,10 @@ class Background:
         if isinstance(result, StorageError):
             # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
             replica.fail(result)
-        elif result:
+            return
+        if result:
             replica.log.mark_flushed(plan, now.wall_ms)
+            self._sync_if_due(replica, now)  # for what was appended meanwhile
 
     def _repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
         def run(at: Instant) -> None:
@@ -163,14 +163,16 @@ class Background:
     def _roll_and_flush(self, now: Instant) -> None:
         def roll(replica: Replica) -> None:
             replica.log.roll_if_time_due(now.wall_ms)
-            plan = replica.log.flush_plan_if_due(now.wall_ms)
-            if plan is not None:
-                self._sync(replica, plan)
+            self._sync_if_due(replica, now)
 
         self._for_each_usable("Rolling", roll)
 
-    def _sync(self, replica: ReplicaState, plan: FlushPlan) -> None:
+    def _sync_if_due(self, replica: ReplicaState, now: Instant) -> None:
+        """One sync of a log at a time: what is wanted meanwhile is asked for again behind it."""
         if replica in self._busy or replica.is_retired:
+            return
+        plan = replica.log.flush_plan_if_due(now.wall_ms)
+        if plan is None:
             return
         token = next(self._tokens)
         self._busy.add(replica)

@@ -61,7 +61,7 @@ class Tcp:
             window_bytes=random.choice((256 * 1024, 256 * 1024, 64 * 1024, 8 * 1024)),
             copied_slice_bytes=random.choice((16 * 1024, 16 * 1024, 1024, 64)),
             slow_pairs_per_mille=random.choice((0, 0, 100, 300)),
-            slow_factor=random.choice((3, 10, 30)),
+            slow_factor=random.choice((2, 5, 10)),
             user_timeout_us=random.choice((6_000_000, 15_000_000, 60_000_000)),
             connect_timeout_us=random.choice((2_000_000, 8_000_000, 30_000_000)),
         )
@@ -133,12 +133,13 @@ class Path:
         delay_us = latency.least_us + (self._tail_us * _EXPONENTIAL[bits(_TABLE_BITS)] >> 16)
         if latency.spikes_per_mille and bits(10) * 1000 >> 10 < latency.spikes_per_mille:
             delay_us += self._random.randrange(latency.spike_us + 1)
+        delay_us *= self.factor
         if self._lost_per_mille and bits(10) * 1000 >> 10 < self._lost_per_mille:
             self.lost += 1
-            delay_us += RETRANSMISSION_US if bits(1) else 2 * latency.mean_us
+            delay_us += RETRANSMISSION_US if bits(1) else 2 * latency.mean_us * self.factor
         began_us = self._free_at_us if self._free_at_us > now_us else now_us
         self._free_at_us = gone_us = began_us + size * self.factor // self._bytes_per_us
-        return gone_us + delay_us * self.factor
+        return gone_us + delay_us
 
     def retransmission_us(self) -> int:
         """How long after the end of a cut a packet that was lost in it is sent again."""

@@ -4,7 +4,7 @@ For each rule seeds are run without it until one breaks an invariant. What a see
 rules in place, too, proves nothing and does not count; nor does a failure of the simulator itself.
 A rule that no seed misses is watched too weakly, never put to the test, or not needed.
 
-This file knows the order of things and the table; the rules stand in `mutants`, the runs in `sweep`.
+This file knows the order of things and the table; the rules are in `mutants`, the runs in `sweep`.
 """
 
 from __future__ import annotations

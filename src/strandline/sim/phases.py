@@ -158,8 +158,8 @@ class Course:
     def _judge(self) -> None:
         self.crew.read_everything(self._partitions())
         self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
-        self._level_out()
         self._let_pass(_GOODBYE_US)
+        self._level_out()
         if self.checkers is not None:
             self.checkers.at_end()
         for anomaly in self.crew.judge(allows_loss=self.scene.budget.is_exceeded):

@@ -158,7 +158,7 @@ class RecoveryRules:
                     f"{_offsets(entry.batches)}, but its log has {list(batches)}",
                 )
         for producer_id, entry in states.active.items():
-            ahead = entry.last_offset >= max(shadow.end, 0)
+            ahead = entry.last_offset >= shadow.log.log_end_offset
             if ahead or (
                 producer_id not in found and shadow.bases and entry.last_offset >= shadow.bases[0]
             ):

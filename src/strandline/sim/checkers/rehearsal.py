@@ -138,7 +138,9 @@ def _words(log: Log | None) -> str:
     if log is None:
         return "nothing"
     content = crc32(b"".join(peek(each.log, 0, each.size) for each in log.segments.all))
-    epochs = [tuple(entry) for entry in log.leader_epochs.entries]
+    # Whether an epoch without records is remembered makes no difference.
+    entries = log.leader_epochs.entries
+    epochs = [tuple(entry) for entry in entries if entry.start_offset < log.log_end_offset]
     return (
         f"offsets {log.log_start_offset} to {log.log_end_offset} ({content:08x}) with the epochs "
         f"{epochs}"

@@ -109,6 +109,11 @@ class GroupEntrant(Reader):
         """Begin, or begin again, to become a member."""
         self.give_up_place()
         attempt = self.attempt
+        if not self.partitions_now():
+            # A leader could assign nothing.
+            self.cluster.stale()
+            self.enter_later()
+            return
         if self.coordinator is None:
             self._find(attempt)
             return

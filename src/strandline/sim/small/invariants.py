@@ -102,9 +102,7 @@ def _check_safe(world: World, replicas: list[Replica]) -> tuple[Broken, ...]:
     length = len(committed)
     epoch = len(world.leaders) - 1
     for me, replica in enumerate(replicas):
-        is_present = (
-            replica.is_up and replica.is_registered and replica.recorded == replica.life
-        )
+        is_present = replica.is_up and replica.is_registered and replica.recorded == replica.life
         has_all = replica.log[:length] == committed
         if replica.log[: min(replica.mark, length)] != committed[: replica.mark]:
             found += (Broken("I-22", f"{me} calls {replica.log[: replica.mark]} committed"),)

@@ -18,6 +18,7 @@ from strandline.sim.small.values import (
     MEMBER,
     OUT,
     OWN,
+    UNKNOWN,
     Reign,
     Replica,
     View,
@@ -50,12 +51,11 @@ class Leading:
     ) -> Led:
         """Accept leadership in a new epoch with these members in sync."""
         former = self._revived(me, replica.reign[0], former_epoch) if replica.reign else None
-        end = len(replica.log)
         leader = Leader(
             BrokerId(me),
             leader_epoch=LeaderEpoch(epoch),
             partition_epoch=_NEW_VERSION,
-            start_offset=Offset(end),
+            start_offset=Offset(len(replica.log)),
             replicas=self._brokers,
             in_sync=[BrokerId(member) for member in sorted(members)],
             lag_max_ms=0,
@@ -64,12 +64,12 @@ class Leading:
             former=former,
             policies=self._policies,
         )
-        return self._advanced(me, leader, replica.mark, end)
+        return self._advanced(me, leader, replica)
 
     def appended(self, me: int, replica: Replica) -> Led:
         """The log of the leader has grown."""
         leader = self._revived(me, replica.reign[0], replica.epoch)
-        return self._advanced(me, leader, replica.mark, len(replica.log))
+        return self._advanced(me, leader, replica)
 
     def fetched(
         self, me: int, replica: Replica, follower: int, *, offset: int, life: int
@@ -89,7 +89,7 @@ class Leading:
         except ProtocolError:
             return None
         leader.maybe_expand(BrokerId(follower), high_watermark=Offset(replica.mark), may_join=True)
-        return self._advanced(me, leader, replica.mark, len(replica.log))
+        return self._advanced(me, leader, replica)
 
     def shrinks(self, me: int, replica: Replica, leaving: frozenset[int]) -> Led | None:
         """Some followers lag; None if that changes nothing."""
@@ -102,29 +102,30 @@ class Leading:
             self._lag.patient_with = frozenset()
         if not is_proposed:
             return None
-        return self._advanced(me, leader, replica.mark, len(replica.log))
+        return self._advanced(me, leader, replica)
 
     def committed(self, me: int, replica: Replica, members: frozenset[int]) -> Led:
         """The leader hears the newest version of the partition's state."""
         leader = self._revived(me, replica.reign[0], replica.epoch)
         leader.committed([BrokerId(member) for member in sorted(members)], _NEW_VERSION)
-        return self._advanced(me, leader, replica.mark, len(replica.log))
+        return self._advanced(me, leader, replica)
 
     def refused(self, me: int, replica: Replica) -> Led:
         """What the leader proposed was certainly not done."""
         leader = self._revived(me, replica.reign[0], replica.epoch)
         leader.refused(definite=True)
-        return self._advanced(me, leader, replica.mark, len(replica.log))
+        return self._advanced(me, leader, replica)
 
     def has_min_in_sync(self, me: int, replica: Replica) -> bool:
         """Whether the leader lets the high watermark move, as it sees the in-sync set."""
         return self._revived(me, replica.reign[0], replica.epoch).has_min_in_sync
 
-    def _advanced(self, me: int, leader: Leader, mark: int, end: int) -> Led:
+    def _advanced(self, me: int, leader: Leader, replica: Replica) -> Led:
         mark = leader.next_high_watermark(
-            Offset(mark), Offset(end), 0, may_join=_anybody
+            Offset(replica.mark), Offset(len(replica.log)), 0, may_join=_anybody
         )
-        return Led(_reign(me, leader, len(self._brokers)), mark)
+        former = replica.reign[0].views if replica.reign else ()
+        return Led(_reign(me, leader, former), mark)
 
     def _revived(self, me: int, reign: Reign, epoch: int) -> Leader:
         members = [
@@ -170,23 +171,23 @@ def _anybody(broker_id: BrokerId) -> bool:
     return True
 
 
-def _reign(me: int, leader: Leader, count: int) -> Reign:
+def _reign(me: int, leader: Leader, former: tuple[View, ...]) -> Reign:
     state = leader.in_sync
     views = []
-    for number in range(count):
+    for number in sorted({me, *leader.progress}):
         broker = BrokerId(number)
         if number == me:
             views.append(OWN)
             continue
-        membership = MEMBER if broker in state.members else OUT
+        progress = leader.progress[broker]
+        membership, joins_as = MEMBER if broker in state.members else OUT, UNKNOWN
         if isinstance(state, Expanding) and broker == state.joining:
+            was_joining = bool(former) and former[number].membership == JOINING
             membership = JOINING
+            joins_as = former[number].joins_as if was_joining else progress.broker_epoch
         elif isinstance(state, Shrinking) and broker in state.leaving:
             membership = LEAVING
-        progress = leader.progress[broker]
-        views.append(
-            View(progress.log_end_offset, progress.broker_epoch, membership)
-        )
+        views.append(View(progress.log_end_offset, progress.broker_epoch, membership, joins_as))
     return Reign(leader.start_offset, leader.partition_epoch == _NEW_VERSION, tuple(views))
 
 

@@ -24,6 +24,7 @@ from strandline.sim.small.following import Following, assigned, latest, truncate
 from strandline.sim.small.leading import Leading, Led, is_settled, proposed
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
 from strandline.sim.small.values import (
+    JOINING,
     MEMBER,
     NOBODY,
     OWN,
@@ -169,7 +170,7 @@ class Moves:
             for leaving, after in self._shrink(number, me):
                 yield self._advanced(("lags", me, *leaving), world, me, after)
         else:
-            proposal = _proposal(me, replica, reign)
+            proposal = self._proposal(me, replica, reign)
             yield from self._propose(world, self._known(world, replicas), proposal)
             if len(world.delayed) < self.bounds.delayed and proposal not in world.delayed:
                 yield Move(("send-proposal", me), _with_delayed(world, proposal))
@@ -308,9 +309,7 @@ class Moves:
         if leader == me and (is_of_this_life or not self.rules.leads_in_own_life_only):
             former_epoch = replica.epoch
             if self.rules.marks_epoch_at_election:
-                replica = replica._replace(
-                    entries=_assigned(replica, epoch)
-                )
+                replica = replica._replace(entries=_assigned(replica, epoch))
             led = self._leading.begins(me, replica, epoch, in_sync, former_epoch)
             return _led(replica._replace(epoch=epoch, compares=True), led)
         if is_new or was_leading:
@@ -387,6 +386,27 @@ class Moves:
                     extra[repair._replace(leader=me, standings=standings)] = None
         return list(extra)
 
+    def _proposal(self, me: int, replica: Replica, reign: Reign) -> Delayed:
+        """What the leader would ask the controller for now."""
+        members = []
+        for member in sorted(proposed(reign)):
+            view = reign.views[member]
+            life = view.life
+            if member == me:
+                life = replica.life
+            elif view.membership == JOINING and self.rules.names_life_of_joining:
+                life = view.joins_as
+            members.append((member, life))
+        return Delayed(
+            is_fetch=False,
+            sender=me,
+            receiver=NOBODY,
+            life=replica.life,
+            epoch=replica.epoch,
+            is_current=reign.is_current,
+            members=tuple(members),
+        )
+
     def _propose(self, world: World, known: Known, proposal: Delayed) -> Iterator[Move]:
         key = (known, proposal)
         if key in self._answers:
@@ -403,7 +423,7 @@ class Moves:
         ):
             number = world.replicas[me]
             replica = self.table.all[number]
-            if replica.reign and _proposal(me, replica, replica.reign[0]) == proposal:
+            if replica.reign and self._proposal(me, replica, replica.reign[0]) == proposal:
                 after = self._refuse(number, me)
                 yield self._advanced(("refused", me, *members), world, me, after)
 
@@ -482,9 +502,7 @@ class Moves:
 
     def _late_arrival(self, world: World, known: Known, place: int) -> Iterator[Move]:
         request = world.delayed[place]
-        without = world._replace(
-            delayed=world.delayed[:place] + world.delayed[place + 1 :]
-        )
+        without = world._replace(delayed=world.delayed[:place] + world.delayed[place + 1 :])
         yield Move(("lost", request.sender), without)
         if not request.is_fetch:
             for move in self._propose(without, known, request):
@@ -530,12 +548,40 @@ class Moves:
                 continue
             if replica.epoch != UNTOLD:
                 leader = world.leaders[replica.epoch]
-                if leader != NOBODY and replicas[leader].epoch <= replica.epoch:
+                source = None if leader == NOBODY else replicas[leader]
+                if source is not None and source.reign and source.epoch == replica.epoch:
                     continue
             told = self._tell(world, me, replica, replicas)
             if told is not None:
                 world = told.world
         return world
+
+    def show(self, world: World) -> str:
+        """A state in words, for whoever reads the way to a violation."""
+        parts = []
+        for me, number in enumerate(world.replicas):
+            replica = self.table.all[number]
+            role = "down" if not replica.is_up else f"e{replica.epoch}"
+            if replica.reign:
+                views = "".join(
+                    "-" if each == me else f"{view.end}{'.=+-'[view.membership]}"
+                    for each, view in enumerate(replica.reign[0].views)
+                )
+                role = f"leads {role} {views}{'' if replica.reign[0].is_current else ' old'}"
+            log = "".join(map(str, replica.log))
+            marks = "".join(
+                sign
+                for sign, holds in (
+                    ("*", replica.is_in_sync),
+                    ("~", replica.is_eligible),
+                    ("?", replica.was_complete),
+                    ("x", not replica.is_registered),
+                )
+                if holds
+            )
+            parts.append(f"{me}{marks}[{log}]{replica.mark} {role}")
+        leader = world.leaders[-1]
+        return f"{' | '.join(parts)} | leader {leader} e{len(world.leaders) - 1}"
 
     # -- What follows ------------------------------------------------------------------------
 
@@ -576,9 +622,7 @@ class Moves:
             after = after._replace(committed=now)
         return Move(label, after, broken)
 
-    def _forgets(
-        self, world: World, me: int, before: Replica, number: int
-    ) -> tuple[Broken, ...]:
+    def _forgets(self, world: World, me: int, before: Replica, number: int) -> tuple[Broken, ...]:
         """A running member of the in-sync set must not drop what is committed (I-24)."""
         after = self.table.all[number]
         kept = len(after.log)
@@ -609,22 +653,6 @@ def _led(replica: Replica, led: Led) -> Replica:
 
 def _position(replica: Replica) -> tuple[int, int]:
     return (latest(replica.entries), len(replica.log))
-
-
-def _proposal(me: int, replica: Replica, reign: Reign) -> Delayed:
-    members = tuple(
-        (member, replica.life if member == me else reign.views[member].life)
-        for member in sorted(proposed(reign))
-    )
-    return Delayed(
-        False,
-        me,
-        NOBODY,
-        replica.life,
-        replica.epoch,
-        is_current=reign.is_current,
-        members=members,
-    )
 
 
 def _with_delayed(world: World, request: Delayed) -> World:

@@ -47,6 +47,8 @@ class Rules:
     """KAFKA-7415."""
     leads_in_own_life_only: bool = True
     """A state from before a restart makes nobody the leader (KIP-380)."""
+    names_life_of_joining: bool = True
+    """A proposal names the life in which the member qualified, however late it is sent (KIP-903)."""
     checks_fetch_epoch: bool = True
     """KIP-320."""
     elects_complete_only: bool = True

@@ -27,11 +27,15 @@ Entries: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class View(NamedTuple):
-    """What a leader knows of one follower; `membership` in its in-sync set."""
+    """What a leader knows of one follower; `membership` in its in-sync set.
+
+    `joins_as`: while it joins, the life in which it qualified.
+    """
 
     end: int
     life: int
     membership: int
+    joins_as: int = UNKNOWN
 
 
 OWN: Final = View(UNKNOWN, UNKNOWN, MEMBER)
