@@ -148,9 +148,14 @@ def test_no_role_while_the_controller_has_not_looked(cluster: Cluster) -> None:
     assert cluster.replica().leader_id == -1
     entries = cluster.replica().log.leader_epochs.entries
     assert [entry.epoch for entry in entries] == [0]
+    # Nor does it answer as a follower: what it lacks would be taken for out of range (I-25).
+    consumer = cluster.world.connect()
+    consumer.send(fetch(("orders", 0, 100)), 11)
     # The controller, which this node is, sees a broker that has bounced and elects anew.
     cluster.world.turn()
     assert cluster.state().leader_epoch == 2
+    (partition,) = fetched(consumer.answers[-1]).values()
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # -- Following -------------------------------------------------------------------------------

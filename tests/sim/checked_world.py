@@ -147,7 +147,7 @@ class Checked:
 
 def shadow_of(checked: Checked, broker_id: int) -> Shadow:
     """What the checkers know of a log."""
-    [truth] = [each for each in checked.checkers._truths if each.at == AT]
+    [truth] = [each for each in checked.checkers.rules.truths if each.at == AT]
     return truth.shadows[BrokerId(broker_id)]
 
 

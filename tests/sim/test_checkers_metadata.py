@@ -166,7 +166,7 @@ def test_a_member_that_stays_after_a_clean_restart(checked: Checked) -> None:
 
 
 def test_a_changed_minimum_is_followed_by_and_by(checked: Checked) -> None:
-    rules = checked.checkers._metadata
+    rules = checked.checkers.rules.metadata
     rules._minimums["t"] = 3
     rules._former_minimums["t"] = [(checked.world.schedule.now_us + 1_000_000, 2)]
     checked.tell(checked.image_with(in_sync_replicas=(1, 2), elr=(3,)))

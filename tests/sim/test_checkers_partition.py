@@ -99,7 +99,7 @@ def test_a_member_that_joins_without_what_is_committed(checked: Checked) -> None
 def test_a_follower_that_is_believed_to_have_more(checked: Checked) -> None:
     checked.leader().progress[BrokerId(2)].log_end_offset = Offset(9)
     checked.world[1].node.replicas.host.purgatory.changed(checked.replica(1))
-    checked.checkers._sweep()
+    checked.checkers.sweep()
     what = checked.only("I-15").what
     assert "believes that broker 2 has everything below 9, but its log ends at 5" in what
 

@@ -183,7 +183,8 @@ def test_a_recovery_that_takes_something_away_each_time(
 
 def test_a_log_that_would_not_survive(checked: Checked) -> None:
     # What is in memory is not what is on disk.
-    checked.world[2].disk.files.open(LOG).truncate(3 * batch_bytes(checked))
+    for machine in checked.world.machines.values():
+        machine.disk.files.open(LOG).truncate(3 * batch_bytes(checked))
     checked.checkers.at_end()
     assert "would after a kill end at 3" in checked.only("I-46").what
 

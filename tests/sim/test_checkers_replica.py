@@ -32,7 +32,7 @@ def test_a_sound_cluster_breaks_nothing(checked: Checked) -> None:
     checked.checkers.at_end()
     assert checked.found == []
     assert checked.checkers.counters["commits"] >= 5
-    assert checked.checkers.counters["rehearsals"] >= 6
+    assert checked.checkers.counters["rehearsals"] >= 2
 
 
 def test_offsets_out_of_order(checked: Checked) -> None:
@@ -286,5 +286,5 @@ def test_an_index_is_looked_at_in_a_sweep(
     monkeypatch.setattr(IndexedSegment, "add_entries", always(None))
     checked.replica(1).log.active.offset_index._pending[4:8] = (7).to_bytes(4, "big")
     for _ in range(30):
-        checked.checkers._sweep()
+        checked.checkers.sweep()
     assert "I-04" in checked.found

@@ -160,7 +160,7 @@ def delete_records(checked: Checked) -> Caller:
 def test_a_deletion_that_is_not_told(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Purgatory, "_try", always(False))
     delete_records(checked)
-    checked.checkers._sweep()
+    checked.checkers.sweep()
     assert "A deletion of admin at broker 1 is parked, but" in checked.only("I-40").what
 
 
@@ -168,15 +168,15 @@ def test_a_request_whose_time_never_comes(checked: Checked) -> None:
     wait_for_more(checked)
     for entry in parked(checked.world[1].node.purgatory):
         entry.timer.cancel()
-    checked.checkers._sweep()
+    checked.checkers.sweep()
     assert "is lost" in checked.only("I-40").what
 
 
-def test_somebody_who_waits_at_the_end(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_who_waits_at_the_end(checked: Checked) -> None:
     wait_for_more(checked)
     checked.checkers.at_end()
     assert checked.found == []
-    monkeypatch.setattr(Purgatory, "_try", always(False))
+    checked.isolate(2)
     delete_records(checked)
     checked.checkers.at_end()
     assert "A request of admin is still parked at broker 1" in checked.only("I-40").what

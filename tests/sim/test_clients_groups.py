@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from strandline.protocol.messages.fetch import FetchResponse
 from strandline.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from strandline.protocol.messages.heartbeat import HeartbeatResponse
 from strandline.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -35,7 +35,7 @@ from strandline.sim.plan import ClientSpec
 from strandline.sim.schedule import Schedule
 from strandline.types import TopicPartition
 from tests.sim.clients_stage import TOPIC_ID, Asked, Stage
-from tests.sim.test_clients_consumer import batch, fetched, offset_of
+from tests.sim.test_clients_consumer import batch, fetched, offsets_told
 
 AT = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -118,13 +118,19 @@ class Coordinated:
         self.offsets(*offsets)
 
     def quietly(self, until: ApiKey) -> Asked:
-        """The next request of a kind; all others before it are left without an answer."""
-        while True:
+        """The next request of a kind. Of those before it, reads find nothing, and the others are
+        left without an answer."""
+        for _ in range(20_000):
             self.stage.run(1)
             while self.stage.requests:
                 asked = self.stage.requests.popleft()
                 if asked.key is until:
                     return asked
+                if asked.key is ApiKey.FETCH:
+                    asked.answer(FetchResponse())
+                elif asked.key is ApiKey.LIST_OFFSETS:
+                    offsets_told(asked, 0)
+        raise AssertionError(f"no {until.name} came")
 
 
 def committed(asked: Asked, code: ErrorCode = ErrorCode.NONE) -> None:

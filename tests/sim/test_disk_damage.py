@@ -202,7 +202,7 @@ def test_a_marker_that_lies_gives_no_wrong_records(seed: int) -> None:
         return
     for at, log in logs.items():
         _read_everything(log, shelf.pasts[at])
-        batch = shelf._batch(at)
+        batch = shelf.batch(at)
         try:
             log.append_as_leader(batch, leader_epoch=log.leader_epochs.latest, now_ms=NOW_MS)
         except (StorageError, ProtocolError):

@@ -433,7 +433,7 @@ def test_the_end_of_all_faults_is_the_end_of_each() -> None:
             "disk-slow 2 per=1ms for=60s",
             "clock-jump 2 forward=10min for=60s",
             "crash-in 2 operations=1000 how=kill",
-            "kill 2 when=controller-change within=60s",
+            "kill 2 when=controller-change wait=60s",
         )
         it.run(500)
         it.scene.end_all()

@@ -19,7 +19,7 @@ from tests.sim.faults_stage import stage
 )
 def test_an_action_waits_for_its_moment(moment: str, cause: str) -> None:
     with stage() as it:
-        it.do(f"pause 2 for=10ms when={moment} within=20s")
+        it.do(f"pause 2 for=10ms when={moment} wait=20s")
         it.run(1_000)
         assert not it.scene.done["pause"]
         it.do(cause)
@@ -29,7 +29,7 @@ def test_an_action_waits_for_its_moment(moment: str, cause: str) -> None:
 
 def test_an_action_waits_no_longer_than_it_may() -> None:
     with stage() as it:
-        it.do("kill 2 down=100ms when=controller-change within=300ms")
+        it.do("kill 2 down=100ms when=controller-change wait=300ms")
         it.run(290)
         assert it[2].is_running
         it.run(20)

@@ -173,3 +173,31 @@ def test_expectations_stay() -> None:
     expectation = Action(2_000_000, "expect", ("t-0",), {"leader": "1"})
     plan = Plan(Options(seed=1), (), (Action(1_000_000, "kill", ("1",)), expectation))
     assert shrink(plan, lambda p: expectation in p.actions).actions == (expectation,)
+
+
+def test_what_comes_after_the_failure_is_left_out_at_once() -> None:
+    seen: list[Plan] = []
+
+    def is_bad(plan: Plan) -> bool:
+        seen.append(plan)
+        return kills_leader(plan)
+
+    shrink(WHOLE, is_bad, fails_at_us=4_321_000)
+    assert seen[1].options.safety_us == 4_400_000
+    assert max(action.at_us for action in seen[1].actions) < 4_400_000
+
+
+def test_a_time_that_does_not_matter_is_short_after_one_run() -> None:
+    action = Action(0, "kill", ("1",), {"down": "3600s"})
+    plan = Plan(Options(seed=1, brokers=1, safety_us=100_000), (), (action,))
+    told: list[Progress] = []
+    small = shrink(plan, lambda p: bool(p.actions), told.append)
+    assert small.actions[0].options == {"down": "1ms"}
+    assert told[-1].runs < 5
+
+
+def test_a_time_that_matters_is_halved_as_long_as_it_may() -> None:
+    action = Action(0, "kill", ("1",), {"down": "3600s"})
+    plan = Plan(Options(seed=1, brokers=1, safety_us=100_000), (), (action,))
+    small = shrink(plan, lambda p: any(a.time_us("down", 0) >= 1_000_000 for a in p.actions))
+    assert 1_000_000 <= small.actions[0].time_us("down", 0) < 2_000_000

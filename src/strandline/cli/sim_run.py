@@ -215,12 +215,15 @@ def _shrink(plan: Plan, wanted: OneRun) -> None:
     click.echo(f"{bad(first.invariant)}: {first.what}", err=True)
     minutes = MINUTES_TO_SHRINK if wanted.minutes is None else wanted.minutes
     end_s = time.monotonic() + minutes * 60
+    safety = dict(verdict.phases)
+    is_early = "safety" in safety and first.at_us <= safety["safety"]
     with Stop() as stop:
         small = shrink(
             plan,
-            lambda candidate: _breaks(candidate, first.invariant, wanted.without),
+            lambda candidate: _breaks(candidate, first.invariant, wanted.without, early=is_early),
             _ShrinkProgress(),
             may_go_on=lambda: not stop.is_set and time.monotonic() < end_s,
+            fails_at_us=first.at_us - safety["building"] if is_early else None,
         )
     final, _ = timed(lambda: run(small, without=wanted.without))
     _write(scenario_of(final, first.invariant, wanted), wanted.out)
@@ -229,11 +232,23 @@ def _shrink(plan: Plan, wanted: OneRun) -> None:
     raise click.exceptions.Exit(1)
 
 
-def _breaks(plan: Plan, invariant: str, without: str | None) -> bool:
-    """Whether a plan still breaks that invariant. One that cannot be run does not."""
+class _TooLate(BaseException):
+    """The phase in which the run should have gone wrong is over. No error: nobody may catch it."""
+
+
+def _breaks(plan: Plan, invariant: str, without: str | None, *, early: bool) -> bool:
+    """Whether a plan still breaks that invariant; `early`: while faults go on.
+
+    A plan that cannot be run does not.
+    """
+
+    def on_phase(phase: str, _: int) -> None:
+        if early and phase == "safety":
+            raise _TooLate
+
     try:
-        verdict = run(plan, without=without, stop_at_violation=True)
-    except (BadScript, HarnessError):
+        verdict = run(plan, without=without, on_phase=on_phase, stop_at_violation=True)
+    except (BadScript, HarnessError, _TooLate):
         return False
     return any(violation.invariant == invariant for violation in verdict.violations)
 

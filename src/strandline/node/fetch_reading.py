@@ -88,7 +88,8 @@ class ConsumerReader:
         del now
         replica.check_epoch(fetched.current_leader_epoch)
         leader, log = replica.leader, replica.log
-        if leader is None and not self._may_follow:
+        if leader is None and not (self._may_follow and replica.is_following):
+            # Who is neither leads nobody, and what it lacks is not out of anybody's range.
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _fill_offsets(answer, log)
         wants_committed = self._isolation_level == READ_COMMITTED

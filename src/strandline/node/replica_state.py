@@ -89,6 +89,12 @@ class ReplicaState(Watched):
     def is_leading(self) -> bool:
         return self.leader is not None
 
+    @property
+    def is_following(self) -> bool:
+        """Whether it has a leader that it can follow. One that is named as leader by a state from
+        before its restart has none: the state will change."""
+        return self.leader is None and self.leader_id not in (NOBODY, self.host.broker_id)
+
     def changed(self) -> None:
         """Have all who wait for anything of this replica checked at the end of the turn."""
         purgatory = self.host.purgatory

@@ -19,9 +19,11 @@ from typing import Final
 from strandline.node.node import INTERNAL_TOPICS
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation
+from strandline.sim.clients.client import place_of
 from strandline.sim.clients.crew import Crew
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
+from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
 from strandline.sim.plan import Action, Options, Plan
 from strandline.sim.scenarios.script import format_us
 from strandline.sim.world import World
@@ -162,11 +164,16 @@ class Course:
         self._level_out()
         if self.checkers is not None:
             self.checkers.at_end()
+        present = self._places()
         for anomaly in self.crew.judge(allows_loss=self.scene.budget.is_exceeded):
-            number = INVARIANT_OF[anomaly.kind.value]
+            if anomaly.kind in LOSS_KINDS and anomaly.partition not in present:
+                continue  # deleted, and so is what was in it
+            number = INVARIANT_OF[anomaly.kind]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, str(anomaly.partition))
         for finding in self.crew.findings:
+            if self.scene.budget.is_exceeded and finding.invariant in _LOST_WITH_RECORDS:
+                continue
             self._violated(finding.invariant, finding.what, finding.partition, finding.at_us)
 
     # -- steps -------------------------------------------------------------------------------
@@ -189,6 +196,11 @@ class Course:
             bound_us = self._bounds.in_sync_us
             self._within(bound_us, partial(scene.budget.may_lose, machine), "I-49", what)
             scene.swap_disk(machine, _LOOK_US)
+
+    def _places(self) -> set[str]:
+        """How the history calls the partitions that are there."""
+        topics = self.world.image.topics
+        return {place_of(at, topics[at.topic].topic_id) for at in self._partitions()}
 
     def _level_out(self) -> None:
         """Wait until no replica has anything to learn any more."""
@@ -264,6 +276,7 @@ class Course:
         at_us = self.world.schedule.now_us if at_us is None else at_us
         self._found.append(Violation(invariant, what, at_us, partition))
         self.world.note(f"violated {invariant}: {what}")
+        self._maybe_stop()
 
     def _ended(self, phase: str) -> None:
         now_us = self.world.schedule.now_us
@@ -273,16 +286,20 @@ class Course:
             self._told(phase, now_us)
 
 
+_LOST_WITH_RECORDS: Final = frozenset({"I-25", "I-28", "I-29", "I-38", "I-39"})
+"""What clients may find broken when records, and offsets of groups, were lost."""
+
 INVARIANT_OF: Final = {
-    "lost": "I-28",
-    "unseen": "I-28",
-    "duplicate": "I-30",
-    "inconsistent offsets": "I-29",
-    "reordered": "I-30",
-    "poll skip": "I-35",
-    "nonmonotonic poll": "I-35",
-    "refused read": "I-41",
-    "phantom": "I-34",
-    "end went back": "I-38",
+    AnomalyKind.LOST: "I-28",
+    AnomalyKind.UNSEEN: "I-28",
+    AnomalyKind.DUPLICATE: "I-30",
+    AnomalyKind.INCONSISTENT_OFFSETS: "I-29",
+    AnomalyKind.REORDERED: "I-30",
+    AnomalyKind.POLL_SKIP: "I-35",
+    AnomalyKind.NONMONOTONIC_POLL: "I-35",
+    AnomalyKind.REFUSED_READ: "I-41",
+    AnomalyKind.PHANTOM: "I-34",
+    AnomalyKind.END_WENT_BACK: "I-38",
+    AnomalyKind.RESURRECTED: "I-27",
 }
 """Which invariant an anomaly of the clients' history breaks."""

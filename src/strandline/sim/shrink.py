@@ -3,9 +3,9 @@
 Theory: every line of a plan can be left out, because an action carries its own healing and every
 random choice comes from a stream of its own: what is left behaves much as before. So a plan is a
 list of parts, and delta debugging (Zeller's ddmin) finds a subset of which no single part can be
-left out. Actions come first, for most of them have nothing to do with the failure, and every run
-afterwards is shorter; then clients, topics, brokers; then all that differs from a calm cluster
-(settings, latencies, options of clients); last the lengths of things.
+left out. What makes runs shorter comes first: everything after the failure, clients, topics. Then
+actions, for most of them have nothing to do with it; then brokers, and all that differs from a calm
+cluster (settings, latencies, options of clients); last the lengths of things.
 
 All of it is deterministic; only whoever sets a limit of time makes it depend on the machine. This
 file knows plans and asks `is_bad`, which runs them; it knows no world. `is_bad` must be true of the
@@ -47,16 +47,21 @@ def shrink(
     progress: Callable[[Progress], None] = lambda _: None,
     *,
     may_go_on: Callable[[], bool] = lambda: True,
+    fails_at_us: int | None = None,
 ) -> Plan:
     """The smallest plan that was found for which `is_bad` holds; `plan` itself must be bad.
 
-    `may_go_on` is asked before every run; when it says no, the smallest so far is the answer.
+    `fails_at_us` says how long after the beginning of its phase of faults it fails, if it does so
+    in that phase: then hardly anything later can matter. `may_go_on` is asked before every run;
+    when it says no, the smallest so far is the answer.
     Raises `ValueError` if `plan` is not bad.
     """
     if not is_bad(plan):
         raise ValueError("The plan that is to be shrunk does not fail.")
     shrinker = _Shrinker(plan, is_bad, progress, may_go_on)
     try:
+        if fails_at_us is not None:
+            shrinker.end_at(fails_at_us)
         shrinker.run()
     except _Enough:
         progress(shrinker.at("stopping"))
@@ -89,13 +94,20 @@ class _Shrinker:
         """How far it is."""
         return Progress(self._runs, len(format_plan(self.plan).splitlines()), doing)
 
+    def end_at(self, end_us: int) -> None:
+        """Try to end the phase of faults soon after that."""
+        self._doing = "the end"
+        end_us = _rounded(end_us, SHORTEST_PHASE_US) + SHORTEST_PHASE_US
+        if end_us < self.plan.options.safety_us:
+            self._try(_ended(self.plan, end_us))
+
     def run(self) -> None:
         """All passes, until none of them finds anything."""
         passes: tuple[tuple[str, Callable[[], None]], ...] = (
             ("the end", self._end),
-            ("actions", self._actions),
             ("clients", self._clients),
             ("topics", self._topics),
+            ("actions", self._actions),
             ("brokers", self._brokers),
             ("settings", self._settings),
             ("times", self._times),
@@ -196,21 +208,25 @@ class _Shrinker:
                 break
         for index in range(len(self.plan.actions)):
             for name in self.plan.actions[index].options:
-                while self._maybe_halve(index, name):
-                    pass
+                self._shorten(index, name)
 
-    def _maybe_halve(self, index: int, name: str) -> bool:
-        action = self.plan.actions[index]
+    def _shorten(self, index: int, name: str) -> None:
+        """The shortest time that an action can do with, at once or by halves."""
         try:
-            time_us = parse_us(action.options[name])
+            time_us = parse_us(self.plan.actions[index].options[name])
         except BadScript:
-            return False
-        half_us = _rounded(time_us // 2, SHORTEST_TIME_US)
-        if not SHORTEST_TIME_US <= half_us < time_us:
-            return False
-        options = {**action.options, name: format_us(half_us)}
+            return
+        if time_us <= SHORTEST_TIME_US or self._try_time(index, name, SHORTEST_TIME_US):
+            return
+        while (half_us := _rounded(time_us // 2, SHORTEST_TIME_US)) > SHORTEST_TIME_US:
+            if not self._try_time(index, name, half_us):
+                return
+            time_us = half_us
+
+    def _try_time(self, index: int, name: str, time_us: int) -> bool:
         actions = list(self.plan.actions)
-        actions[index] = replace(action, options=options)
+        options = {**actions[index].options, name: format_us(time_us)}
+        actions[index] = replace(actions[index], options=options)
         return self._try(replace(self.plan, actions=tuple(actions)))
 
 

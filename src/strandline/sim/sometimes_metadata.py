@@ -25,7 +25,6 @@ METADATA_STATES: Final = (
     "reassignment begins",
     "reassignment completes",
     "reassignment is cancelled",
-    "broker comes back before anybody looked",
     "session ends under a running broker",
     "broker stops in order",
     "no broker is left",
@@ -44,7 +43,7 @@ class MetadataStates:
         self._world = world
         self._found = found
         self._before = ClusterImage()
-        self._controllers: set[tuple[int, int]] = set()
+        self._controller_before: int | None = None
         self._topic_names: set[str] = set()
 
     def look(self, image: ClusterImage) -> None:
@@ -58,9 +57,9 @@ class MetadataStates:
             self._topics(before, image)
 
     def _controller(self, controller: int) -> None:
-        if self._controllers and (controller, 0) not in self._controllers:
+        if self._controller_before not in (None, controller):
             self._found["controller changes"] += 1
-        self._controllers = {(controller, 0)}
+        self._controller_before = controller
 
     def _brokers(self, before: ClusterImage, image: ClusterImage) -> None:
         found = self._found
@@ -69,8 +68,6 @@ class MetadataStates:
             if now is None:
                 if self._world.machines[broker_id].is_running:
                     found["session ends under a running broker"] += 1
-            elif now.epoch != broker.epoch:
-                found["broker comes back before anybody looked"] += 1
             elif now.is_shutting_down and not broker.is_shutting_down:
                 found["broker stops in order"] += 1
         if before.brokers and not image.brokers:

@@ -16,6 +16,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -265,7 +266,8 @@ class _Worker:
         """Let it run a seed."""
         self.job = job
         self._since = time.monotonic()
-        self.connection.send(job)
+        with suppress(OSError):  # the process is dead, which shows when its result is taken
+            self.connection.send(job)
 
     def take(self) -> tuple[_Job, SeedResult]:
         """What came of it."""
@@ -277,7 +279,7 @@ class _Worker:
             return job, failed(job.seed, job.profile or "", f"No end after {SECONDS_MAX:.0f} s.")
         try:
             result = self.connection.recv()
-        except EOFError:
+        except (EOFError, OSError):
             code = self._replace()
             return job, failed(job.seed, job.profile or "", f"Its process died with code {code}.")
         if not isinstance(result, SeedResult):

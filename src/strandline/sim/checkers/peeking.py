@@ -35,6 +35,11 @@ def peek(file: File, position: int, length: int = TO_THE_END) -> bytes:
     return cast(MemoryFile, file).peek(position, length)
 
 
+def bytes_in(file: File) -> int:
+    """How many bytes the file has, with what a handle does not know that died while it wrote."""
+    return cast(MemoryFile, file)._contents.size
+
+
 class Place(NamedTuple):
     """Where a replica is fetched."""
 

@@ -9,10 +9,12 @@ its disk are not touched (I-45, I-46).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 from zlib import crc32
 
+from strandline.sim.checkers.hosting import Hosted
 from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.shadow import Shadow
@@ -20,13 +22,18 @@ from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
-from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.memory_files import MemoryFiles, ProcessEnded
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
 
-Hosted = tuple[Shadow, PartitionTruth]
+_HARMLESS: Final = frozenset({"read", "list", "examine"})
+
+OPERATIONS_MAX: Final = 60
+"""A recovery is cut short at one of so many operations, if it takes that many."""
+
+Logs: TypeAlias = dict[TopicPartition, Log]
 
 
 class Rehearsal:
@@ -47,18 +54,18 @@ class Rehearsal:
         found = self._recovered(machine, after_kill)
         for shadow, truth in alive:
             self._compare(shadow, truth, found, shadow.log.log_end_offset, "a kill")
-        self._recover_again(machine, after_kill, found, alive)
         after_power_cut = machine.disk.image("any", self._random)
+        cut_short = after_power_cut.kill_clone()
         found = self._recovered(machine, after_power_cut)
         for shadow, truth in alive:
             self._compare(shadow, truth, found, shadow.log.recovery_point, "a power cut")
-        self._recover_again(machine, after_power_cut, found, alive)
+        self._recover_again(machine, cut_short, found, alive)
 
     def _compare(
         self,
         shadow: Shadow,
         truth: PartitionTruth,
-        found: dict[TopicPartition, Log],
+        found: Logs,
         needed: int,
         cause: str,
     ) -> None:
@@ -87,29 +94,36 @@ class Rehearsal:
         self._findings.add("I-46", f"{shadow} would after {cause} {problem}", shadow.at)
 
     def _recover_again(
-        self,
-        machine: Machine,
-        files: MemoryFiles,
-        found: dict[TopicPartition, Log],
-        hosted: Sequence[Hosted],
+        self, machine: Machine, files: MemoryFiles, found: Logs, hosted: Sequence[Hosted]
     ) -> None:
-        """I-45: a kill right after the recovery changes nothing."""
+        """I-45: a recovery that dies at some operation, and one after it, give what one gives."""
+        left = self._random.randint(1, OPERATIONS_MAX)
+
+        def dies(operation: str, path: str) -> None:
+            nonlocal left
+            left -= operation not in _HARMLESS
+            if left <= 0:
+                raise ProcessEnded(cause=f"{operation} {path}")
+
+        files.on_call = dies
+        with suppress(ProcessEnded):
+            self._recovered(machine, files)
         again = self._recovered(machine, files.kill_clone())
         for shadow, _ in hosted:
             first, second = _words(found.get(shadow.at)), _words(again.get(shadow.at))
             if first != second:
                 self._findings.add(
                     "I-45",
-                    f"{shadow} would be recovered to {first} first and to {second} after a second "
-                    f"crash",
+                    f"{shadow} would be recovered to {first}, but to {second} if a crash came in "
+                    f"between",
                     shadow.at,
                 )
 
-    def _recovered(self, machine: Machine, files: MemoryFiles) -> dict[TopicPartition, Log]:
+    def _recovered(self, machine: Machine, files: MemoryFiles) -> Logs:
         """The logs that a process finds on this disk."""
         node = machine.node
         image, settings = node.metadata.image, node.settings
-        found: dict[TopicPartition, Log] = {}
+        found: Logs = {}
 
         def load(to_load: LogToLoad) -> Log:
             return Log.load(

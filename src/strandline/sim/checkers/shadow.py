@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
 from strandline.sim.checkers.batches import Batch, Batches, header_fields
-from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.peeking import bytes_in, peek
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition
 
@@ -42,6 +42,7 @@ class Shadow:
     end of each, counted from some time ago) go together.
 
     - `mark`: the fingerprint of the replica when it was last looked at.
+    - `has_failed`: the log takes no more appends; it is followed no more.
     - `was_damaged`: its disk was damaged from outside; physics, not the code, decides what is left.
     - `start_fell`: its log start came back lower after a crash than it had been.
     """
@@ -59,6 +60,7 @@ class Shadow:
         "broker_id",
         "ends",
         "epochs_at_round_start",
+        "has_failed",
         "is_live",
         "log",
         "mark",
@@ -76,6 +78,7 @@ class Shadow:
         self.is_live = True
         self.mark: Mark = (0, 0, 0, 0, 0, 0, -1, 0, *NO_ROLE)
         self.was_damaged = False
+        self.has_failed = False
         self.start_fell = False
         self.rounds = 0
         self.epochs_at_round_start = 0
@@ -223,7 +226,7 @@ class Shadow:
     def is_behind(self) -> bool:
         """Whether more was handed to the log's files than was read here."""
         active = self.log.active
-        return active.base_offset != self._tail_base or active.log.size > self._tail_size
+        return active.base_offset != self._tail_base or bytes_in(active.log) > self._tail_size
 
     def _forget(self, kept: int) -> None:
         del self.batches[kept:], self.bases[kept:], self.ends[kept:]

@@ -142,6 +142,25 @@ class PartitionTruth:
         """The broker has everything again, or lost nothing."""
         self.lossy.pop(broker, None)
 
+    def forget(self, shadow: Shadow) -> None:
+        """A broker has deleted its log of the partition."""
+        if self.shadows.get(shadow.broker_id) is shadow:
+            del self.shadows[shadow.broker_id]
+            self.made_good(shadow.broker_id)
+
+    def deleted(self, low_watermark: int) -> None:
+        """A client was told that the records below are gone for good."""
+        if low_watermark > self.deleted_to:
+            self.deleted_to = low_watermark
+            self.kept_deletion = dict.fromkeys(self.members)
+            self.crashed_since_deletion = 0
+
+    def crashed(self, broker: BrokerId) -> None:
+        """A process has died: what it had not written down of deletions is forgotten."""
+        if broker in self.kept_deletion:
+            del self.kept_deletion[broker]
+            self.crashed_since_deletion += 1
+
     def follow_minimum(self, min_in_sync: int) -> None:
         """The topic's setting, and the number of replicas in sync that bear what is committed."""
         self.min_in_sync = min_in_sync

@@ -90,8 +90,8 @@ class Draw:
         """`when=`, sometimes."""
         if self.random.random() >= self.loves_moments:
             return {}
-        within_us = self.random.choice((500_000, 2_000_000))
-        return {"when": self.random.choice(MOMENTS), "within": format_us(within_us)}
+        wait_us = self.random.choice((500_000, 2_000_000))
+        return {"when": self.random.choice(MOMENTS), "wait": format_us(wait_us)}
 
     def maybe(self, chance: float, name: str, value: str) -> dict[str, str]:
         """An option, sometimes."""

@@ -295,6 +295,10 @@ def _add_partitions(draw: Draw) -> Drawn:
     return Drawn("add-partitions", (topic.name,), {"total": str(topic.partitions + 1)})
 
 
+def _describe(draw: Draw) -> Drawn:
+    return Drawn("describe", (draw.random.choice(draw.options.topics).name,))
+
+
 KINDS: Final = (
     Kind(_kill, 0.75, 3.0),
     Kind(_pause, 0.6, 2.0),
@@ -344,5 +348,6 @@ KINDS: Final = (
     Kind(_extra_topic, 0.12, 0.6),
     Kind(_recreate_topic, 0.06, 0.3),
     Kind(_add_partitions, 0.05, 0.3),
+    Kind(_describe, 0.05, 0.3),
 )
 """Everything that a seed may know."""

@@ -1,6 +1,6 @@
 """Interesting moments: bugs live where something changes, so faults like to strike there.
 
-`when=in-sync-change` delays an action until the next such moment, at most as long as `within` says;
+`when=in-sync-change` delays an action until the next such moment, at most as long as `wait` says;
 then it is done anyway. What is recognised:
 
     proposal           a leader has begun to change its in-sync set and waits for the controller
@@ -48,13 +48,13 @@ class Moments(Silent):
         self._controller: int | None = None
         self._states: Mapping[TopicPartition, tuple[object, object]] = {}
 
-    def wait(self, moment: str, within_us: int, action: Callable[[], None]) -> None:
+    def wait(self, moment: str, wait_us: int, action: Callable[[], None]) -> None:
         """Act at the next such moment, or when the time is over."""
         waiting = _Waiting(moment, action)
         if not self._waiting:
             self._look(self._world.image)
         self._waiting.append(waiting)
-        self._world.schedule.after(within_us, lambda: self._strike(waiting))
+        self._world.schedule.after(wait_us, lambda: self._strike(waiting))
 
     def forget(self) -> None:
         """Nobody waits any more."""

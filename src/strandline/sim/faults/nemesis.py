@@ -1,6 +1,6 @@
 """Who carries the actions of a plan out, each at its time or at its moment.
 
-This file knows all verbs, and what is common to them: `when=MOMENT [within=2s]` lets an action wait
+This file knows all verbs, and what is common to them: `when=MOMENT [wait=2s]` lets an action wait
 for an interesting moment (see `moments`). What cannot be done is noted and skipped: a plan stays a
 plan when some of its lines are taken out.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,10 +22,10 @@ from strandline.sim.faults.verb import Verb
 from strandline.sim.plan import Action
 from strandline.sim.scenarios.script import BadScript
 
-_WITHIN_US: Final = 2_000_000
+_WAIT_US: Final = 2_000_000
 EXPECT: Final = "expect"
 _OPTION: Final = re.compile(r"([a-z-]+)=")
-_COMMON: Final = ("when", "within")
+_COMMON: Final = ("when", "wait")
 
 VERBS: Final[Mapping[str, Verb]] = {
     verb.name: verb
@@ -55,8 +56,10 @@ class Nemesis:
         if moment is None:
             self._do(action)
             return
-        within_us = action.time_us("within", _WITHIN_US)
-        self._scene.moments.wait(moment, within_us, partial(self._do, action))
+        wait_us = action.time_us("wait", _WAIT_US)
+        options = {name: text for name, text in action.options.items() if name not in _COMMON}
+        now = replace(action, options=options)
+        self._scene.moments.wait(moment, wait_us, partial(self._do, now))
 
     def _do(self, action: Action) -> None:
         world = self._scene.world

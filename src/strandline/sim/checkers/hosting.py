@@ -1,0 +1,107 @@
+"""Which logs and replicas one process has, and the shadow of each.
+
+A log is known from the moment at which its process has loaded or made it; a replica comes with its
+role. A replica goes when it is moved away, deleted, or its disk fails; the log of the last kind is
+still on that disk, and is expected there by the next process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from strandline.node.fetch_sessions import FetchKey
+from strandline.sim.checkers.recovery_rules import is_touched
+from strandline.sim.checkers.rules import Rules
+from strandline.sim.checkers.shadow import LEADER, NO_ROLE, Mark, Shadow
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.types import NO_TOPIC_ID
+
+if TYPE_CHECKING:
+    from strandline.node.replica import Replica
+    from strandline.sim.machine import Machine
+    from strandline.storage.log import Log
+
+Hosted: TypeAlias = tuple[Shadow, PartitionTruth]
+
+
+class Hosting:
+    """See the module. One for each life of a broker.
+
+    - `seen`: the replicas with a role; `by_key`: the same by what fetches call them.
+    - `by_log`, `by_directory`: every log, with a role or without.
+    - `unsettled`: replicas that were touched since a turn ended.
+    """
+
+    __slots__ = ("_rules", "by_directory", "by_key", "by_log", "machine", "seen", "unsettled")
+
+    def __init__(self, machine: Machine, rules: Rules) -> None:
+        self.machine = machine
+        self.seen: dict[Replica, Hosted] = {}
+        self.by_key: dict[FetchKey, Shadow] = {}
+        self.by_log: dict[Log, Hosted] = {}
+        self.by_directory: dict[str, Hosted] = {}
+        self.unsettled: dict[Replica, None] = {}
+        self._rules = rules
+
+    def take_in(self, log: Log) -> Hosted:
+        """A log that was not known yet."""
+        rules, broker = self._rules, self.machine.broker_id
+        truth = rules.truths.of(log.topic_partition, log.topic_id)
+        shadow = Shadow(broker, log, truth.batches, rules.findings)
+        shadow.was_damaged = is_touched(self.machine, log.directory)
+        shadow.read_anew()
+        shadow.mark = _mark_without_role(log)
+        truth.shadows[broker] = shadow
+        rules.replica.check_offsets(shadow)
+        rules.replica.check_epoch_table(shadow)
+        hosted = self.by_log[log] = self.by_directory[log.directory] = (shadow, truth)
+        return hosted
+
+    def enter(self, replica: Replica) -> Hosted:
+        """A replica that was not there before this event."""
+        hosted = self.by_log.get(replica.log) or self.take_in(replica.log)
+        shadow, truth = hosted
+        shadow.replica = replica
+        shadow.is_live = True
+        shadow.mark = (*shadow.mark[:LEADER], *NO_ROLE)
+        self.seen[replica] = hosted
+        for key in _keys_of(replica):
+            self.by_key[key] = shadow
+        self._rules.metadata.meet(truth)
+        return hosted
+
+    def drop_missing(self) -> None:
+        """Replicas are not there any more."""
+        present = set(self.machine.node.replicas)
+        for replica in [each for each in self.seen if each not in present]:
+            shadow, truth = self.seen.pop(replica)
+            self.unsettled.pop(replica, None)
+            for key in _keys_of(replica):
+                if self.by_key.get(key) is shadow:
+                    del self.by_key[key]
+            shadow.replica = None
+            if replica.log.closed:
+                shadow.is_live = False
+                self.by_log.pop(replica.log, None)
+                truth.forget(shadow)
+
+
+def _keys_of(replica: Replica) -> tuple[FetchKey, FetchKey]:
+    topic, number = replica.topic_partition
+    return FetchKey(None, replica.topic_id, number), FetchKey(topic, NO_TOPIC_ID, number)
+
+
+def _mark_without_role(log: Log) -> Mark:
+    """The fingerprint of a log that no replica has yet."""
+    bases = log.segments.base_offsets
+    return (
+        log.log_end_offset,
+        log.high_watermark,
+        log.log_start_offset,
+        log.cuts,
+        log.recovery_point,
+        len(bases),
+        log.leader_epochs.latest,
+        bases[0],
+        *NO_ROLE,
+    )

@@ -1,0 +1,59 @@
+"""All rules of one world, made once and handed to those who ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.sim.checkers.cluster import Cluster
+from strandline.sim.checkers.commitment import Commitment
+from strandline.sim.checkers.metadata_watch import MetadataWatch
+from strandline.sim.checkers.recovery_rules import RecoveryRules
+from strandline.sim.checkers.replica_rules import ReplicaRules
+from strandline.sim.checkers.serving_rules import ServingRules
+from strandline.sim.checkers.storage_rules import StorageRules
+from strandline.sim.checkers.truths import Truths
+from strandline.sim.checkers.violations import Findings
+from strandline.sim.checkers.waiting_rules import WaitingRules
+
+if TYPE_CHECKING:
+    from strandline.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """See the module. Each file says which invariants it is about."""
+
+    findings: Findings
+    truths: Truths
+    commitment: Commitment
+    metadata: MetadataWatch
+    replica: ReplicaRules
+    recovery: RecoveryRules
+    serving: ServingRules
+    waiting: WaitingRules
+    storage: StorageRules
+
+    @classmethod
+    def of(cls, world: World, allows_loss: Callable[[], bool]) -> Rules:
+        """The rules for a world."""
+
+        def now_us() -> int:
+            return world.schedule.now_us
+
+        findings = Findings(now_us, world.note)
+        truths = Truths(findings)
+        cluster = Cluster(world.machines)
+        commitment = Commitment(cluster, findings, allows_loss)
+        return cls(
+            findings,
+            truths,
+            commitment,
+            MetadataWatch(cluster, findings, truths, commitment, now_us),
+            ReplicaRules(findings),
+            RecoveryRules(findings),
+            ServingRules(findings),
+            WaitingRules(findings),
+            StorageRules(findings),
+        )

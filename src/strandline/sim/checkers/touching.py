@@ -1,0 +1,164 @@
+"""What is asked of a replica after an event has touched it.
+
+The fingerprints before and after say what has changed; each change has its questions, in an order
+that matters: first the shadow follows the log, then the log is judged by itself, then leadership,
+then what is committed, since each of these looks at what the one before has settled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strandline.sim.checkers.batches import Batch
+from strandline.sim.checkers.hosting import Hosted, Hosting
+from strandline.sim.checkers.rules import Rules
+from strandline.sim.checkers.shadow import (
+    CUTS,
+    END,
+    FIRST_BASE,
+    HIGH_WATERMARK,
+    IN_SYNC,
+    LATEST_EPOCH,
+    LEADER,
+    LEADER_EPOCH,
+    LEADER_ID,
+    LOG_START,
+    RECOVERY_POINT,
+    Mark,
+    Shadow,
+)
+
+if TYPE_CHECKING:
+    from strandline.node.node import Node
+
+
+class Touching:
+    """See the module."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def touched(self, hosting: Hosting, hosted: Hosted, mark: Mark) -> None:
+        """A replica has another fingerprint than before."""
+        shadow = hosted[0]
+        before, shadow.mark = shadow.mark, mark
+        replica = shadow.replica
+        if replica is None:
+            return
+        has_content = _has_content(shadow, before)
+        if has_content:
+            self._follow(hosting, hosted, before)
+        if mark[LEADER] is not before[LEADER] or mark[IN_SYNC] is not before[IN_SYNC]:
+            self._check_leadership(hosting, hosted, before)
+        if has_content and mark[HIGH_WATERMARK] > before[HIGH_WATERMARK]:
+            self._risen(hosted)
+        if (
+            mark[LEADER_ID] != before[LEADER_ID]
+            or mark[LEADER_EPOCH] != before[LEADER_EPOCH]
+            or mark[LEADER] is not before[LEADER]
+        ):
+            shadow.rounds = 0
+            self._rules.waiting.check_role(hosting.machine.node, shadow)
+        hosting.unsettled[replica] = None
+
+    def settled(self, hosting: Hosting, node: Node) -> None:
+        """A turn has ended: nobody who waits for what was touched may be left."""
+        for replica in hosting.unsettled:
+            hosted = hosting.seen.get(replica)
+            if hosted is not None:
+                self._rules.waiting.check_commits(node, hosted[0])
+        hosting.unsettled.clear()
+        if len(node.purgatory):
+            self._rules.waiting.check_parked(node, hosting.by_key)
+
+    # -- The log -----------------------------------------------------------------------------
+
+    def _follow(self, hosting: Hosting, hosted: Hosted, before: Mark) -> None:
+        shadow, rules = hosted[0], self._rules.replica
+        mark = shadow.mark
+        added: Sequence[Batch] = ()
+        if mark[CUTS] != before[CUTS]:
+            self._cut(hosted, before)
+        else:
+            if mark[FIRST_BASE] != before[FIRST_BASE]:
+                removed = shadow.drop_front()
+                rules.check_retention(shadow, before, removed, hosting.machine.now.wall_ms)
+            if mark[END] != before[END]:
+                added = shadow.extend()
+                rules.check_appended(shadow, added)
+        rules.check_offsets(shadow)
+        if (
+            mark[LATEST_EPOCH] != before[LATEST_EPOCH]
+            or mark[LOG_START] != before[LOG_START]
+            or mark[CUTS] != before[CUTS]
+            or (added and added[0].leader_epoch != added[-1].leader_epoch)
+        ):
+            rules.check_epoch_table(shadow)
+        if shadow.log.producers.first_unstable_offset is not None:
+            rules.check_stable(shadow)
+        if mark[RECOVERY_POINT] > before[RECOVERY_POINT]:
+            rules.check_durable(shadow, hosting.machine, before[RECOVERY_POINT])
+        if mark[LEADER] is not None and mark[LEADER] is before[LEADER]:
+            rules.check_reign(shadow, before)
+
+    def _cut(self, hosted: Hosted, before: Mark) -> None:
+        shadow, truth = hosted
+        self._rules.findings.counters["truncations"] += 1
+        removed = shadow.cut()
+        if shadow.leader is None:
+            self._rules.replica.check_round(shadow, before)
+            self._rules.commitment.cut(truth, shadow, removed)
+
+    # -- Leading -----------------------------------------------------------------------------
+
+    def _check_leadership(self, hosting: Hosting, hosted: Hosted, before: Mark) -> None:
+        shadow, truth = hosted
+        leader, commitment = shadow.leader, self._rules.commitment
+        if leader is None:
+            return
+        if leader is before[LEADER]:
+            commitment.check_quorum(truth, shadow, leader)
+        else:
+            commitment.accepted(truth, shadow, leader, hosting.machine.life)
+            if shadow.log_start < truth.deleted_to and leader.leader_epoch >= truth.newest_epoch:
+                self._check_deletion(shadow, hosted)
+        commitment.check_members(truth, shadow)
+
+    def _check_deletion(self, shadow: Shadow, hosted: Hosted) -> None:
+        """I-27: a new leader shows records again that a client was told are gone."""
+        truth = hosted[1]
+        is_excused = (
+            truth.crashed_since_deletion >= truth.weakest
+            or not truth.kept_deletion
+            or self._rules.commitment.may_lose(truth)
+            or truth.unclean_epoch >= 0
+        )
+        if not is_excused:
+            self._rules.findings.add(
+                "I-27",
+                f"{shadow} leads in epoch {shadow.mark[LEADER_EPOCH]} and its log starts at "
+                f"{shadow.log_start}, but a client was told that everything below "
+                f"{truth.deleted_to} is deleted",
+                truth.at,
+            )
+        truth.deleted_to = shadow.log_start
+
+    def _risen(self, hosted: Hosted) -> None:
+        """The high watermark is higher than before."""
+        shadow, truth = hosted
+        leader, commitment = shadow.leader, self._rules.commitment
+        if leader is None:
+            commitment.follower_rose(truth, shadow, shadow.mark[LEADER_EPOCH])
+        else:
+            commitment.leader_rose(truth, shadow, leader)
+            commitment.check_progress(truth, shadow, leader)
+
+
+def _has_content(shadow: Shadow, before: Mark) -> bool:
+    """Whether the log can be followed. One that fails is followed a last time: what it did in the
+    same event before it failed counts, unless that was a truncation, which may be half done."""
+    if shadow.log.failure is None:
+        return True
+    had_failed, shadow.has_failed = shadow.has_failed, True
+    return not had_failed and shadow.mark[CUTS] == before[CUTS]
