@@ -177,7 +177,8 @@ class Stage:
         end_us = self.schedule.now_us + within_ms * 1000
         while not self.requests:
             next_us = self.schedule.next_us
-            assert next_us is not None and next_us <= end_us, f"no {key.name} came"
+            assert next_us is not None
+            assert next_us <= end_us, f"no {key.name} came"
             self.schedule.step()
         asked = self.requests.popleft()
         assert asked.key is key, f"{asked.key.name} came instead of {key.name}: {asked.body}"

@@ -282,7 +282,9 @@ class Shelf:
         # The node writes the checkpoint before the next append.
         if log.recovery_point_fell:
             self.directory.write_recovery_points()
-            log.recovery_point_fell = False
+        if log.log_start_fell:
+            self.directory.write_log_starts()
+        log.recovery_point_fell = log.log_start_fell = False
         self.transactions.pop(at, None)
         for key in [key for key in self.sequences if key % 10 == at.partition]:
             entry = log.producers.active.get(ProducerId(key // 10))
@@ -296,7 +298,11 @@ class Shelf:
 
     def _delete_records(self, at: TopicPartition, log: Log) -> None:
         log.delete_records_to(Offset(self.random.randint(log.log_start_offset, log.high_watermark)))
-        log.apply_retention(self.now_ms)
+        # As the node does it: the files go when the start is written down.
+        log.expire(self.now_ms)
+        if self.random.random() < 0.8:
+            self.directory.write_log_starts()
+            log.drop_below_start(self.now_ms)
         log.remove_due_files(self.now_ms)
 
     def _checkpoint(self, at: TopicPartition, log: Log) -> None:
@@ -335,8 +341,7 @@ def _judge_log(log: Log, before: Past, after: Past) -> None:
     if expected is not None:
         assert expected == log.log_end_offset
     assert any(
-        all(past.has(base, data) for base, data in found.items())
-        for past in (before, after)
+        all(past.has(base, data) for base, data in found.items()) for past in (before, after)
     ), "something is there that was not written"
     if not after.is_anew:
         assert log.log_end_offset >= min(before.recovery_point, after.recovery_point)

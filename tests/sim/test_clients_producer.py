@@ -189,7 +189,8 @@ def test_finishing_brings_the_last_through_and_is_done() -> None:
     asked = produce(stage)
     client.finish()
     stage.run(100)
-    assert not client.is_done
+    waits = not client.is_done
+    assert waits
     told(asked, offset=0)
     while not client.is_done:
         stage.run(30)

@@ -104,7 +104,7 @@ def test_power_cut_loses_what_was_not_synced_and_the_budget_counts_it() -> None:
         assert not it.scene.budget.is_exceeded
         it.do("power-cut 2 mode=none down=1s")
         assert it[2].is_running
-        assert "beyond the budget of t-0: 1 lost already, 1 may" in it.skipped[0]
+        assert "beyond the budget of t-0: 1 crashed already, 1 may" in it.skipped[0]
         it.run(2_500)
         it.settle()
         it.do("power-cut 2 mode=none down=100ms")
@@ -374,11 +374,11 @@ def test_a_failed_sync_is_counted_as_a_loss() -> None:
 def test_damage_ends_with_a_new_disk_and_blocks_other_losses(line: str) -> None:
     with stage(log_flush_interval_messages="1") as it:
         it.do(line)
-        assert list(it.scene.to_replace) == [2]
+        assert it.scene.to_repair == {2: True}
         it.do("power-cut 1 mode=none")
         assert "beyond the budget" in it.skipped[0]
         it.run(3_000)
-        assert not it.scene.to_replace
+        assert not it.scene.to_repair
         it.settle()
         it.do("power-cut 1 mode=none")
         assert not it[1].is_running

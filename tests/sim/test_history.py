@@ -6,19 +6,22 @@ import random
 
 import pytest
 
-from strandline.sim.history.checker import MalformedHistory, check
+from strandline.sim.history.checker import Checker, MalformedHistory, check
 from strandline.sim.history.operations import (
     Acknowledged,
     Assigned,
+    Deleted,
     EndSeen,
     Event,
+    Gone,
     Partition,
     Polled,
     Refused,
     Sent,
+    StartSeen,
     Value,
 )
-from strandline.sim.history.report import AnomalyKind, Report
+from strandline.sim.history.report import LOSS_KINDS, AnomalyKind, Report
 
 A, B = "p", "q"
 
@@ -246,6 +249,106 @@ def test_the_caller_says_what_a_run_may_lose() -> None:
     assert report.counts.keys() == {AnomalyKind.UNSEEN, AnomalyKind.NONMONOTONIC_POLL}
     beyond = report.beyond({AnomalyKind.UNSEEN, AnomalyKind.LOST})
     assert [anomaly.kind for anomaly in beyond] == [AnomalyKind.NONMONOTONIC_POLL]
+
+
+# -- deletion, weak acknowledgements, histories that are still being made ------------------------
+
+
+@pytest.mark.parametrize("event", [StartSeen("reader", A, 1), Deleted(A, 1)])
+def test_what_lies_before_the_log_may_be_gone(event: Event) -> None:
+    gone = [*sent("a", "b"), *acked(a=0, b=1), *start(offset=1), *polled((1, "b"))]
+    assert check(gone).counts == {AnomalyKind.LOST: 1}
+    assert check([*gone, event]).anomalies == ()
+
+
+def test_of_a_partition_that_was_deleted_nothing_need_be_left() -> None:
+    events = [*sent("a"), *acked(a=0), Gone(A)]
+    assert check(events[:-1]).counts == {AnomalyKind.UNSEEN: 1}
+    assert check(events).anomalies == ()
+    assert check([*events, *polled((0, "b"))]).counts.keys() >= {AnomalyKind.PHANTOM}
+
+
+def test_a_record_of_unknown_offset_may_be_gone_if_it_can_have_been_before_the_log() -> None:
+    head = [*sent("a"), *acked(a=0)]
+    later = [*sent("b"), *acked(b=None), *sent("c"), *acked(c=2), *polled((2, "c"))]
+    assert check([*head, *later, StartSeen("reader", A, 2)]).anomalies == ()
+    assert check([*head, *later, StartSeen("reader", A, 1)]).counts == {AnomalyKind.UNSEEN: 1}
+
+
+def test_a_reader_may_jump_to_the_start_of_the_log_but_not_over_it() -> None:
+    values = [*sent("a", "b", "c"), *polled((0, "a"), (1, "b"), (2, "c"), consumer="other")]
+    to_start = [*values, *start(), StartSeen("reader", A, 2), *polled((2, "c"))]
+    assert check(to_start).anomalies == ()
+    over_it = [*values, *start(), StartSeen("reader", A, 1), *polled((2, "c"))]
+    (found,) = check(over_it).anomalies
+    assert found.kind is AnomalyKind.POLL_SKIP
+    assert "over 1 records" in found.sentence
+
+
+def test_what_was_deleted_is_not_given_to_those_who_ask_later() -> None:
+    before = [*sent("a", "b"), *acked(a=0, b=1), Deleted(A, 1)]
+    early = Polled("early", A, [(0, "a"), (1, "b")], asked_at=len(before) - 1)
+    late = Polled("late", A, [(0, "a"), (1, "b")], asked_at=len(before))
+    nobody_knows = Polled("somebody", A, [(0, "a")])
+    assert check([*before, early, nobody_knows]).anomalies == ()
+    (found,) = check([*before, late]).anomalies
+    assert found.kind is AnomalyKind.RESURRECTED
+    assert "late was given 'a' at offset 0" in found.sentence
+
+
+def _weak(event: Sent) -> bool:
+    return event.producer != "weak"
+
+
+def test_a_weak_acknowledgement_is_no_promise() -> None:
+    events = [
+        *sent("w", producer="weak"),
+        *acked(w=0),
+        *sent("a"),
+        *acked(a=0),
+        *start(),
+        *polled((0, "a")),
+    ]
+    assert check(events, is_promise=_weak).anomalies == ()
+    assert check(events).counts == {
+        AnomalyKind.INCONSISTENT_OFFSETS: 1,
+        AnomalyKind.LOST: 1,
+    }
+
+
+def test_a_weak_acknowledgement_is_still_right_about_the_offset() -> None:
+    events = [*sent("w", producer="weak"), *acked(w=3), *polled((4, "w"))]
+    assert check(events, is_promise=_weak).counts == {AnomalyKind.DUPLICATE: 1}
+
+
+def test_a_weak_acknowledgement_orders_nobody_else_s_records() -> None:
+    events = [
+        *sent("w", producer="weak"),
+        *acked(w=5),
+        *sent("a"),
+        *acked(a=0),
+        *polled((0, "a"), (5, "w")),
+    ]
+    assert check(events, is_promise=_weak).anomalies == ()
+    assert check(events).counts == {AnomalyKind.REORDERED: 1}
+
+
+def test_loss_explains_some_kinds_and_not_others() -> None:
+    report = judged(sent("a", "b"), acked(a=0), [Refused(A, "b")], polled((0, "b")))
+    assert [found.kind for found in report.beyond(LOSS_KINDS)] == [AnomalyKind.REFUSED_READ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_history_can_be_judged_while_it_is_made(seed: int) -> None:
+    events = _without(Model(seed, 300).events, 7)
+    checker = Checker()
+    for number, event in enumerate(events):
+        checker.feed([event])
+        if number % 50 == 0:
+            checker.report()
+    assert checker.report() == check(events)
+    checker.feed([])
+    assert checker.report() == checker.report()
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,12 @@ class Background:
             self._guarded(directory, directory.write_log_starts)
 
     def _apply_retention(self, now: Instant) -> None:
-        def apply(replica: Replica) -> None:
-            dropped = replica.log.apply_retention(now.wall_ms)
+        """Raise the log starts, write them down, and only then drop files; see `Log.expire`."""
+        self._for_each_usable("Retention", lambda replica: replica.log.expire(now.wall_ms))
+        self._write_starts(now)
+
+        def drop(replica: Replica) -> None:
+            dropped = replica.log.drop_below_start(now.wall_ms)
             if dropped:
                 log.info(
                     "Retention dropped %d segments of %s, which now starts at %d",
@@ -150,7 +154,7 @@ class Background:
                 )
                 replica.changed()
 
-        self._for_each_usable("Retention", apply)
+        self._for_each_usable("Retention", drop)
 
     def _check_lag(self, now: Instant) -> None:
         for replica in self._replicas:

@@ -85,14 +85,14 @@ class Logs:
             except StorageError as error:
                 self.take_offline(directory, error)
 
-    def save_recovery_point(self, truncated: Log) -> None:
-        """Write a lowered recovery point down, before new records take the place of old ones."""
-        if not truncated.recovery_point_fell:
-            return
+    def save_cut(self, truncated: Log) -> None:
+        """Write lowered offsets down, before new records take the place of old ones."""
         directory = self.directory_of(truncated.topic_partition)
-        if directory is not None:
+        if truncated.recovery_point_fell and directory is not None:
             directory.write_recovery_points()
-        truncated.recovery_point_fell = False
+        if truncated.log_start_fell and directory is not None:
+            directory.write_log_starts()
+        truncated.recovery_point_fell = truncated.log_start_fell = False
 
     def fail(self, failed: Log, error: StorageError) -> None:
         """The log cannot be trusted any more, nor can the disk on which it is."""

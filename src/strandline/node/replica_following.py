@@ -66,5 +66,5 @@ class FollowsPartition(ReplicaState):
         self._truncated()
 
     def _truncated(self) -> None:
-        self.host.logs.save_recovery_point(self.log)
+        self.host.logs.save_cut(self.log)
         self.changed()

@@ -142,7 +142,7 @@ class Course:
         world, bounds = self.world, self._bounds
         self.scene.end_all()
         self._within(bounds.controller_us, self._has_controller, "I-48", "there is a controller")
-        self._replace_disks()
+        self._repair()
         self._is_well = self._within(
             bounds.in_sync_us, world.is_settled, "I-49", "all replicas are in sync"
         )
@@ -187,15 +187,15 @@ class Course:
         wishes = {"assignment": assignment, "within": format_us(_BUILD_US), **topic.configs}
         return Action(0, "create-topic", (name,), wishes)
 
-    def _replace_disks(self) -> None:
-        """Put new disks in for damaged ones, one after the other, as soon as that costs nothing."""
+    def _repair(self) -> None:
+        """Start anew whoever has to be, perhaps on a new disk, one after the other."""
         scene = self.scene
-        for broker_id in list(scene.to_replace):
+        for broker_id in list(scene.to_repair):
             machine = self.world.machines[broker_id]
-            what = f"broker {broker_id} can be given a new disk"
-            bound_us = self._bounds.in_sync_us
-            self._within(bound_us, partial(scene.budget.may_lose, machine), "I-49", what)
-            scene.swap_disk(machine, _LOOK_US)
+            what = f"broker {broker_id} can be repaired"
+            may_repair = partial(scene.may_repair, machine)
+            self._within(self._bounds.in_sync_us, may_repair, "I-49", what)
+            scene.carry_out_repair(machine, _LOOK_US)
 
     def _places(self) -> set[str]:
         """How the history calls the partitions that are there."""

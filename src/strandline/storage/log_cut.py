@@ -75,7 +75,7 @@ class DropsRecords(LogState):
             self.fail(f"The truncation of everything failed: {error}")
             raise
         new.synced_names = True
-        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self._lower_log_start(offset if log_start_offset is None else log_start_offset)
         self.log_end_offset = offset
         self.high_watermark = min(max(self.high_watermark, self.log_start_offset), offset)
         self._lower_recovery_point(offset)
@@ -93,13 +93,18 @@ class DropsRecords(LogState):
         """Make memory agree with a log that now ends at `end`; producers first (KAFKA-12153)."""
         self.leader_epochs.truncate_from_end(end)
         self.leader_epochs.flush()
-        self.log_start_offset = min(self.log_start_offset, end)
+        self._lower_log_start(min(self.log_start_offset, end))
         self.high_watermark = min(self.high_watermark, end)
         reload = self.producers.truncate_and_reload(self.log_start_offset, end, now_ms)
         replay_producers(self.producers, self.segments, reload.scan_from, end)
         self.producers.acknowledge_to(self.high_watermark)
         self.log_end_offset = end
         self._lower_recovery_point(end)
+
+    def _lower_log_start(self, offset: Offset) -> None:
+        if offset < self.log_start_offset:
+            self.log_start_fell = True
+        self.log_start_offset = offset
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         if offset < self.recovery_point:
@@ -108,22 +113,57 @@ class DropsRecords(LogState):
         self._set_flush_offset()
 
     def _drop_segments(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Retire segments at the end of the log, and make that durable before anything else."""
-        if segments:
-            due_ms = now_ms + self.config.file_delete_delay_ms
-            self.segments.retire(self.files, reversed(segments), due_ms)
+        """Retire segments at the end of the log, and make that durable before anything else.
+
+        The newest first, and each durably before the next: the disk may keep renames in any order,
+        and what a power failure leaves must have no hole.
+        """
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        for segment in list(reversed(segments)):
+            self.segments.retire(self.files, [segment], due_ms)
             self.files.sync_directory(self.directory)
 
     # -- Retention ---------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
         """Drop the oldest segments that the topic's settings do not keep; returns how many."""
+        self.expire(now_ms)
+        return self.drop_below_start(now_ms)
+
+    def expire(self, now_ms: int) -> bool:
+        """Raise the log start to what the topic's settings keep; whether it moved.
+
+        The files stay until `drop_below_start`. The log directory must write its log start
+        checkpoint in between: where renames reach the disk in any order, a power failure may keep
+        that of a later segment and lose that of an earlier one, and only the checkpoint then says
+        that neither is part of the log.
+        """
         self.check_usable()
-        count = self._drop_oldest(self._below_start(), now_ms)
-        if self.config.deletes_old_segments:
-            count += self._drop_oldest(self._beyond_size(), now_ms)
-            count += self._drop_oldest(self._beyond_age(now_ms), now_ms)
-        return count
+        if not self.config.deletes_old_segments:
+            return False
+        count = self._beyond_age(self._beyond_size(self._below_start()), now_ms)
+        if count == 0:
+            return False
+        if count == len(self.segments):
+            self.roll(now_ms)
+        return self.delete_records_to(Offset(self._upper_bound(count - 1)))
+
+    def drop_below_start(self, now_ms: int) -> int:
+        """Drop the segments that are wholly below the log start; returns how many."""
+        self.check_usable()
+        dropped = list(self.segments.all[: self._below_start()])
+        if not dropped:
+            return 0
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        try:
+            self.segments.retire(self.files, dropped, due_ms)
+            snapshots = self.producers.snapshots
+            retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
+        except StorageError as error:
+            self.fail(f"Old segments could not be dropped: {error}")
+            raise
+        self.segments.retire_files([path for path in retired if path is not None], due_ms)
+        return len(dropped)
 
     def remove_due_files(self, now_ms: int) -> int:
         """Remove the files of dropped segments after `file.delete.delay.ms`; how many went."""
@@ -150,53 +190,33 @@ class DropsRecords(LogState):
             count += 1
         return count
 
-    def _beyond_size(self) -> int:
-        """By size as many as can go while `retention.bytes` still remain."""
+    def _beyond_size(self, count: int) -> int:
+        """How many of the oldest, at least `count`, can go while `retention.bytes` still remain."""
         if self.config.retention_bytes < 0:
-            return 0
+            return count
         excess = self.size_bytes - self.config.retention_bytes
-        count = 0
-        for segment in self.segments.all:
+        for index, segment in enumerate(self.segments.all):
             excess -= segment.size
-            if excess < 0 or not self._may_drop(count):
-                break
-            count += 1
-        return count
+            if excess < 0 or (index >= count and not self._may_drop(index)):
+                return max(count, index)
+        return len(self.segments)
 
-    def _beyond_age(self, now_ms: int) -> int:
-        """By age from the oldest on, by the newest record in each segment."""
+    def _beyond_age(self, count: int, now_ms: int) -> int:
+        """How many of the oldest, at least `count`, are older than `retention.ms`.
+
+        A segment is as old as the newest record in it.
+        """
         retention_ms = self.config.retention_ms
         if retention_ms < 0:
-            return 0
-        count = 0
-        for segment in self.segments.all:
+            return count
+        for index in range(count, len(self.segments)):
+            segment = self.segments.all[index]
             newest_ms = segment.largest_timestamp().timestamp
             if newest_ms < 0:
                 newest_ms = self.files.modified_ms(segment.log.path)
-            if now_ms - newest_ms <= retention_ms or not self._may_drop(count):
-                break
-            count += 1
-        return count
-
-    def _drop_oldest(self, count: int, now_ms: int) -> int:
-        if count == 0:
-            return 0
-        if count == len(self.segments):
-            self.roll(now_ms)
-        dropped = list(self.segments.all[:count])
-        start = Offset(self._upper_bound(count - 1))
-        # First the offset, then the files: a reader gets OFFSET_OUT_OF_RANGE and no missing file.
-        self.delete_records_to(start)
-        due_ms = now_ms + self.config.file_delete_delay_ms
-        try:
-            self.segments.retire(self.files, dropped, due_ms)
-            snapshots = self.producers.snapshots
-            retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
-        except StorageError as error:
-            self.fail(f"Old segments could not be dropped: {error}")
-            raise
-        self.segments.retire_files([path for path in retired if path is not None], due_ms)
-        return count
+            if now_ms - newest_ms <= retention_ms or not self._may_drop(index):
+                return index
+        return len(self.segments)
 
     # -- Moving and deleting -----------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class LogState:
         "last_flush_ms",
         "leader_epochs",
         "log_end_offset",
+        "log_start_fell",
         "log_start_offset",
         "producers",
         "random",
@@ -102,6 +103,7 @@ class LogState:
         self.high_watermark = START
         self.recovery_point = START
         self.recovery_point_fell = False
+        self.log_start_fell = False
         self.failure: str | None = None
         self.closed = False
         self.cuts = 0
@@ -163,7 +165,7 @@ class LogState:
         """Raise the log start, so that older records are gone; returns whether it moved.
 
         Raises `ProtocolError` OFFSET_OUT_OF_RANGE beyond the high watermark. Segments that are
-        wholly below the start go with the next `apply_retention`.
+        wholly below the start go with the next `drop_below_start`.
         """
         if offset > self.high_watermark:
             raise ProtocolError(

@@ -15,6 +15,7 @@ batch again and comes to the same result (I-45).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from strandline.errors import CorruptRecords
@@ -34,7 +35,7 @@ from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.recovery_report import Cut, RecoveryReport
 from strandline.storage.replay import replay_producers
 from strandline.storage.segment import Segment
-from strandline.storage.segment_names import INDEXES, LOG, parse_segment_name
+from strandline.storage.segment_names import INDEXES, LOG, parse_segment_name, segment_path
 from strandline.storage.segments import Segments
 from strandline.storage.swap_recovery import finish_interrupted_swaps
 from strandline.storage.transaction_index import AbortedTransaction
@@ -59,6 +60,7 @@ class Recovery:
             log.files.make_directory(log.directory)
         self._notes += finish_interrupted_swaps(log.files, log.directory)
         log.segments = Segments(self._open_segments())
+        self._retire_deleted()
         self._remove_overlapping_empty()
         log.producers.remove_stray_snapshots([Offset(b) for b in log.segments.base_offsets])
         start = self._first_to_recover()
@@ -86,9 +88,34 @@ class Recovery:
         bases = {p.base_offset for _, p in parsed if p is not None and p.kind == LOG}
         for name, p in parsed:
             if p is not None and p.kind in INDEXES and p.base_offset not in bases:
+                self._check_missing(p.base_offset, bases)
                 log.files.remove(join(log.directory, name))
                 self._notes.append(f"Removed {join(log.directory, name)}: it has no segment.")
         return [Segment.existing(log.files, log.directory, base) for base in sorted(bases)]
+
+    def _check_missing(self, base_offset: int, bases: set[int]) -> None:
+        """Raise `DamagedSegment` for indexes in the middle of the log whose segment is gone.
+
+        Retention and truncation take segments from the ends only, and what a crash can take is at
+        or above the recovery point. Readers and followers would pass over the hole unawares.
+        """
+        found = self._found
+        start = max(found.log_start_offset, min(bases, default=0))
+        end = found.recovery_point if found.needs_recovery else max(bases, default=0)
+        following = min((base for base in bases if base > base_offset), default=base_offset)
+        if start <= base_offset and following <= end and following > base_offset:
+            path = segment_path(self._log.directory, base_offset, LOG)
+            raise DamagedSegment(f"The segment {path} is gone, but there are newer ones.")
+
+    def _retire_deleted(self) -> None:
+        """Drop the segments wholly below the log start: their deletion may be half done."""
+        log = self._log
+        bases = log.segments.base_offsets
+        count = bisect_right(bases, self._found.log_start_offset) - 1
+        if count > 0:
+            due_ms = self._now_ms + log.config.file_delete_delay_ms
+            log.segments.retire(log.files, list(log.segments.all[:count]), due_ms)
+            self._notes.append(f"Dropped {count} segments of {log.directory}: they were deleted.")
 
     def _remove_overlapping_empty(self) -> None:
         """Remove empty segments that a failed roll left inside the range of an older one."""

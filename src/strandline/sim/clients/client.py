@@ -142,3 +142,8 @@ class SimClient:
 def place_of(at: TopicPartition, topic_id: UUID) -> Place:
     """How the history calls a partition of this incarnation of a topic."""
     return f"{at.topic}-{at.partition}:{topic_id.hex[-8:]}"
+
+
+def topic_of(place: Place) -> str:
+    """The name of a topic that `place_of` has named a partition of."""
+    return place.rpartition(":")[0].rpartition("-")[0]

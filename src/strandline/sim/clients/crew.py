@@ -13,16 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from strandline.sim.clients.admin import AdminOperation
-from strandline.sim.clients.client import Finding, SimClient
+from strandline.sim.clients.client import Finding, SimClient, topic_of
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.checker import check
-from strandline.sim.history.operations import Sent
+from strandline.sim.history.operations import Assigned, Gone, Partition, Sent
 from strandline.sim.history.report import LOSS_KINDS, Anomaly, Report
 from strandline.sim.plan import Action, ClientSpec
 from strandline.types import TopicPartition
 
+_DELETING: Final = ("delete-topic", "recreate-topic")
 _PROBE: Final = "probe"
 _LAST: Final = "last"
 
@@ -145,7 +146,26 @@ class Crew:
 
     def report(self) -> Report:
         """What the history says."""
-        return check(self.world.history, last_readers=self.last_readers, is_promise=self.is_promise)
+        return check(
+            [*self.world.history, *self._gone()],
+            last_readers=self.last_readers,
+            is_promise=self.is_promise,
+        )
+
+    def _gone(self) -> list[Gone]:
+        """Partitions of topics that an operation may have deleted, and that are not there to be
+        read any more."""
+        deleted = [each.action.word(0) for each in self.operations if each.action.verb in _DELETING]
+        there: dict[Partition, None] = {}
+        for event in self.world.history:
+            if isinstance(event, Assigned) and event.consumer in self.last_readers:
+                there[event.partition] = None
+        places = {event.partition: None for event in self.world.history if isinstance(event, Sent)}
+        return [
+            Gone(place)
+            for place in places
+            if place not in there and topic_of(str(place)) in deleted
+        ]
 
     def judge(self, *, allows_loss: bool) -> list[Anomaly]:
         """What is wrong with the history and must not be."""

@@ -45,6 +45,8 @@ _BOMB_BYTES: Final = 8 * 1024 * 1024
 _SIZE_BYTES: Final = 4
 _CRC_AT: Final = 17
 _BY_NAME: Final = 12
+_FLAGS_BYTES: Final = 3
+"""Two flags and no tagged fields, at the end of a Metadata request."""
 _SIZES: Final = (0x7FFF_FFFF, -1, -0x8000_0000, 104_857_601)
 
 Mischief = Callable[[Random, str], bytes]
@@ -94,7 +96,8 @@ class GarbageClient(SimClient):
         self._every_us = wishes.time_us("every", "500ms")
         self._topic = wishes.text("topic", "t")
         tells_lies = wishes.flag("lies")
-        self._repertoire = [what for what in _MISCHIEF if tells_lies or what not in _LIES]
+        self.repertoire = [what for what in MISCHIEF if tells_lies or what not in _LIES]
+        """What it sends, drawn each time."""
         self._tries: list[_Try] = []
 
     @property
@@ -113,8 +116,8 @@ class GarbageClient(SimClient):
         self.done()
 
     def _tick(self) -> None:
-        what = self.random.choice(self._repertoire)
-        data = _MISCHIEF[what](self.random, self._topic)
+        what = self.random.choice(self.repertoire)
+        data = MISCHIEF[what](self.random, self._topic)
         attempt = _Try(self, data, what)
         self._tries.append(attempt)
         target = BrokerId(self.random.randrange(self.world.options.brokers) + 1)
@@ -177,9 +180,9 @@ def _trailing(random: Random, topic: str) -> bytes:
 
 
 def _flipped(random: Random, topic: str) -> bytes:
-    """A request with one byte changed behind its header."""
+    """A request with one byte changed behind its header, but for the flag that makes topics."""
     body = bytearray(_metadata(topic)[_SIZE_BYTES:])
-    body[random.randrange(8, len(body))] ^= 1 << random.randrange(8)
+    body[random.randrange(8, len(body) - _FLAGS_BYTES)] ^= 1 << random.randrange(8)
     return _framed(bytes(body))
 
 
@@ -277,7 +280,7 @@ def _compressed_bomb(random: Random, topic: str) -> bytes:
     return _produce(_bomb(), topic)
 
 
-_MISCHIEF: Final[dict[str, Mischief]] = {
+MISCHIEF: Final[dict[str, Mischief]] = {
     "random bytes": _random_bytes,
     "unknown API": _unknown_api,
     "wrong version": _wrong_version,

@@ -62,8 +62,8 @@ def disk_slow(scene: Scene, action: Action) -> None:
 def fsync_fail(scene: Scene, action: Action) -> None:
     """The next fsync of such a file fails, its pages are lost, and later ones lie (F-45)."""
     machine = one_running(scene, action.word(0))
-    check_budget(scene, machine)
-    scene.budget.arm(machine, action.verb)
+    check_budget(scene, machine, lossy=True)
+    scene.budget.arm(machine, action.verb, lossy=True)
     machine.disk.drop_on_sync(action.options.get("path", _LOG))
 
     _restart_healthy(scene, machine, action)
@@ -72,25 +72,26 @@ def fsync_fail(scene: Scene, action: Action) -> None:
 def rot(scene: Scene, action: Action) -> None:
     """Bits flip in what is on the disk. A new disk comes after `for`."""
     machine = one(scene, action.word(0))
-    check_budget(scene, machine)
+    check_budget(scene, machine, lossy=True)
     _damage(scene, machine, machine.disk.rot(action.options.get("path", _LOG)))
-    scene.replace_disk_in(machine, action.time_us("for", _FOR_US))
+    scene.repair(machine, _DOWN_US, after_us=action.time_us("for", _FOR_US), new_disk=True)
 
 
 def lose_file(scene: Scene, action: Action) -> None:
     """Somebody deletes, or cuts, a file of a broker that is down. A new disk comes after `for`."""
     machine = one_running(scene, action.word(0))
-    check_budget(scene, machine)
+    check_budget(scene, machine, lossy=True)
     path = action.options.get("path", _LOG)
     disk = machine.disk
     harm = disk.cut_file if action.options.get("how", "gone") == "cut" else disk.lose_file
     _while_down(scene, machine, action, partial(harm, path))
-    scene.replace_disk_in(machine, action.time_us("for", _FOR_US))
+    scene.repair(machine, _DOWN_US, after_us=action.time_us("for", _FOR_US), new_disk=True)
 
 
 def tamper_checkpoint(scene: Scene, action: Action) -> None:
     """A checkpoint of a broker that is down is replaced by an older one, or is gone."""
     machine = one_running(scene, action.word(0))
+    check_budget(scene, machine, lossy=False)
     path = action.options.get("path", "-offset-checkpoint")
     disk = machine.disk
     harm = disk.lose_file if action.options.get("how", "old") == "gone" else disk.restore_older
@@ -108,7 +109,7 @@ def _while_down(
         scene.world.note(f"disk of {machine.broker_id}: {told or 'nothing to damage'}")
 
     if action.verb == "lose-file":
-        scene.budget.lose(machine, until_new_disk=True)
+        scene.budget.damage(machine)
     scene.expect_end(machine, action.time_us("down", _DOWN_US), act)
     machine.kill()
 
@@ -116,7 +117,7 @@ def _while_down(
 def _damage(scene: Scene, machine: Machine, told: str | None) -> None:
     if told is None:
         raise Skipped("there is nothing to damage")
-    scene.budget.lose(machine, until_new_disk=True)
+    scene.budget.damage(machine)
     scene.on_loss(machine.broker_id)
     scene.world.note(f"disk of {machine.broker_id}: {told}")
 
@@ -126,10 +127,8 @@ def _restart_healthy(scene: Scene, machine: Machine, action: Action) -> None:
 
     def restart() -> None:
         machine.disk.heal()
-        if machine.is_running:
-            scene.expect_end(machine, action.time_us("down", _DOWN_US))
-            machine.kill()
         scene.budget.disarm(machine, action.verb)
+        scene.repair(machine, action.time_us("down", _DOWN_US))
 
     # A hold of its own, so that the end of all faults is an end of this one too.
     key = ("disk", machine.broker_id, str(action))

@@ -26,6 +26,7 @@ _OPERATIONS: Final = 20
 def kill(scene: Scene, action: Action) -> None:
     """SIGKILL: what was written stays in the page cache."""
     for machine in running(scene, action.word(0)):
+        check_budget(scene, machine, lossy=False)
         scene.expect_end(machine, action.time_us("down", _DOWN_US))
         machine.kill()
 
@@ -36,7 +37,7 @@ def power_cut(scene: Scene, action: Action) -> None:
     if not powered:
         raise Skipped(f"{action.word(0)}: no power already")
     for machine in powered:
-        check_budget(scene, machine)
+        check_budget(scene, machine, lossy=True)
         scene.expect_end(machine, action.time_us("down", _DOWN_US))
         was_running = machine.is_running
         lossy = machine.power_cut(_mode(action))
@@ -75,7 +76,7 @@ def rolling_restart(scene: Scene, action: Action) -> None:
 def swap_disk(scene: Scene, action: Action) -> None:
     """The machine loses its power and comes back with empty disks."""
     machine = one(scene, action.word(0))
-    check_budget(scene, machine)
+    check_budget(scene, machine, lossy=True)
     scene.swap_disk(machine, action.time_us("down", _DOWN_US))
 
 
@@ -83,9 +84,8 @@ def crash_in(scene: Scene, action: Action) -> None:
     """Die at the n-th disk operation from now, before it takes effect."""
     machine = one_running(scene, action.word(0))
     how = _how(action)
-    if how == "power":
-        check_budget(scene, machine)
-        scene.budget.arm(machine, how)
+    check_budget(scene, machine, lossy=how == "power")
+    scene.budget.arm(machine, how, lossy=how == "power")
     scene.expect_end(machine, action.time_us("down", _DOWN_US))
     machine.crash_in(action.number("operations", _OPERATIONS), how)
 
@@ -94,8 +94,7 @@ def crash_in_recovery(scene: Scene, action: Action) -> None:
     """Die, and die again while recovering, `times` in all; the disk operations count each life."""
     machine = one_running(scene, action.word(0))
     how = _how(action)
-    if how == "power":
-        check_budget(scene, machine)
+    check_budget(scene, machine, lossy=how == "power")
     down_us = action.time_us("down", _DOWN_US)
     random = scene.random(action)
     operations = action.number("operations", _OPERATIONS)
@@ -105,8 +104,7 @@ def crash_in_recovery(scene: Scene, action: Action) -> None:
         nonlocal left
         if left > 0:
             left -= 1
-            if how == "power":
-                scene.budget.arm(machine, how)
+            scene.budget.arm(machine, how, lossy=how == "power")
             scene.expect_end(machine, down_us, again)
             machine.crash_in(random.randint(1, operations), how)
 
@@ -140,8 +138,9 @@ def election_storm(scene: Scene, action: Action) -> None:
     def strike() -> None:
         try:
             machine = one_running(scene, word)
+            check_budget(scene, machine, lossy=False)
         except Skipped:
-            return  # nobody leads at this moment: the next blow will find somebody
+            return  # nobody leads at this moment, or must not die: the next blow may find somebody
         scene.expect_end(machine, down_us)
         machine.kill()
 
@@ -149,9 +148,9 @@ def election_storm(scene: Scene, action: Action) -> None:
         scene.later(turn * action.time_us("every", 300_000), strike)
 
 
-def check_budget(scene: Scene, machine: Machine) -> None:
-    """Do not go on if the broker must not lose anything now."""
-    refusal = scene.budget.refusal(machine)
+def check_budget(scene: Scene, machine: Machine, *, lossy: bool) -> None:
+    """Do not go on if the broker must not crash now, or not lose anything."""
+    refusal = scene.budget.refusal(machine, lossy=lossy)
     if refusal is not None:
         raise Skipped(refusal)
 

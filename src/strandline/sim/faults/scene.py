@@ -53,8 +53,8 @@ class Scene(Silent):
         """How often each verb was carried out."""
         self.on_loss: Callable[[BrokerId], None] = _ignore
         """Told when a disk has lost something without the end of a process."""
-        self.to_replace: dict[BrokerId, None] = {}
-        """Brokers whose disk is damaged and waits for a new one, the longest waiting first."""
+        self.to_repair: dict[BrokerId, bool] = {}
+        """Brokers that wait for a repair, and whether that is a new disk; the longest first."""
         self._holds: Counter[Key] = Counter()
         self._undo: dict[Key, Callable[[], None]] = {}
         self._down_us: dict[BrokerId, int] = {}
@@ -119,8 +119,12 @@ class Scene(Silent):
         down_us = RESTART_US if self.is_over else self._down_us.pop(machine.broker_id, RESTART_US)
         self.world.schedule.after(down_us, lambda: self._start(machine))
 
+    def started(self, machine: Machine) -> None:
+        """The budget follows how clean starts are."""
+        self.budget.started(machine)
+
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:  # noqa: ARG002
-        """The budget follows the settings of topics."""
+        """The budget follows the states of partitions and the settings of topics."""
         self.budget.metadata_changed(image)
 
     def lost_power(self, machine: Machine, *, lossy: bool) -> None:
@@ -139,22 +143,38 @@ class Scene(Silent):
 
     # -- repairs -----------------------------------------------------------------------------
 
-    def replace_disk_in(self, machine: Machine, after_us: int) -> None:
-        """The disk is damaged for good. Put an empty one in as soon as the budget allows it."""
-        self.to_replace.setdefault(machine.broker_id)
-        self.world.schedule.after(after_us, lambda: self._maybe_replace(machine))
+    def repair(
+        self, machine: Machine, down_us: int, *, after_us: int = 0, new_disk: bool = False
+    ) -> None:
+        """A broker has to be started anew, perhaps with an empty disk, as soon as that may be."""
+        self.to_repair[machine.broker_id] = new_disk or self.to_repair.get(machine.broker_id, False)
+        self.later(after_us, lambda: self._maybe_repair(machine, down_us))
 
-    def _maybe_replace(self, machine: Machine) -> None:
-        if machine.broker_id not in self.to_replace:
+    def may_repair(self, machine: Machine) -> bool:
+        """Whether the budget allows what a broker's repair costs."""
+        if self.to_repair.get(machine.broker_id, False):
+            return self.budget.may_lose(machine)
+        return self.budget.may_crash(machine)
+
+    def carry_out_repair(self, machine: Machine, down_us: int) -> None:
+        """Start a broker anew."""
+        if self.to_repair.pop(machine.broker_id):
+            self.swap_disk(machine, down_us)
+        elif machine.is_running:
+            self.expect_end(machine, down_us)
+            machine.kill()
+
+    def _maybe_repair(self, machine: Machine, down_us: int) -> None:
+        if machine.broker_id not in self.to_repair:
             return
-        if self.budget.may_lose(machine):
-            self.swap_disk(machine, RESTART_US)
+        if self.may_repair(machine):
+            self.carry_out_repair(machine, down_us)
         else:
-            self.world.schedule.after(RESTART_US, lambda: self._maybe_replace(machine))
+            self.later(RESTART_US, lambda: self._maybe_repair(machine, down_us))
 
     def swap_disk(self, machine: Machine, down_us: int) -> None:
         """Put empty disks into a machine; that cuts its power."""
-        self.to_replace.pop(machine.broker_id, None)
+        self.to_repair.pop(machine.broker_id, None)
         self.expect_end(machine, down_us)
         was_running = machine.is_running
         self.world.note(f"new disk in {machine.broker_id}")

@@ -11,7 +11,8 @@ what only the whole history can answer: what was acknowledged and never read, wh
 order than it was sent in, and which offsets a reader jumped over although a record lies there.
 
 Deletion is part of what a log may do. Where readers were told that the log begins (`StartSeen`,
-`Deleted`), what lay before may be missing; after `Deleted` it must not come back either.
+`Deleted`), what lay before may be missing; after `Deleted` it must not come back either. Of a
+partition that was deleted (`Gone`) nothing need be left.
 
 A run may be meant to lose records; the checker reports all the same, and the caller says which
 kinds it allows. It may also say which sends count: what was acknowledged by one replica alone
@@ -29,6 +30,7 @@ from strandline.sim.history.operations import (
     Deleted,
     EndSeen,
     Event,
+    Gone,
     Partition,
     Polled,
     Refused,
@@ -99,6 +101,8 @@ class Checker:
                     partition.log_start = max(partition.log_start, event.offset)
                 case Deleted():
                     partition.deleted_to(event.offset, self._fed)
+                case Gone():
+                    partition.is_gone = True
             self._fed += 1
 
     def report(self) -> Report:

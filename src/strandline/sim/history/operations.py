@@ -85,4 +85,12 @@ class Deleted(NamedTuple):
     offset: int
 
 
-Event: TypeAlias = Sent | Acknowledged | Refused | Assigned | Polled | EndSeen | StartSeen | Deleted
+class Gone(NamedTuple):
+    """The partition itself was deleted, and all its records with it."""
+
+    partition: Partition
+
+
+Event: TypeAlias = (
+    Sent | Acknowledged | Refused | Assigned | Polled | EndSeen | StartSeen | Deleted | Gone
+)

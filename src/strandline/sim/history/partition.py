@@ -57,6 +57,8 @@ class PartitionHistory:
     that was known), offset that it was given."""
     log_start: int = 0
     """What lay before it may be gone."""
+    is_gone: bool = False
+    """Whether the partition itself was deleted."""
     deletions: list[tuple[int, int]] = field(default_factory=list)
     """(place in the history, offset): from there on nothing below that offset may be read."""
     highest_acknowledged: int = -1
@@ -136,7 +138,8 @@ class PartitionHistory:
     def judged(self) -> Iterator[Anomaly]:
         """The questions to the whole history."""
         yield from self._strange_reads()
-        yield from self._broken_promises()
+        if not self.is_gone:
+            yield from self._broken_promises()
         yield from self._moved()
         yield from self._reordered()
         yield from self._skipped()

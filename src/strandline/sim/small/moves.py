@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from strandline.cluster.controller.partition_repair import Choice
 from strandline.errors import ErrorCode
@@ -25,6 +25,7 @@ from strandline.sim.small.leading import Leading, Led, is_settled, proposed
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
 from strandline.sim.small.values import (
     JOINING,
+    LEAVING,
     MEMBER,
     NOBODY,
     OWN,
@@ -38,6 +39,9 @@ from strandline.sim.small.values import (
     View,
     World,
 )
+
+_DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""Refusals after which a proposal was certainly not carried out."""
 
 Label: TypeAlias = tuple[object, ...]
 """A verb and what it is done to."""
@@ -86,6 +90,7 @@ class Moves:
         self._refusals: dict[tuple[int, int], int] = {}
         self._marked: dict[tuple[int, Standing], int] = {}
         self._standings: dict[int, Standing] = {}
+        self._quieted: dict[tuple[int, int], int] = {}
         self._repairs: dict[Known, list[Written]] = {}
         self._preferred: dict[tuple[Known, int], Written | None] = {}
         self._answers: dict[tuple[Known, Delayed], Written | Refused | None] = {}
@@ -166,6 +171,8 @@ class Moves:
                 ("produce", me), world._replace(left=left), me, self._write(number, me)
             )
         (reign,) = replica.reign
+        if replica.epoch < len(world.leaders) - 1:
+            return
         if is_settled(reign):
             for leaving, after in self._shrink(number, me):
                 yield self._advanced(("lags", me, *leaving), world, me, after)
@@ -307,7 +314,7 @@ class Moves:
         if leader == me and was_leading and not is_new:
             return _led(replica, self._leading.committed(me, replica, in_sync))
         if leader == me and (is_of_this_life or not self.rules.leads_in_own_life_only):
-            former_epoch = replica.epoch
+            former_epoch = replica.epoch if self.rules.forgets_older_reigns else epoch - 1
             if self.rules.marks_epoch_at_election:
                 replica = replica._replace(entries=_assigned(replica, epoch))
             led = self._leading.begins(me, replica, epoch, in_sync, former_epoch)
@@ -417,9 +424,8 @@ class Moves:
         members = tuple(member for member, _ in proposal.members)
         if isinstance(answer, Written):
             yield self._put(("alter", me, *members), world, known, answer, sender=me)
-        elif answer is not None and answer.code in (
-            ErrorCode.INELIGIBLE_REPLICA,
-            ErrorCode.OPERATION_NOT_ATTEMPTED,
+        elif answer is not None and (
+            answer.code in _DEFINITE or not self.rules.keeps_on_open_refusal
         ):
             number = world.replicas[me]
             replica = self.table.all[number]
@@ -531,30 +537,52 @@ class Moves:
         return None if led is None else self.table.number(_led(source, led))
 
     def settled(self, world: World) -> World:
-        """The state in which those have heard the newest leader epoch who can do nothing else.
+        """The state when everything has happened that makes no difference when it happens.
 
-        Whom a follower would fetch from does not lead in that epoch any more: so all that it can
-        do is to hear of a newer one, and it makes no difference whether it hears of each.
+        - A follower hears the newest leader epoch when whom it would fetch from does not lead in
+          its own epoch any more: there is nothing else that it could do.
+        - A leader hears of a version of the state that tells it nothing new. Until then it could
+          only propose in vain.
+        - A leader of an old epoch stops to propose: nobody follows its proposals.
         """
         epoch = len(world.leaders) - 1
-        replicas = [self.table.all[number] for number in world.replicas]
-        for me, replica in enumerate(replicas):
-            if (
-                not replica.is_up
-                or replica.reign
-                or replica.epoch == epoch
-                or world.leaders[epoch] == me
-            ):
+        all_replicas = self.table.all
+        for me, number in enumerate(world.replicas):
+            replica = all_replicas[number]
+            if not replica.is_up:
                 continue
-            if replica.epoch != UNTOLD:
-                leader = world.leaders[replica.epoch]
-                source = None if leader == NOBODY else replicas[leader]
+            if replica.reign:
+                quiet = self._quiet(world, me, epoch)
+                if quiet != number:
+                    world = self._changed(world, me, quiet)
+            elif replica.epoch != epoch and world.leaders[epoch] != me:
+                leader = NOBODY if replica.epoch == UNTOLD else world.leaders[replica.epoch]
+                source = None if leader == NOBODY else all_replicas[world.replicas[leader]]
                 if source is not None and source.reign and source.epoch == replica.epoch:
                     continue
-            told = self._tell(world, me, replica, replicas)
-            if told is not None:
-                world = told.world
+                told = self._tell(world, me, replica, [all_replicas[n] for n in world.replicas])
+                if told is not None:
+                    world = told.world
         return world
+
+    def _quiet(self, world: World, me: int, epoch: int) -> int:
+        number = world.replicas[me]
+        replica = self.table.all[number]
+        (reign,) = replica.reign
+        is_newest = replica.epoch == epoch
+        members = 0
+        if is_newest:
+            if reign.is_current or not is_settled(reign):
+                return number
+            for other, at in enumerate(world.replicas):
+                members |= self.table.all[at].is_in_sync << other
+        key = (number, members)
+        found = self._quieted.get(key)
+        if found is None:
+            found = self._quieted[key] = self.table.number(
+                _quiet(replica, members if is_newest else None)
+            )
+        return found
 
     def show(self, world: World) -> str:
         """A state in words, for whoever reads the way to a violation."""
@@ -632,6 +660,21 @@ class Moves:
         if is_member and before.log[: kept + 1] == world.committed[: kept + 1]:
             return (Broken("I-24", f"{me}, in sync, drops committed records from {kept} on"),)
         return ()
+
+
+def _quiet(replica: Replica, members: int | None) -> Replica:
+    """A leader after what makes no difference; `members` is the set in force in its epoch."""
+    (reign,) = replica.reign
+    views = reign.views
+    if members is None:
+        views = tuple(
+            view._replace(membership=MEMBER) if view.membership == LEAVING else view
+            for view in views
+        )
+        reign = reign._replace(is_current=False, views=views)
+    elif members == sum((view.membership == MEMBER) << other for other, view in enumerate(views)):
+        reign = reign._replace(is_current=True)
+    return replica._replace(reign=(reign,))
 
 
 def _check_election(known: Known, to: Written) -> tuple[Broken, ...]:

@@ -53,6 +53,10 @@ class Rules:
     """KIP-320."""
     elects_complete_only: bool = True
     """The controller elects from the in-sync set and the eligible replicas."""
+    forgets_older_reigns: bool = True
+    """What a leader knew of its followers counts only in the epoch just after."""
+    keeps_on_open_refusal: bool = True
+    """A proposal that was refused stays, unless it was certainly not carried out."""
     counts_diverging_fetch: bool = False
     """A fetch that was answered with a divergence counts as an acknowledgement."""
 
