@@ -47,6 +47,7 @@ def test_without_anything_it_explains_itself(alone: Run) -> None:
         (("--seed", "1", "--seeds", "2"), "--seeds does not go with --seed."),
         (("--seed", "1", "--jobs", "2"), "--jobs does not go with --seed."),
         (("--seed", "1", "--from", "2"), "--from does not go with --seed."),
+        (("--seed", "1", "--twice"), "--twice does not go with --seed."),
         (("--seed", "1", "--minutes", "2"), "--minutes goes with --shrink or several seeds."),
         (("--seed", "1", "--plan", "--shrink"), "Say either --plan or --shrink."),
         (("--seed", "1", "--plan", "--json"), "Say either --plan or --json."),
@@ -299,7 +300,18 @@ def test_good_seeds_end_with_0(alone: Run) -> None:
 
 def test_a_real_sweep_with_processes() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "strandline.cli", "sim", "--seeds", "2", "--jobs", "2", "--json"],
+        [
+            sys.executable,
+            "-m",
+            "strandline.cli",
+            "sim",
+            "--seeds",
+            "2",
+            "--jobs",
+            "2",
+            "--twice",
+            "--json",
+        ],
         capture_output=True,
         text=True,
         timeout=100,
@@ -307,7 +319,7 @@ def test_a_real_sweep_with_processes() -> None:
     )
     found = json.loads(ended.stdout)
     assert found["seeds"] == 2
-    assert found["compared"] == 1
+    assert found["compared"] == 2
     assert found["events"] > 100
     assert ended.returncode == bool(found["bad"])
 

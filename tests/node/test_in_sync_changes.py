@@ -198,7 +198,7 @@ def test_an_answer_that_cannot_be_is_not_believed(
         proposal.partition_epoch + 1,
     )
     remote.answer(asked, response_of([wrong]))
-    assert in_sync(remote) == Expanding(frozenset({1, B}), C)
+    assert in_sync(remote) == Expanding(frozenset({1, B}), C, remote.cluster.epoch_of(C))
     assert "which cannot be" in caplog.text
     remote.world.advance(1000)
     remote.commit(remote.only())
@@ -221,6 +221,33 @@ def test_a_definite_refusal_ends_the_proposal(remote: Remote) -> None:
     assert not remote.asked()
     remote.cluster.fetch(C, 0)
     assert remote.only().sets == [set(ALL)]
+
+
+def test_i16_a_proposal_that_waits_is_for_the_life_that_qualified(remote: Remote) -> None:
+    """KIP-903: C qualifies, and loses its log and starts again before the proposal goes out, or
+    goes out again. Whoever has its id now has nothing of what C had; the controller is to see it.
+    Found by the search through all ways of a small cluster.
+    """
+    cluster = remote.cluster
+    cluster.fetch(C, 0)
+    (qualified,) = proposals_of(remote.only().body, 3)
+    life = dict(qualified.members)[C]
+    cluster.produce()
+    cluster.register(C)
+    cluster.fetch(C, 0)
+    remote.take_office(C)
+    asked = remote.only()
+    (repeated,) = proposals_of(asked.body, 3)
+    assert repeated == qualified
+    assert dict(repeated.members)[C] == life < cluster.epoch_of(C)
+    remote.refuse(asked, ErrorCode.INELIGIBLE_REPLICA)
+    assert in_sync(remote) == Committed(frozenset({1, B}))
+    cluster.fetch(B, 1)
+    cluster.fetch(C, 0)
+    assert not remote.asked(), "the new life has not caught up"
+    cluster.fetch(C, 1)
+    (proposal,) = proposals_of(remote.only().body, 3)
+    assert dict(proposal.members)[C] == cluster.epoch_of(C)
 
 
 @pytest.mark.parametrize(

@@ -433,7 +433,7 @@ def test_a_follower_that_caught_up_is_to_join(cluster: Cluster) -> None:
     assert cluster.recorder.sets == []
     cluster.fetch(C, 1)
     assert cluster.recorder.sets == [{1, 2, 3}]
-    assert in_sync(cluster) == Expanding(frozenset({1, 2}), C)
+    assert in_sync(cluster) == Expanding(frozenset({1, 2}), C, cluster.epoch_of(C))
     cluster.fetch(C, 1)
     assert len(cluster.recorder.sets) == 1
 
@@ -462,7 +462,7 @@ def test_x08_a_proposed_member_is_waited_for(make_cluster: MakeCluster) -> None:
     cluster.create_topic()
     cluster.set_state(isr=(1, 2))
     cluster.fetch(C, 0)
-    assert in_sync(cluster) == Expanding(frozenset({1, 2}), C)
+    assert in_sync(cluster) == Expanding(frozenset({1, 2}), C, cluster.epoch_of(C))
     for _ in range(10):
         cluster.produce()
     cluster.fetch(B, 10)

@@ -241,7 +241,7 @@ def test_r04_a_replica_joins_only_with_all_from_before_the_epoch() -> None:
     assert not leader.maybe_expand(C, high_watermark=Offset(5), may_join=True)
     fetch(leader, C, 10, end=10)
     assert leader.maybe_expand(C, high_watermark=Offset(5), may_join=True)
-    assert leader.in_sync == Expanding(frozenset({A, B}), C)
+    assert leader.in_sync == Expanding(frozenset({A, B}), C, broker_epoch=7)
 
 
 def test_a_replica_joins_only_with_all_that_is_committed_and_after_a_fetch() -> None:
@@ -330,6 +330,16 @@ def test_only_a_definite_refusal_restores_the_committed_set() -> None:
     assert leader.refused(definite=True), "nothing is in flight"
 
 
+def test_i16_a_proposal_keeps_the_registration_that_qualified() -> None:
+    """KIP-903: what the follower fetches after a restart was not what made it qualify."""
+    leader = make_leader((A, B, C), (A, B), start=10)
+    fetch(leader, C, 10, end=10, epoch=7)
+    assert leader.maybe_expand(C, high_watermark=Offset(10), may_join=True)
+    fetch(leader, C, 0, end=10, epoch=8)
+    assert leader.in_sync == Expanding(frozenset({A, B}), C, broker_epoch=7)
+    assert leader.progress[C].log_end_offset == 0
+
+
 def test_r32_a_refusal_of_an_older_proposal_does_not_undo_the_current_one() -> None:
     leader = make_leader((A, B, C, D), (A, B))
     for follower in (C, D):
@@ -339,7 +349,7 @@ def test_r32_a_refusal_of_an_older_proposal_does_not_undo_the_current_one() -> N
     leader.committed({A, B}, 6)
     leader.maybe_expand(D, high_watermark=Offset(0), may_join=True)
     assert not leader.refused(definite=True, proposal=old)
-    assert leader.in_sync == Expanding(frozenset({A, B}), D)
+    assert leader.in_sync == Expanding(frozenset({A, B}), D, broker_epoch=7)
     assert leader.refused(definite=True, proposal=leader.in_sync)
 
 

@@ -111,6 +111,7 @@ def test_a_good_cluster_is_found_good(run: Run) -> None:
     report = run.crew.report()
     assert report.anomalies == (), str(report)
     assert run.crew.findings == []
+    assert run.crew.last_overdue_us == 0
     assert report.acknowledged > 200
     assert report.read > 200
     counters = run.crew.counters
@@ -192,6 +193,7 @@ def test_clients_do_not_hang_on_a_broker_that_is_gone_for_long(run: Run) -> None
     run.crew.finish()
     assert run.world.run_until(lambda: all(client.is_done for client in run.crew.clients))
     assert run.crew.outstanding == 0
+    assert run.crew.last_overdue_us > 0
 
 
 # -- operations ----------------------------------------------------------------------------------

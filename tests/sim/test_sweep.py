@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ from strandline.sim.sweep import HARNESS, SeedResult, SweepResult, failed, run_s
 
 def test_a_sweep_runs_all_seeds_and_some_of_them_twice() -> None:
     told: list[int] = []
-    result = sweep(range(1, 7), jobs=2, told=lambda each: told.append(each.seed))
+    result = sweep(range(1, 7), jobs=2, twice_one_of=3, told=lambda each: told.append(each.seed))
     assert sorted(told) == [1, 2, 3, 4, 5, 6]
     assert result.seeds == 6
-    assert result.compared == 1
+    assert result.compared == 2
     assert not result.bad
     assert not result.was_stopped
     assert result.events > 6_000
@@ -38,6 +39,22 @@ def test_a_seed_gives_the_same_in_another_process() -> None:
     sweep([6], told=there.append)
     assert there[0].trace_hash == here.trace_hash
     assert there[0].counters == here.counters
+
+
+def test_the_second_run_is_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, int]] = []
+    give = sweeping._Worker.give
+
+    def watched(worker: sweeping._Worker, job: Any) -> None:
+        given.append((id(worker), job.seed))
+        give(worker, job)
+
+    monkeypatch.setattr(sweeping._Worker, "give", watched)
+    result = sweep([5, 6], twice_one_of=1)
+    assert result.compared == 2
+    assert not result.bad
+    assert [seed for _, seed in given] == [5, 5, 6, 6]
+    assert len(set(given)) == 4
 
 
 def test_profile_and_mutant_are_handed_on() -> None:
@@ -109,10 +126,9 @@ def test_a_mistake_of_the_simulator_is_a_result(monkeypatch: pytest.MonkeyPatch)
 def test_different_traces_are_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = count()
 
-    def results(jobs: Iterator[object], *_: object) -> Iterator[tuple[object, SeedResult]]:
+    def results(jobs: Iterator[Any], *_: object) -> Iterator[tuple[object, SeedResult]]:
         for job in jobs:
-            seed = getattr(job, "seed", 0)
-            yield job, SeedResult(seed, "safe", trace_hash=str(next(hashes)))
+            yield job, SeedResult(job.seed, "safe", trace_hash=str(next(hashes)))
 
     monkeypatch.setattr(sweeping, "_results", results)
     result = sweep([3])

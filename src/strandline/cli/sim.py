@@ -42,6 +42,7 @@ BEYOND = "beyond"
     metavar="N",
     help="Processes for several seeds. [default: 1]",
 )
+@click.option("--twice", is_flag=True, help="Run each of several seeds twice, to compare traces.")
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
@@ -74,6 +75,7 @@ def sim(
     seeds: int | None,
     first: int | None,
     jobs: int | None,
+    twice: bool,
     minutes: float | None,
     profile: str | None,
     without: str | None,
@@ -131,6 +133,7 @@ def sim(
             seeds=seeds,
             first=first or 0,
             jobs=jobs or 1,
+            twice=twice,
             minutes=minutes,
             profile=profile,
             without=without,
@@ -146,7 +149,7 @@ _OPTION = {
     "as_json": "--json",
 }
 _ONE_ONLY = ("shows_plan", "shrinks", "out", "verbose")
-_MANY_ONLY = ("seeds", "first", "jobs")
+_MANY_ONLY = ("seeds", "first", "jobs", "twice")
 _APART = (("shows_plan", "shrinks"), ("shows_plan", "as_json"), ("shrinks", "as_json"))
 
 

@@ -16,7 +16,7 @@ from strandline.cli.sim_run import check_rule
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.sim.checkers.invariants import INVARIANTS
 from strandline.sim.report import counted, show_reached, show_speed
-from strandline.sim.sweep import SeedResult, SweepResult, sweep
+from strandline.sim.sweep import TWICE_ONE_OF, SeedResult, SweepResult, sweep
 
 SHOWN_SEEDS = 12
 """How many of the seeds that break one invariant are named."""
@@ -28,6 +28,7 @@ class ManyRuns(NamedTuple):
     seeds: int | None
     first: int = 0
     jobs: int = 1
+    twice: bool = False
     minutes: float | None = None
     profile: str | None = None
     without: str | None = None
@@ -52,6 +53,7 @@ def run_many(wanted: ManyRuns) -> None:
             profile=wanted.profile,
             without=wanted.without,
             minutes=wanted.minutes,
+            twice_one_of=1 if wanted.twice else TWICE_ONE_OF,
             told=told,
             stop=lambda: stop.is_set,
         )

@@ -32,7 +32,7 @@ from strandline.node.replica_leading import LeadsPartition
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.messages.alter_partition import AlterPartitionResponse
-from strandline.replication.in_sync import Committed, InSyncState
+from strandline.replication.in_sync import Committed, Expanding, InSyncState
 from strandline.types import BrokerId, Instant, LeaderEpoch, TopicId
 
 log = logging.getLogger(__name__)
@@ -167,10 +167,16 @@ class InSyncChanges:
         return proposals
 
     def _epoch_of(self, replica: LeadsPartition, member: BrokerId) -> int:
-        """The registration under which a member is known to be in sync: that of its fetches."""
+        """The registration under which a member is known to be in sync: that of its fetches, and
+        of one that joins that of the fetch with which it qualified, however late this is sent."""
         if member == self._membership.broker_id:
             return self._membership.broker_epoch
-        progress = replica.leader.progress.get(member) if replica.leader is not None else None
+        leader = replica.leader
+        if leader is None:
+            return _UNKNOWN_EPOCH
+        if isinstance(leader.in_sync, Expanding) and member == leader.in_sync.joining:
+            return leader.in_sync.broker_epoch
+        progress = leader.progress.get(member)
         return _UNKNOWN_EPOCH if progress is None else progress.broker_epoch
 
     def _decide_here(self, proposals: Sequence[InSyncProposal], now: Instant) -> None:

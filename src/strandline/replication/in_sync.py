@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from strandline.replication.progress import NO_BROKER_EPOCH
 from strandline.types import BrokerId
 
 
@@ -33,10 +34,16 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Expanding:
-    """The leader has asked to add `joining` to the committed `members`."""
+    """The leader has asked to add `joining` to the committed `members`.
+
+    `broker_epoch` is the registration under which it qualified, -1 if it told none. Whatever it
+    fetches under a later one, perhaps with an emptied log, does not change what was proposed: then
+    the proposal is for a process that is gone (KIP-903).
+    """
 
     members: frozenset[BrokerId]
     joining: BrokerId
+    broker_epoch: int = NO_BROKER_EPOCH
 
     @property
     def maximal(self) -> frozenset[BrokerId]:

@@ -173,7 +173,7 @@ class Leader:
             # The high watermark of a new leader may lag: below the epoch's start may be committed
             # records that the follower lacks (KAFKA-7128).
             return False
-        self.in_sync = Expanding(state.members, follower)
+        self.in_sync = Expanding(state.members, follower, progress.broker_epoch)
         self._settle()
         return True
 

@@ -17,6 +17,7 @@ from typing import Final
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.sim.checkers.checkers import Checkers
+from strandline.sim.checkers.peeking import is_turn_over
 from strandline.sim.clients.crew import Crew
 from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.faults.nemesis import VERBS
@@ -55,7 +56,8 @@ class Sometimes(Silent):
 
     def node_acted(self, machine: Machine) -> None:
         """See `Observer`."""
-        self._replicas.look(machine)
+        if is_turn_over(machine.node.purgatory):
+            self._replicas.look(machine)
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:  # noqa: ARG002
         """See `Observer`."""

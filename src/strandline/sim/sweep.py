@@ -1,10 +1,10 @@
 """Many seeds in several processes, and what they come to.
 
 Every seed is a run of its own, so they are given out one by one and the results come as they are
-ready. Of every `TWICE_ONE_OF` seeds one is run a second time, if there are several processes in
-another one with another hash seed: the traces must be the same (I-52). A run that takes too long, a
-process that dies and a mistake of the simulator itself are results too, each with its seed: a sweep
-never hangs and never hides anything.
+ready. Of every `TWICE_ONE_OF` seeds one is run a second time in another process, which has another
+hash seed (unless PYTHONHASHSEED is set): the traces must be the same (I-52). A run that takes too
+long, a process that dies and a mistake of the simulator itself are results too, each with its seed:
+a sweep never hangs and never hides anything.
 
 This is the one place of the simulator that knows processes and the real clock.
 """
@@ -15,8 +15,8 @@ import multiprocessing
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -146,35 +146,36 @@ def sweep(
     profile: str | None = None,
     without: str | None = None,
     minutes: float | None = None,
+    twice_one_of: int = TWICE_ONE_OF,
     told: Callable[[SeedResult], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> SweepResult:
     """Run seeds until they, the time, or the patience of `stop` are at an end.
 
-    `told` hears of every result as it comes, in no certain order. `KeyboardInterrupt` ends the
-    processes and gives back what is known so far.
+    Of every `twice_one_of` seeds one is run twice. `told` hears of every result as it comes, in no
+    certain order. `KeyboardInterrupt` ends the processes and gives back what is known so far.
     """
     began = time.monotonic()
     end = None if minutes is None else began + minutes * 60
     result = SweepResult()
-    tasks = _tasks(seeds, profile, without)
+    tasks = _jobs(seeds, profile, without, twice_one_of)
     hashes: dict[int, str] = {}
 
     def is_over() -> bool:
         return stop() or (end is not None and time.monotonic() >= end)
 
     try:
-        for task, each in _results(tasks, jobs, is_over):
-            other = hashes.setdefault(each.seed, each.trace_hash)
-            if task.is_second:
-                result.compared += 1
-            if other != each.trace_hash:
-                result.violate(each.seed, [_differ(other, each.trace_hash)])
-            if task.is_second:
-                continue
-            result.add(each)
-            if told is not None:
-                told(each)
+        with closing(_results(tasks, jobs, is_over)) as results:
+            for job, each in results:
+                other = hashes.setdefault(each.seed, each.trace_hash)
+                if other != each.trace_hash:
+                    result.violate(each.seed, [_differ(other, each.trace_hash)])
+                if job.is_second:
+                    result.compared += 1
+                    continue
+                result.add(each)
+                if told is not None:
+                    told(each)
         result.was_stopped = is_over()
     except KeyboardInterrupt:
         result.was_stopped = True
@@ -190,11 +191,13 @@ class _Job:
     is_second: bool = False
 
 
-def _tasks(seeds: Iterable[int], profile: str | None, without: str | None) -> Iterator[_Job]:
-    """The seeds, some of them once more after a while."""
+def _jobs(
+    seeds: Iterable[int], profile: str | None, without: str | None, twice_one_of: int
+) -> Iterator[_Job]:
+    """The seeds, some of them twice."""
     for number, seed in enumerate(seeds):
         yield _Job(seed, profile, without)
-        if number % TWICE_ONE_OF == 0:
+        if number % twice_one_of == 0:
             yield _Job(seed, profile, without, is_second=True)
 
 
@@ -218,23 +221,24 @@ def _where(error: BaseException) -> str:
 
 def _results(
     jobs: Iterator[_Job], count: int, is_over: Callable[[], bool]
-) -> Iterator[tuple[_Job, SeedResult]]:
-    workers = [_Worker() for _ in range(max(1, count))]
+) -> Generator[tuple[_Job, SeedResult], None, None]:
+    count = max(1, count)
+    # One more than may work at a time: so one is always free that did not run a seed the last time.
+    workers = [_Worker() for _ in range(count + 1)]
     try:
-        free = list(workers)
         while True:
-            while free and not is_over():
+            busy = [worker for worker in workers if worker.job is not None]
+            while len(busy) < count and not is_over():
                 job = next(jobs, None)
                 if job is None:
                     break
-                free.pop().give(job)
-            busy = [worker for worker in workers if worker.job is not None]
+                worker = next(each for each in workers if each.may_take(job))
+                worker.give(job)
+                busy.append(worker)
             if not busy:
                 return
             for worker in _ready(busy):
-                job, result = worker.take()
-                free.append(worker)
-                yield job, result
+                yield worker.take()
     finally:
         for worker in workers:
             worker.end()
@@ -253,6 +257,7 @@ class _Worker:
     def __init__(self) -> None:
         self.job: _Job | None = None
         self.connection: Connection
+        self._last_seed: int | None = None
         self._process: BaseProcess
         self._since = 0.0
         self._start()
@@ -262,9 +267,14 @@ class _Worker:
         """How long it may still take."""
         return self._since + SECONDS_MAX - time.monotonic()
 
+    def may_take(self, job: _Job) -> bool:
+        """Whether it is free, and another one than that which ran the seed for the first time."""
+        return self.job is None and not (job.is_second and self._last_seed == job.seed)
+
     def give(self, job: _Job) -> None:
         """Let it run a seed."""
         self.job = job
+        self._last_seed = job.seed
         self._since = time.monotonic()
         with suppress(OSError):  # the process is dead, which shows when its result is taken
             self.connection.send(job)

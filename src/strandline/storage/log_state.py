@@ -197,6 +197,10 @@ class LogState:
                 f"{self.topic_partition}: a segment cannot start at {base}, the log ends at "
                 f"{self.log_end_offset}."
             )
+        if not old.synced_names:
+            # A disk that keeps names in any order must not keep the new one and lose this one.
+            self.files.sync_directory(self.directory)
+            old.synced_names = True
         new = Segment.create(self.files, self.directory, base, self.config)
         try:
             snapshot = self.producers.take_snapshot(base, sync=False)
@@ -253,10 +257,11 @@ class LogState:
         if up_to <= self.recovery_point:
             self.wants_flush = False
             return None
-        segments = [s for s in self.segments.since(self.recovery_point) if s.base_offset < up_to]
+        segments = self.segments.since(self.recovery_point)
         files: list[File] = []
         for segment in segments:
-            files.extend(segment.files_to_sync())
+            if segment.base_offset < up_to:
+                files.extend(segment.files_to_sync())
         files.extend(self.files.open(p) for p in self.unsynced_snapshots if self.files.exists(p))
         names_new = any(not segment.synced_names for segment in segments)
         self.wants_flush = False

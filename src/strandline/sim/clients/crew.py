@@ -119,6 +119,12 @@ class Crew:
         """Requests without an outcome (I-50: none, once all are done)."""
         return sum(client.outstanding for client in self.everybody)
 
+    @property
+    def last_overdue_us(self) -> int:
+        """When a broker last left a request without an answer for too long; 0: never (I-50: not
+        after everything has healed)."""
+        return max((client.cluster.last_overdue_us for client in self.everybody), default=0)
+
     # -- verdict -----------------------------------------------------------------------------
 
     @property

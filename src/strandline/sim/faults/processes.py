@@ -16,6 +16,7 @@ from strandline.sim.machine import Machine
 from strandline.sim.plan import Action
 from strandline.sim.scenarios.script import BadScript
 from strandline.storage.files import LockHeld
+from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.memory_inodes import PowerCut
 
@@ -122,7 +123,7 @@ def twin(scene: Scene, action: Action) -> None:
         raise Skipped(f"{machine.broker_id} is not up yet")
     for path in machine.config.log_dirs:
         with machine.disk.unobserved():
-            second: LogDirectory[object] = LogDirectory(machine.disk.files, path)
+            second: LogDirectory[Log] = LogDirectory(machine.disk.files, path)
             try:
                 second.open(machine.broker_id, scene.world.image.cluster_id or "")
             except LockHeld:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode
-from strandline.replication.in_sync import Committed, InSyncState
+from strandline.replication.in_sync import Committed, Expanding, InSyncState
 from strandline.replication.leader import Leader
 from strandline.replication.policies import Policies, TruncateBy
 from strandline.replication.truncation import first_truncation
@@ -244,6 +244,8 @@ class World(Following):
     def _seen_epoch(replica: Replica, leader: Leader, member: BrokerId) -> int:
         if member == leader.broker_id:
             return replica.broker_epoch
+        if isinstance(leader.in_sync, Expanding) and member == leader.in_sync.joining:
+            return leader.in_sync.broker_epoch
         return leader.progress[member].broker_epoch
 
     def _altered(self, replica: Replica, sent: InSyncState, answer: State | ErrorCode) -> None:
