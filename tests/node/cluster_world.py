@@ -155,11 +155,19 @@ class _Bugs(Silent):
 class ClusterWorld:
     """See the module."""
 
-    def __init__(self, brokers: int = 3, *settings: str, seed: int = 1, start: bool = True) -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        *settings: str,
+        seed: int = 1,
+        disks: int = 1,
+        start: bool = True,
+    ) -> None:
         pairs = ("offsets.topic.num.partitions=2", *settings)
         options = Options(
             seed=seed,
             brokers=brokers,
+            disks=disks,
             settings=dict(pair.split("=", 1) for pair in pairs),
             store_latency_us=300,
         )

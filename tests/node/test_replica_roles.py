@@ -104,7 +104,7 @@ def test_a_state_from_before_is_ignored(cluster: Cluster) -> None:
     topic = world.node.metadata.image.topics["orders"]
     config = cluster.replica().log.config
     for state in (former, cluster.state()):
-        assert world.node.replicas.apply(ORDERS, topic, state, config, world.now) is None
+        assert world.node.replicas.apply(ORDERS, topic, state, config, world.now, is_new=True) is None
     assert cluster.replica().leader_epoch == 1
     leader = cluster.replica().leader
     assert leader is not None
@@ -314,7 +314,7 @@ def test_a_log_of_another_topic_of_that_name_is_left_alone(
     logs = world.node.replicas.host.logs
     wanted = world.node.metadata.image.topics["other"].topic_id
     with pytest.raises(StorageError, match="belongs to another topic"):
-        logs.open(other.topic_partition, wanted, other.config, world.now)
+        logs.open(other.topic_partition, wanted, other.config, world.now, is_new=False)
 
 
 def test_the_assignment_and_nothing_else_yet(cluster: Cluster) -> None:
@@ -324,5 +324,5 @@ def test_the_assignment_and_nothing_else_yet(cluster: Cluster) -> None:
     config = cluster.replica().log.config
     at = TopicPartition("unborn", 0)
     replicas = cluster.world.node.replicas
-    assert replicas.apply(at, topic, state, config, cluster.world.now) is None
+    assert replicas.apply(at, topic, state, config, cluster.world.now, is_new=True) is None
     assert at not in cluster.world.directory.logs

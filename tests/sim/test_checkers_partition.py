@@ -79,6 +79,13 @@ def test_a_leader_that_forgets_a_member(checked: Checked) -> None:
     assert "waits for [1, 2], but the in-sync set is (1, 2, 3)" in checked.only("I-13").what
 
 
+def test_a_leader_that_does_not_count_a_member(checked: Checked) -> None:
+    leader = checked.leader()
+    leader.progress[BrokerId(3)].is_counted = False
+    checked.checkers.at_phase_end()
+    assert "waits for [1, 2], but the in-sync set is (1, 2, 3)" in checked.only("I-13").what
+
+
 def test_a_leader_that_commits_alone(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leader, "next_high_watermark", commits_alone)
     checked.isolate(2)

@@ -10,8 +10,8 @@ import pytest
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.storage_rules import checkpoint_in
 from strandline.storage.indexed_segment import IndexedSegment
-from strandline.storage.leader_epochs import EpochEntry
-from strandline.storage.log_state import LogState
+from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs
+from strandline.storage.log_cut import DropsRecords
 from strandline.storage.producer_state import ProducerStates
 from strandline.types import LeaderEpoch, Offset
 from tests.sim.checked_world import AT, Checked, always
@@ -97,6 +97,16 @@ def _next_batch(checked: Checked) -> bytes:
     last = bytearray(data[-len(data) // 5 :])
     last[:8] = int(log.log_end_offset).to_bytes(8, "big")
     return bytes(last)
+
+
+def test_a_leader_without_an_entry_for_its_epoch(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LeaderEpochs, "assign", always(False))
+    state = replace(checked.state, leader_epoch=LeaderEpoch(4))
+    checked.replica(1).become_leader(state, checked.world[1].now)
+    checked.act(1)
+    assert "leads in epoch 4, but the newest epoch of its table is 0" in checked.only("I-03").what
 
 
 def test_an_index_that_leads_nowhere(checked: Checked) -> None:
@@ -246,7 +256,8 @@ def test_a_segment_that_no_setting_gives_up(checked: Checked) -> None:
     log.roll(0)
     checked.write()
     checked.act(1)
-    log._drop_oldest(1, 0)
+    log.delete_records_to(Offset(5))
+    assert log.drop_below_start(0) == 1
     checked.act(1)
     assert "has dropped batch 4 of epoch 0" in checked.only("I-43").what
 
@@ -258,8 +269,9 @@ def test_a_segment_that_is_not_replicated_is_given_up(
     checked.write(acks=1, settle=False)
     log = checked.replica(1).log
     log.roll(0)
-    monkeypatch.setattr(LogState, "delete_records_to", always(True))
-    log._drop_oldest(1, 0)
+    monkeypatch.setattr(DropsRecords, "_may_drop", always(True))
+    log.log_start_offset = log.log_end_offset
+    assert log.drop_below_start(0) == 1
     checked.act(1)
     assert "beyond its high watermark 5" in checked.only("I-43").what
 

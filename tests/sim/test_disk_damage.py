@@ -61,7 +61,7 @@ def _times_and_values(batches: dict[int, bytes]) -> list[tuple[int, int, bytes |
 
 
 def _read_everything(log: Log, past: Past, *, holes: bool = False) -> int:
-    """Read from every offset; how many reads gave good batches. `holes`: some may be passed over."""
+    """Read from every offset; how many gave good batches. `holes`: some may be passed over."""
     good = 0
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:

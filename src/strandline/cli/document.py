@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import cleandoc
 from typing import Final
 
 import click
@@ -75,7 +76,7 @@ def walk(
 
 
 def _help(command: click.Command) -> str:
-    paragraphs = (command.help or "").split("\n\n")
+    paragraphs = cleandoc(command.help or "").split("\n\n")
     return "\n\n".join(_paragraph(paragraph) for paragraph in paragraphs)
 
 

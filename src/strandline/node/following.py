@@ -32,7 +32,7 @@ class Following:
         node.settings.follow(node.metadata.image, node.broker_id)
         for topic in node.metadata.image.topics.values():
             for number in topic.partitions:
-                self._take_up(TopicPartition(topic.name, number), now)
+                self._take_up(TopicPartition(topic.name, number), now, is_new=False)
 
     def follow(self, delta: ImageDelta, now: Instant) -> None:
         """The image has moved on by `delta`."""
@@ -47,7 +47,7 @@ class Following:
                 break
         self._give_up_deleted(delta, now)
         for partition in delta.partitions_changed:
-            self._take_up(partition, now)
+            self._take_up(partition, now, is_new=True)
         if delta.brokers_changed:
             for change in node.replicas.brokers_changed(delta.brokers_changed, now):
                 self._role_changed(change, now)
@@ -66,7 +66,7 @@ class Following:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
             node.routes.groups.topics_deleted(gone, now)
 
-    def _take_up(self, partition: TopicPartition, now: Instant) -> None:
+    def _take_up(self, partition: TopicPartition, now: Instant, *, is_new: bool) -> None:
         node = self._node
         image = node.metadata.image
         state = image.partition(partition)
@@ -78,6 +78,7 @@ class Following:
             state,
             node.settings.of_topic(partition.topic, image),
             now,
+            is_new=is_new,
         )
         if change is not None:
             self._role_changed(change, now)

@@ -52,11 +52,23 @@ class Logs:
         self._producer_expiration_ms = producer_expiration_ms
 
     def open(
-        self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
+        self,
+        partition: TopicPartition,
+        topic_id: TopicId,
+        config: TopicConfig,
+        now: Instant,
+        *,
+        is_new: bool,
     ) -> Log:
-        """The partition's log; made where there is most room if there is none yet."""
+        """The partition's log; made where there is most room if there is none yet.
+
+        One that is not new to this broker is not made anew while its log may lie in a directory
+        that could not be read: then there would be two, once the disk is back.
+        """
         directory = self.directory_of(partition)
         if directory is None:
+            if not is_new:
+                self._check_all_read(partition)
             return self._create(partition, topic_id, config, now)
         found = directory.logs[partition]
         if NO_TOPIC_ID not in (topic_id, found.topic_id) and topic_id != found.topic_id:
@@ -65,6 +77,9 @@ class Logs:
                 f"name: its id is {found.topic_id}, and not {topic_id}."
             )
         found.check_usable()
+        if NO_TOPIC_ID == found.topic_id != topic_id:
+            # The process died after it had made the log and before it wrote the id down.
+            found.assign_topic_id(topic_id)
         found.update_config(config)
         return found
 
@@ -106,6 +121,14 @@ class Logs:
         if directory.offline_reason is None:
             log.error("The log directory %s is offline: %s", directory.path, error)
         directory.go_offline(str(error))
+
+    def _check_all_read(self, partition: TopicPartition) -> None:
+        for directory in self.directories:
+            if directory.offline_reason is not None and not directory.fully_loaded:
+                raise StorageError(
+                    f"The log of {partition} may be in {directory.path}, which is offline: "
+                    f"{directory.offline_reason}"
+                )
 
     def _create(
         self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant

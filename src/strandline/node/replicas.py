@@ -158,9 +158,13 @@ class Replicas:
         state: PartitionImage,
         config: TopicConfig,
         now: Instant,
+        *,
+        is_new: bool,
     ) -> RoleChange | None:
         """Follow the metadata of one partition, of this node or not.
 
+        `is_new` says that a partition which is not hosted yet was given to this broker after it
+        had started, so that it cannot have a log of it from a former life.
         None if no role has changed; changes of the in-sync set and of the assignment are taken
         over silently. A partition whose disk fails has no role: requests for it are refused with
         KAFKA_STORAGE_ERROR.
@@ -172,7 +176,8 @@ class Replicas:
             return None  # nobody was elected yet
         try:
             if known is None:
-                opened = self._logs.open(partition, topic.topic_id, config, now)
+                is_new = is_new and partition not in self._unavailable
+                opened = self._logs.open(partition, topic.topic_id, config, now, is_new=is_new)
                 known = self._enter(Replica(partition, topic.topic_id, opened, self.host))
             return self._give_role(known, state, now)
         except StorageError as error:
@@ -214,7 +219,7 @@ class Replicas:
                 topic = self._metadata.image.topics.get(at.topic)
                 state = self._metadata.image.partition(at)
                 if topic is not None and state is not None and state.leader == me:
-                    change = self.apply(at, topic, state, replica.log.config, now)
+                    change = self.apply(at, topic, state, replica.log.config, now, is_new=False)
                     changes += (change,) if change else ()
         return changes
 

@@ -13,7 +13,6 @@ What does not come right in time is a violation, and the rest is judged all the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from strandline.node.node import INTERNAL_TOPICS
@@ -188,14 +187,19 @@ class Course:
         return Action(0, "create-topic", (name,), wishes)
 
     def _repair(self) -> None:
-        """Start anew whoever has to be, perhaps on a new disk, one after the other."""
-        scene = self.scene
-        for broker_id in list(scene.to_repair):
-            machine = self.world.machines[broker_id]
-            what = f"broker {broker_id} can be repaired"
-            may_repair = partial(scene.may_repair, machine)
-            self._within(self._bounds.in_sync_us, may_repair, "I-49", what)
-            scene.carry_out_repair(machine, _LOOK_US)
+        """Start anew whoever has to be, perhaps on a new disk, one after the other.
+
+        Each waits until the budget allows it. That may never be, if two wait for one another: then
+        there is no other way, and the budget is exceeded.
+        """
+        scene, schedule = self.scene, self.world.schedule
+        while scene.to_repair:
+            end_us = schedule.now_us + self._bounds.in_sync_us
+            machines = [self.world.machines[broker_id] for broker_id in scene.to_repair]
+            while not any(map(scene.may_repair, machines)) and schedule.now_us < end_us:
+                self._let_pass(_LOOK_US)
+            chosen = next(filter(scene.may_repair, machines), machines[0])
+            scene.carry_out_repair(chosen, _LOOK_US)
 
     def _places(self) -> set[str]:
         """How the history calls the partitions that are there."""

@@ -22,6 +22,7 @@ from strandline.sim.scenarios.script import BadScript
 from strandline.sim.sometimes import Sometimes
 from strandline.sim.verdict import Verdict, replica_rows
 from strandline.sim.world import World
+from strandline.storage.memory_files import ProcessEnded, UsedAfterEnd
 
 
 class HarnessError(StrandlineError):
@@ -53,7 +54,7 @@ def run(
             return _run(plan, hooks, is_checked=is_checked, stops=stop_at_violation)
         except (BadScript, UnknownMutant):
             raise
-        except Exception as error:
+        except (Exception, ProcessEnded, UsedAfterEnd) as error:
             seed = plan.options.seed
             raise HarnessError(f"The simulator failed at seed {seed}: {error!r}") from error
 

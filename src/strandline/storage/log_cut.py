@@ -87,6 +87,10 @@ class DropsRecords(LogState):
         if last is not self.active or last.size == 0:
             self.start_segment(last, now_ms)
         last.log.sync()
+        aborted = last.transaction_index.file
+        if aborted is not None:
+            # Entries that came back would hide committed records from readers.
+            aborted.sync()
         return end
 
     def _end_at(self, end: Offset, now_ms: int) -> None:

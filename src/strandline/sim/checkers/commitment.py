@@ -88,12 +88,13 @@ class Commitment:
             )
         if state is None or state.leader_epoch != leader.leader_epoch:
             return
-        missing = [b for b in state.in_sync_replicas if b not in in_sync.maximal]
-        if missing:
+        counted = {b for b, progress in leader.progress.items() if progress.is_counted}
+        counted = (counted | {leader.broker_id}) & in_sync.maximal
+        if any(b not in counted for b in state.in_sync_replicas):
             self._findings.add(
                 "I-13",
                 f"{truth.at}: broker {shadow.broker_id} leads in epoch {leader.leader_epoch} and "
-                f"waits for {sorted(in_sync.maximal)}, but the in-sync set is "
+                f"waits for {sorted(counted)}, but the in-sync set is "
                 f"{state.in_sync_replicas} (partition epoch {state.partition_epoch})",
                 truth.at,
             )

@@ -74,6 +74,16 @@ class ReplicaRules:
                 )
             before = batch.leader_epoch
 
+    def check_leaders_epoch(self, shadow: Shadow, leader_epoch: int) -> None:
+        """I-03: an epoch begins with leadership, not with its first record (KAFKA-7415)."""
+        if shadow.mark[LATEST_EPOCH] != leader_epoch and shadow.log.failure is None:
+            self._findings.add(
+                "I-03",
+                f"{shadow} leads in epoch {leader_epoch}, but the newest epoch of its table is "
+                f"{shadow.mark[LATEST_EPOCH]}",
+                shadow.at,
+            )
+
     def check_epoch_table(self, shadow: Shadow) -> None:
         """I-03: the table of leader epochs is what the batches say.
 

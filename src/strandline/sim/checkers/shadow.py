@@ -278,15 +278,10 @@ class Shadow:
         last = self.batches[-1]
         if fields[0] < last.next_offset:
             return f"the batch at offset {fields[0]} overlaps the one before it, {last}"
-        if fields[0] > last.next_offset and not self._may_have_gap_before(fields[0]):
+        may_have_gaps = self.was_damaged or self.log.config.is_compacted
+        if fields[0] > last.next_offset and not may_have_gaps:
             return f"offsets are missing between {last.next_offset} and {fields[0]}"
         return None
-
-    def _may_have_gap_before(self, offset: int) -> bool:
-        """Below the log start anything may be missing: removals of segments that were not durable
-        come back one by one (F-52)."""
-        log = self.log
-        return self.was_damaged or log.config.is_compacted or offset <= log.log_start_offset
 
     def _note_producer(self, fields: tuple[int, ...]) -> None:
         """I-37, as far as one log shows it: the epochs of a producer never fall."""

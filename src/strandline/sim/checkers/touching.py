@@ -121,6 +121,7 @@ class Touching:
             commitment.check_quorum(truth, shadow, leader)
         else:
             commitment.accepted(truth, shadow, leader, hosting.machine.life)
+            self._rules.replica.check_leaders_epoch(shadow, leader.leader_epoch)
             if shadow.log_start < truth.deleted_to and leader.leader_epoch >= truth.newest_epoch:
                 self._check_deletion(shadow, hosted)
         commitment.check_members(truth, shadow)

@@ -126,12 +126,14 @@ class Following:
         if isinstance(action, Append):
             return _followed_to(_appended(replica, answer.record), action.high_watermark)
         if isinstance(action, Truncate):
+            if not self._rules.diverging_answer_moves_no_mark:
+                early = _followed_to(replica, answer.mark)
+                if early != replica:
+                    return early  # as if the log was cut with the next answer only
             after = truncated(replica, action.target.offset)
             if self._policies.truncate_by is TruncateBy.LEADER_EPOCH_ONCE:
                 # It asks once, and believes that its log agrees from then on.
                 after = after._replace(compares=False)
-            if not self._rules.diverging_answer_moves_no_mark:
-                after = _followed_to(after, answer.mark)
             return after
         if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             step = out_of_range_step(Offset(answer.end), Offset(0), end)

@@ -240,7 +240,9 @@ class Moves:
         taken = self._following.takes(follower, answer)
         broken: tuple[Broken, ...] = ()
         if answer.diverging is not None and not _position(taken) < _position(follower):
-            broken = (Broken("I-20", f"{me} goes from {follower} to {taken}"),)
+            broken = (Broken("I-20", f"{me} truncates from {follower} to {taken}"),)
+        elif taken == follower and follower.log != source.log:
+            broken = (Broken("I-49", f"{me} has {follower.log} and cannot get {source.log}"),)
         return _Fetched(self.table.number(after), self.table.number(taken), broken)
 
     def _serves(self, source: Replica, request: Delayed) -> bool:

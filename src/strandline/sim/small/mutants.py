@@ -31,6 +31,12 @@ _FAILING: Final = Bounds(records=2, epochs=2, crashes=1, losses=1, expiries=0)
 """A machine dies and may forget."""
 
 
+_PAIR: Final = Bounds(
+    replicas=2, records=1, epochs=1, crashes=0, losses=0, expiries=0, delayed=1, min_in_sync=1
+)
+"""A leader that may go on alone, its follower, and requests that are late."""
+
+
 def _as_it_is(rules: Rules) -> Rules:
     return rules
 
@@ -117,7 +123,7 @@ def _policy(**changes: Any) -> Callable[[Rules], Rules]:
     return lambda rules: replace(rules, policies=replace(rules.policies, **changes))
 
 
-def _rule(**changes: bool) -> Callable[[Rules], Rules]:
+def _rule(**changes: Any) -> Callable[[Rules], Rules]:
     return lambda rules: replace(rules, **changes)
 
 
@@ -225,7 +231,7 @@ _ALL: Final = (
     ),
     SmallMutant(
         "rest-below-the-minimum",
-        "the high watermark rests below min.insync.replicas (KAFKA-15583), as eligible leaders need",
+        "the high watermark rests below min.insync.replicas (D-02, KAFKA-15583)",
         Bounds(records=1, epochs=2, crashes=1, losses=0, expiries=0),
         _policy(strict_min_isr=False),
     ),
@@ -286,7 +292,7 @@ _ALL: Final = (
     SmallMutant(
         "name-the-life-that-qualified",
         "a proposal names the broker epoch in which the follower qualified (KIP-903)",
-        _FAILING,
+        replace(_PAIR, crashes=1, losses=1, delayed=0),
         _rule(names_life_of_joining=False),
     ),
     SmallMutant(
@@ -298,25 +304,25 @@ _ALL: Final = (
     SmallMutant(
         "refuse-fetches-from-before-a-restart",
         "a fetch under an older broker epoch is refused (D-04)",
-        replace(_FAILING, records=1, delayed=1),
+        replace(_PAIR, crashes=1, losses=1),
         switch_on=patch(Leader, _check_broker_epoch=_no_check),
     ),
     SmallMutant(
         "compare-versions",
         "a proposal made from an older version of the state is refused",
-        _QUIET,
+        _PAIR,
         switch_on=patch(_Judge, _check_version=_no_check),
     ),
     SmallMutant(
         "keep-what-is-undecided",
         "the version that a leader knows does not end its proposal (KAFKA-14144)",
-        _QUIET,
+        _PAIR,
         switch_on=patch(Leader, committed=_committed_again),
     ),
     SmallMutant(
         "definite-refusals-only",
         "a refusal that leaves the outcome open does not end a proposal (2.1)",
-        replace(_QUIET, delayed=1),
+        replace(_PAIR, epochs=2),
         _rule(keeps_on_open_refusal=False),
     ),
 )

@@ -48,7 +48,7 @@ class Rules:
     leads_in_own_life_only: bool = True
     """A state from before a restart makes nobody the leader (KIP-380)."""
     names_life_of_joining: bool = True
-    """A proposal names the life in which the member qualified, however late it is sent (KIP-903)."""
+    """A proposal names the life in which the member qualified, whenever it is sent (KIP-903)."""
     checks_fetch_epoch: bool = True
     """KIP-320."""
     elects_complete_only: bool = True

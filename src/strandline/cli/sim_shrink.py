@@ -1,0 +1,99 @@
+"""`strandline sim --seed N --shrink`: a run that fails, made short, as a scenario."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from strandline import __version__
+from strandline.cli.sim_colours import bad
+from strandline.cli.sim_run import OneRun, timed, write_scenario
+from strandline.cli.stopping import Stop
+from strandline.sim.plan import Plan
+from strandline.sim.run import HarnessError, run
+from strandline.sim.scenarios.script import BadScript
+from strandline.sim.shrink import Progress, shrink
+from strandline.sim.text import format_plan
+from strandline.sim.verdict import Verdict
+
+MINUTES_TO_SHRINK = 1.0
+
+
+def shrink_run(plan: Plan, wanted: OneRun) -> None:
+    """Shrink a plan that breaks something, and write it down. Exits with 1 if it does."""
+    verdict, _ = timed(lambda: run(plan, without=wanted.without))
+    if verdict.is_good:
+        click.echo(f"Seed {wanted.seed} breaks no invariant: there is nothing to shrink.", err=True)
+        return
+    first = verdict.violations[0]
+    click.echo(f"{bad(first.invariant)}: {first.what}", err=True)
+    minutes = MINUTES_TO_SHRINK if wanted.minutes is None else wanted.minutes
+    end_s = time.monotonic() + minutes * 60
+    safety = dict(verdict.phases)
+    is_early = "safety" in safety and first.at_us <= safety["safety"]
+    with Stop() as stop:
+        small = shrink(
+            plan,
+            lambda candidate: _breaks(candidate, first.invariant, wanted.without, early=is_early),
+            _ShrinkProgress(),
+            may_go_on=lambda: not stop.is_set and time.monotonic() < end_s,
+            fails_at_us=first.at_us - safety["building"] if is_early else None,
+        )
+    final, _ = timed(lambda: run(small, without=wanted.without))
+    write_scenario(scenario_of(final, first.invariant, wanted), wanted.out)
+    if wanted.out is not None:
+        click.echo(f"Play it: strandline sim play {wanted.out}", err=True)
+    raise click.exceptions.Exit(1)
+
+
+class _TooLate(BaseException):
+    """The phase in which the run should have gone wrong is over. No error: nobody may catch it."""
+
+
+def _breaks(plan: Plan, invariant: str, without: str | None, *, early: bool) -> bool:
+    """Whether a plan still breaks that invariant; `early`: while faults go on.
+
+    A plan that cannot be run does not.
+    """
+
+    def on_phase(phase: str, _: int) -> None:
+        if early and phase == "safety":
+            raise _TooLate
+
+    try:
+        verdict = run(plan, without=without, on_phase=on_phase, stop_at_violation=True)
+    except (BadScript, HarnessError, _TooLate):
+        return False
+    return any(violation.invariant == invariant for violation in verdict.violations)
+
+
+def scenario_of(verdict: Verdict, invariant: str, wanted: OneRun) -> str:
+    """The text of a shrunk run. Without a rule it is meant to fail; else it fails until mended."""
+    broken = {violation.invariant: violation.what for violation in reversed(verdict.violations)}
+    what = " ".join(broken.get(invariant, "").split())
+    text = format_plan(
+        verdict.plan,
+        title=f"Seed {wanted.seed} breaks {invariant}",
+        without=wanted.without,
+        violates=broken if wanted.without is not None else (),
+    )
+    return f"# {invariant}: {what}\n# Strandline {__version__}.\n{text}"
+
+
+class _ShrinkProgress:
+    """One line on standard error that changes, if a person watches."""
+
+    def __init__(self) -> None:
+        self._is_watched = sys.stderr.isatty()
+        self._doing = ""
+
+    def __call__(self, at: Progress) -> None:
+        if self._is_watched:
+            end = "\n" if at.doing in ("done", "stopping") else ""
+            line = f"\r\x1b[K{at.runs} runs, {at.lines} lines: {at.doing}{end}"
+            click.echo(line, err=True, nl=False)
+        elif at.doing != self._doing:
+            click.echo(f"{at.runs} runs, {at.lines} lines: {at.doing}", err=True)
+        self._doing = at.doing
