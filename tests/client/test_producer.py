@@ -16,9 +16,14 @@ from strandline.client.partitioner import partition_for_key
 from strandline.client.producer import Producer, ProducerSettings
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.framing import parse_response_header, response_frame
+from strandline.protocol.messages.produce import ProduceResponse
+from strandline.protocol.schema import decode_response
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.types import NO_OFFSET, TopicPartition
+from tests.node.world import joined
 
 FAST = ClientSettings(
     request_timeout_ms=10_000, operation_timeout_ms=10_000, retry_backoff_ms=10, topic_wait_ms=500
@@ -225,10 +230,37 @@ class LosesAnAnswer:
             while request := _frame(near):
                 far.sendall(request)
                 answer = _frame(far)
-                if request[4:6] == b"\x00\x00" and not self.lost:
-                    self.lost += 1
-                    return
+                if request[4:6] == b"\x00\x00":
+                    spoilt = self._spoil(request, answer)
+                    if spoilt is None:
+                        return
+                    answer = spoilt
                 near.sendall(answer)
+
+    def _spoil(self, request: bytes, answer: bytes) -> bytes | None:
+        """What the client gets instead of the answer to a produce; None: nothing any more."""
+        if self.lost:
+            return answer
+        self.lost += 1
+        return None
+
+
+class SaysNotLeader(LosesAnAnswer):
+    """Answers produces of one value as a leader does that is deposed while it waits for others."""
+
+    def _spoil(self, request: bytes, answer: bytes) -> bytes:
+        if b"unlucky" not in request:
+            return answer
+        self.lost += 1
+        api, version = KNOWN[ApiKey.PRODUCE], int.from_bytes(request[6:8], "big")
+        correlation_id, position = parse_response_header(memoryview(answer[4:]), api, version)
+        message = decode_response(api.key, version, answer[4:], position)
+        assert isinstance(message, ProduceResponse)
+        (partition,) = message.responses[0].partition_responses
+        assert partition.error_code == 0 or self.lost > 1
+        partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.base_offset = -1
+        return joined(response_frame(api, version, correlation_id, message))
 
 
 def _frame(sock: socket.socket) -> bytes:
@@ -259,3 +291,28 @@ def test_a_lost_answer_repeats_records_only_without_idempotence(
     assert proxy.lost == 1
     assert found == [b"once?"] * (1 if is_idempotent else 2)
     assert delivery.result() == (0 if is_idempotent else 1)
+
+
+def test_a_batch_that_may_be_written_gives_its_number_to_no_other(
+    start_broker_at: Callable[..., Any],
+) -> None:
+    """With acks=all NOT_LEADER_OR_FOLLOWER may come behind the append (I-41). The next batch under
+    the same sequence number would be taken for a repetition, and be lost although acknowledged."""
+    proxy = SaysNotLeader()
+    broker = start_broker_at(f"advertised.listeners=PLAINTEXT://127.0.0.1:{proxy.port}")
+    proxy.target = ("127.0.0.1", broker.port)
+    try:
+        with ClusterClient(f"127.0.0.1:{proxy.port}", FAST) as cluster:
+            producer = Producer(cluster, ProducerSettings(delivery_timeout_ms=300))
+            producer.send("t", b"first")
+            producer.flush().raise_failure()
+            producer.send("t", b"unlucky")
+            (failed,) = producer.flush().failed
+            assert failed.maybe_written
+            producer.send("t", b"third")
+            producer.flush().raise_failure()
+            found = [record.value for record in read_all(cluster, "t")[0]]
+    finally:
+        proxy.close()
+    assert proxy.lost > 0
+    assert found == [b"first", b"unlucky", b"third"]

@@ -104,7 +104,9 @@ def test_a_state_from_before_is_ignored(cluster: Cluster) -> None:
     topic = world.node.metadata.image.topics["orders"]
     config = cluster.replica().log.config
     for state in (former, cluster.state()):
-        assert world.node.replicas.apply(ORDERS, topic, state, config, world.now, is_new=True) is None
+        assert (
+            world.node.replicas.apply(ORDERS, topic, state, config, world.now, is_new=True) is None
+        )
     assert cluster.replica().leader_epoch == 1
     leader = cluster.replica().leader
     assert leader is not None

@@ -16,11 +16,11 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from strandline.protocol.produce_errors import is_definite
 from strandline.records.batch import parse_header
 from strandline.records.record import read_records
 from strandline.sim.clients.batches import value_of
 from strandline.sim.clients.client import PATIENCE_US, SimClient, place_of
-from strandline.sim.clients.produce_errors import is_definite
 from strandline.sim.history.operations import Acknowledged, Refused, Sent
 from strandline.types import TopicPartition
 from tests.sim.clients_stage import TOPIC_ID, Asked, Stage

@@ -152,7 +152,7 @@ class _Run:
             err=True,
         )
         for each in self.failed:
-            certainty = "not" if each.error.definite else "maybe not"
+            certainty = "maybe not" if each.maybe_written else "not"
             click.echo(
                 f"{counted(each.count, 'record')} for partition {each.topic_partition} "
                 f"{'was' if each.count == 1 else 'were'} {certainty} written: "

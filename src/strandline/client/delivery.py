@@ -130,6 +130,8 @@ class FailedRecords:
     topic_partition: TopicPartition
     count: int
     error: ProtocolError
+    maybe_written: bool
+    """Whether they may be in the log all the same."""
 
 
 @dataclass(frozen=True, slots=True)

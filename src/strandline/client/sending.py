@@ -30,6 +30,7 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from strandline.protocol.produce_errors import is_definite
 from strandline.records.builder import BatchBuilder, BatchOptions
 from strandline.records.codec import Codec
 from strandline.types import (
@@ -284,7 +285,7 @@ class Sender:
             if answer.record_errors:
                 message = answer.record_errors[0].batch_index_error_message or message
             error = refusal(answer.error_code, message, what)
-            batch.maybe_written |= not error.definite
+            batch.maybe_written |= not is_definite(error.code, self._acks)
             self._settle(batch, error)
 
     # -- Outcomes ----------------------------------------------------------------------------
@@ -349,7 +350,10 @@ class Sender:
         else:
             before = self._failed.get((partition, error.code))
             self._failed[partition, error.code] = FailedRecords(
-                partition, count + (before.count if before else 0), error
+                partition,
+                count + (before.count if before else 0),
+                error,
+                batch.maybe_written or (before is not None and before.maybe_written),
             )
             if self._identities is not None and batch.identity and batch.maybe_written:
                 self._identities.renew(batch.identity)

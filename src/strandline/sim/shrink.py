@@ -97,7 +97,7 @@ class _Shrinker:
     def end_at(self, end_us: int) -> None:
         """Try to end the phase of faults soon after that."""
         self._doing = "the end"
-        end_us = _rounded(end_us, SHORTEST_PHASE_US) + SHORTEST_PHASE_US
+        end_us = _rounded(max(0, end_us), SHORTEST_PHASE_US) + SHORTEST_PHASE_US
         if end_us < self.plan.options.safety_us:
             self._try(_ended(self.plan, end_us))
 

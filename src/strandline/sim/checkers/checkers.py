@@ -160,9 +160,6 @@ class Checkers:
         if lossy:
             for truth in before:
                 truth.lost(broker)
-        if how != "stop":
-            for truth in self.rules.truths:
-                truth.crashed(broker)
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """The store's truth has moved."""

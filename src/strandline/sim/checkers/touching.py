@@ -129,13 +129,7 @@ class Touching:
     def _check_deletion(self, shadow: Shadow, hosted: Hosted) -> None:
         """I-27: a new leader shows records again that a client was told are gone."""
         truth = hosted[1]
-        is_excused = (
-            truth.crashed_since_deletion >= truth.weakest
-            or not truth.kept_deletion
-            or self._rules.commitment.may_lose(truth)
-            or truth.unclean_epoch >= 0
-        )
-        if not is_excused:
+        if not self._rules.commitment.may_lose(truth) and truth.unclean_epoch < 0:
             self._rules.findings.add(
                 "I-27",
                 f"{shadow} leads in epoch {shadow.mark[LEADER_EPOCH]} and its log starts at "

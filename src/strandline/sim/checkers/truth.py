@@ -50,9 +50,6 @@ class PartitionTruth:
         self.forgiven: set[Batch] = set()
         self.deleted_to = 0
         """Records below were deleted, as a client was told."""
-        self.kept_deletion: dict[BrokerId, None] = {}
-        """Members then that have not crashed since."""
-        self.crashed_since_deletion = 0
         self._committed: list[Batch] = []
         self._bases: list[int] = []
 
@@ -152,14 +149,6 @@ class PartitionTruth:
         """A client was told that the records below are gone for good."""
         if low_watermark > self.deleted_to:
             self.deleted_to = low_watermark
-            self.kept_deletion = dict.fromkeys(self.members)
-            self.crashed_since_deletion = 0
-
-    def crashed(self, broker: BrokerId) -> None:
-        """A process has died: what it had not written down of deletions is forgotten."""
-        if broker in self.kept_deletion:
-            del self.kept_deletion[broker]
-            self.crashed_since_deletion += 1
 
     def follow_minimum(self, min_in_sync: int) -> None:
         """The topic's setting, and the number of replicas in sync that bear what is committed."""

@@ -28,11 +28,11 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from strandline.protocol.produce_errors import is_definite
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.connection import Connection, Lost, Outcome
-from strandline.sim.clients.produce_errors import is_definite
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld

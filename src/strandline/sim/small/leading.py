@@ -124,8 +124,7 @@ class Leading:
         mark = leader.next_high_watermark(
             Offset(replica.mark), Offset(len(replica.log)), 0, may_join=_anybody
         )
-        former = replica.reign[0].views if replica.reign else ()
-        return Led(_reign(me, leader, former), mark)
+        return Led(_reign(me, leader), mark)
 
     def _revived(self, me: int, reign: Reign, epoch: int) -> Leader:
         members = [
@@ -145,7 +144,8 @@ class Leading:
             now_ms=0,
             policies=self._policies,
         )
-        joining, leaving = None, set()
+        members_now = leader.in_sync.members
+        leaving = set()
         for number, view in enumerate(reign.views):
             if number == me:
                 continue
@@ -154,13 +154,11 @@ class Leading:
             progress.log_start_offset = Offset(min(view.end, 0))
             progress.broker_epoch = view.life
             if view.membership == JOINING:
-                joining = BrokerId(number)
+                leader.in_sync = Expanding(members_now, BrokerId(number), view.joins_as)
             elif view.membership == LEAVING:
                 leaving.add(BrokerId(number))
-        if joining is not None:
-            leader.in_sync = Expanding(leader.in_sync.members, joining)
-        elif leaving:
-            leader.in_sync = Shrinking(leader.in_sync.members, frozenset(leaving))
+        if leaving:
+            leader.in_sync = Shrinking(members_now, frozenset(leaving))
         leader.reassigned(leader.replicas)
         return leader
 
@@ -171,7 +169,7 @@ def _anybody(broker_id: BrokerId) -> bool:
     return True
 
 
-def _reign(me: int, leader: Leader, former: tuple[View, ...]) -> Reign:
+def _reign(me: int, leader: Leader) -> Reign:
     state = leader.in_sync
     views = []
     for number in sorted({me, *leader.progress}):
@@ -182,9 +180,7 @@ def _reign(me: int, leader: Leader, former: tuple[View, ...]) -> Reign:
         progress = leader.progress[broker]
         membership, joins_as = MEMBER if broker in state.members else OUT, UNKNOWN
         if isinstance(state, Expanding) and broker == state.joining:
-            was_joining = bool(former) and former[number].membership == JOINING
-            membership = JOINING
-            joins_as = former[number].joins_as if was_joining else progress.broker_epoch
+            membership, joins_as = JOINING, state.broker_epoch
         elif isinstance(state, Shrinking) and broker in state.leaving:
             membership = LEAVING
         views.append(View(progress.log_end_offset, progress.broker_epoch, membership, joins_as))
