@@ -91,6 +91,43 @@ def test_a_minimum_above_the_maximum_does_not_wait_for_ever(world: World) -> Non
     assert len(values(answer)) == 1
 
 
+@pytest.mark.parametrize(
+    ("sizes", "is_answered"), [((100, 100), True), ((100,), False), ((100, 5000), True)]
+)
+def test_i40_a_full_answer_does_not_wait_for_more(
+    world: World, sizes: tuple[int, ...], is_answered: bool
+) -> None:
+    """What there is exceeds the maximum, though what fits of it is less than the minimum: nothing
+    that comes could be sent with it (DelayedFetch counts what there is, not what fits)."""
+    data = [batch(b"x" * size) for size in sizes]
+    for number, each in enumerate(data):
+        world.create_topic(f"t{number}")
+        fill(world, each, topic=f"t{number}")
+    most = len(data[0]) + 50
+    wanted = [(f"t{number}", 0, 0) for number in range(len(sizes))]
+    client = world.connect()
+    client.send(fetch(*wanted, max_wait_ms=500, min_bytes=most, max_bytes=most), 11)
+    world.turn()
+    assert len(client.answers) == int(is_answered)
+    world.advance(500)
+    assert values(client.answers[0]) == [b"x" * 100]
+
+
+def test_i40_batches_that_do_not_fit_are_not_waited_for(world: World) -> None:
+    """The same within one partition; but with room left for others their records may come."""
+    data = batch(b"x" * 100)
+    fill(world, data, data)
+    limits = {"max_bytes": len(data) + 50, "partition_max_bytes": len(data) + 50}
+    for changed, is_answered in (("partition_max_bytes", True), ("max_bytes", False)):
+        client = world.connect()
+        least = {"min_bytes": len(data) + 50, "max_wait_ms": 500}
+        client.send(fetch(("orders", 0, 0), **{**limits, **least, changed: 10_000}), 11)
+        world.turn()
+        assert len(client.answers) == int(is_answered)
+        world.advance(500)
+        assert values(client.answers[0]) == [b"x" * 100]
+
+
 def test_no_wait_means_an_answer_at_once(world: World) -> None:
     answer = world.connect().ask(fetch(("orders", 0, 0), max_wait_ms=0, min_bytes=1), 11)
     assert values(answer) == []

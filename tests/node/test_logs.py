@@ -67,6 +67,7 @@ def test_no_log_is_made_anew_while_its_directory_cannot_be_read() -> None:
     assert parent(world, 3, "u") == other
     # Whatever happens to the partition meanwhile.
     assert code_of_produce(world, 1) == 0
+    world.run_until(lambda: world.offsets(2, "t") == (2, 2))
     world.kill(1, expire=True)
     world.run_until(lambda: world.partition("t").leader == 2)
     world.run(1_000)

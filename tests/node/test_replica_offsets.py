@@ -145,6 +145,26 @@ def test_a_dead_replica_is_not_waited_for(full: Cluster) -> None:
     assert outcome(client) == (0, 2)
 
 
+def test_a_dead_replica_that_may_be_elected_is_waited_for(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Who left below the minimum is eligible to lead (KIP-966), and would lead from its own start:
+    records that were said to be deleted would be back (I-27)."""
+    cluster = make_cluster()
+    cluster.create_topic(min_insync_replicas="3")
+    cluster.produce(b"m0", b"m1", b"m2")
+    for follower in (B, C):
+        cluster.fetch(follower, 3)
+    client = delete(cluster, 2, timeout_ms=100)
+    cluster.fetch(B, 3, log_start_offset=2)
+    cluster.leave(C)
+    cluster.world.turn()
+    assert cluster.state().elr == (C,)
+    assert client.answers == []
+    cluster.world.advance(100)
+    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+
+
 def test_a_deletion_that_takes_too_long(full: Cluster) -> None:
     client = delete(full, 2, timeout_ms=100)
     full.world.advance(99)
@@ -209,6 +229,23 @@ def test_a_follower_in_sync_is_never_held_back(slow: Cluster) -> None:
     for _ in range(3):
         assert length(slow, B, 0) > 6000
     assert length(slow, C, 0) == 0, "what it gets counts all the same"
+
+
+def test_a_follower_that_is_held_back_waits_although_there_are_later_segments(
+    slow: Cluster,
+) -> None:
+    """It asks again at once after each answer: one in vain after another would be a busy loop."""
+    slow.replica().log.roll(slow.world.now.wall_ms)
+    slow.produce(b"y")
+    assert length(slow, C, 0) > 6000
+    client = slow.client_of(C)
+    client.answers.clear()
+    client.send(slow.fetch_request(C, 0, max_wait_ms=500), FETCH_VERSION)
+    slow.world.advance(499)
+    assert client.answers == []
+    slow.world.advance(1)
+    (partition,) = fetched(client.answers[0]).values()
+    assert not partition.records
 
 
 def test_replicas_that_are_not_listed_are_not_throttled(slow: Cluster) -> None:

@@ -279,7 +279,7 @@ def test_r03_nothing_is_said_of_high_watermarks_before_any_role(
     before = world.files.read_bytes(HIGH_WATERMARKS)
     assert b"orders 0 1\n" in before
     with monkeypatch.context() as patch:
-        patch.setattr(type(world.node.replicas), "apply", lambda *args: None)
+        patch.setattr(type(world.node.replicas), "apply", lambda *args, **more: None)
         world.kill_and_restart()
         assert not world.node.replicas.has_roles
         monkeypatch.setattr(type(world.directory.logs[ORDERS]), "high_watermark", Offset(0))

@@ -61,7 +61,7 @@ class PartitionAnswer:
         "diverging",
         "error_code",
         "high_watermark",
-        "is_all_of_segment",
+        "is_full",
         "last_stable_offset",
         "log_start_offset",
         "partition",
@@ -80,8 +80,9 @@ class PartitionAnswer:
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.preferred_replica: BrokerId | None = None
         self.records: LogSlice | None = None
-        self.is_all_of_segment = False
-        """The segment has no more than `records`, but there is another one."""
+        self.is_full = False
+        """There is more to read, but not for this answer, however long it waits: the segment has
+        no more than `records`, but there is another one; or the request has no room left."""
 
     @property
     def length(self) -> int:
@@ -91,7 +92,7 @@ class PartitionAnswer:
     @property
     def is_urgent(self) -> bool:
         """Whether the client must hear this without waiting for more data."""
-        return self.is_news or self.is_all_of_segment
+        return self.is_news or self.is_full
 
     @property
     def is_plain(self) -> bool:
@@ -119,7 +120,12 @@ class PartitionAnswer:
         self.log_start_offset = NO_OFFSET
         self.aborted_transactions = None
         self.preferred_replica = None
+        self.leave_out()
+
+    def leave_out(self) -> None:
+        """Send no records of this partition."""
         self.records = None
+        self.is_full = False
 
 
 class FetchAnswer:

@@ -171,8 +171,9 @@ class FollowerReader:
             if fetched.fetch_offset != end:
                 # With the range checked: beyond it nothing is to be noted.
                 _read(fetched, answer, log, limit, end=end, is_first=is_first)
-                if answer.records and self._throttle.holds_back(replica, self._replica_id, now):
-                    answer.records = None
+                has_any = answer.records is not None or answer.is_full
+                if has_any and self._throttle.holds_back(replica, self._replica_id, now):
+                    answer.leave_out()
             if replica not in self._noted:
                 self._noted.add(replica)
                 replica.follower_fetched(
@@ -252,14 +253,17 @@ def _read(
     end: Offset,
     is_first: bool,
 ) -> None:
+    offset, bytes_max = fetched.fetch_offset, max(0, fetched.max_bytes)
     answer.records = records = log.read(
-        Offset(fetched.fetch_offset),
-        min(max(0, fetched.max_bytes), limit),
-        end_offset=end,
-        at_least_one_batch=is_first,
+        Offset(offset), min(bytes_max, limit), end_offset=end, at_least_one_batch=is_first
     )
-    if records is not None and records.segment_base_offset != log.active.base_offset:
+    if records is None:
+        # The first batch is too large for what others have left of the request.
+        answer.is_full = not is_first and offset < end
+    elif records.segment_base_offset != log.active.base_offset:
         # An answer comes from one segment. Where the rest is in a later one, waiting for more
         # would be waiting in vain.
         last = log.segments.all[log.segments.index_of(Offset(end - 1))]
-        answer.is_all_of_segment = last.base_offset != records.segment_base_offset
+        answer.is_full = last.base_offset != records.segment_base_offset
+    if records is not None and limit < bytes_max and records.upper_offset < end:
+        answer.is_full = True

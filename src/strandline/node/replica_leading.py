@@ -127,8 +127,12 @@ class LeadsPartition(ReplicaState):
         """Other brokers came, went or began to shut down: who may join decides the watermarks."""
         if self.leader is not None and not self.is_alone:
             self.advance(now)
-            if self.low_watch is not None:
-                self.host.purgatory.changed(self.low_watch)
+            self._wake_low_watch()
+
+    def _wake_low_watch(self) -> None:
+        """Somebody who is waited for may be away for good."""
+        if self.low_watch is not None:
+            self.host.purgatory.changed(self.low_watch)
 
     def in_sync_committed(
         self, members: Collection[BrokerId], partition_epoch: int, now: Instant
@@ -137,6 +141,7 @@ class LeadsPartition(ReplicaState):
         if self.leader is not None and self.leader.committed(members, partition_epoch):
             self._tell_listeners()
             self.advance(now)
+            self._wake_low_watch()
 
     def in_sync_refused(
         self, code: ErrorCode, now: Instant, proposal: InSyncState | None = None
@@ -153,6 +158,7 @@ class LeadsPartition(ReplicaState):
             self.is_alone = len(replicas) == 1
             self._tell_listeners()
             self.advance(now)
+            self._wake_low_watch()
 
     def reconfigured(self, now: Instant) -> None:
         """The topic's settings have changed (the log has them already)."""
@@ -162,9 +168,20 @@ class LeadsPartition(ReplicaState):
 
     @property
     def low_watermark(self) -> Offset:
-        """Where the log starts on every live replica. Raises NOT_LEADER_OR_FOLLOWER."""
+        """Where the log starts on every replica that lives or may be elected when it is back.
+
+        Kafka asks the live ones only. But an eligible leader replica (KIP-966) that is away may lead
+        as soon as it is back, and what was said to be deleted would be there again (I-27). Raises
+        NOT_LEADER_OR_FOLLOWER.
+        """
         leader = self.check_leading()
-        return leader.low_watermark(self.log.log_start_offset, self.host.is_alive)
+        state = self.host.metadata.image.partition(self.topic_partition)
+        electable = (
+            set(leader.in_sync.maximal) if state is None else {*leader.in_sync.maximal, *state.elr}
+        )
+        return leader.low_watermark(
+            self.log.log_start_offset, lambda b: b in electable or self.host.is_alive(b)
+        )
 
     def watch_low_watermark(self) -> Watched:
         """What changes when the low watermark may have risen."""

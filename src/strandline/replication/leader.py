@@ -149,13 +149,11 @@ class Leader:
                 candidate = progress.log_end_offset
         return candidate if candidate > high_watermark else high_watermark
 
-    def low_watermark(
-        self, log_start_offset: Offset, is_alive: Callable[[BrokerId], bool]
-    ) -> Offset:
-        """The smallest log start offset of the leader and of the replicas on live brokers."""
+    def low_watermark(self, log_start_offset: Offset, counts: Callable[[BrokerId], bool]) -> Offset:
+        """The smallest log start offset of the leader and of the replicas that count."""
         low = log_start_offset
         for progress in self._followers:
-            if progress.log_start_offset < low and is_alive(progress.broker_id):
+            if progress.log_start_offset < low and counts(progress.broker_id):
                 low = progress.log_start_offset
         return low
 

@@ -147,7 +147,9 @@ def _settings(brokers: int, profile: str, random: Random) -> dict[str, str]:
 
     maybe("replica.fetch.max.bytes", 0.35, (1, 100, 300, 1_000, 10_000))
     maybe("replica.fetch.response.max.bytes", 0.15, (1, 200, 1_000))
-    maybe("replica.fetch.min.bytes", 0.1, (1, 500, 5_000))
+    if not {"replica.fetch.max.bytes", "replica.fetch.response.max.bytes"} & settings.keys():
+        # Else a follower might never get so much at once.
+        maybe("replica.fetch.min.bytes", 0.15, (1, 500, 5_000))
     maybe("num.replica.fetchers", 0.2, (2, 3))
     maybe("fetch.max.bytes", 0.1, (1_024, 5_000))
     maybe("max.incremental.fetch.session.cache.slots", 0.3, (0, 1, 1, 2, 3))

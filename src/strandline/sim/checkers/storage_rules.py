@@ -160,8 +160,10 @@ class StorageRules:
         log = shadow.log
         if log.failure is not None or log.closed or is_touched(machine, log.directory):
             return
+        files = machine.disk.files
         with machine.disk.unobserved():
-            names = set(machine.disk.files.list_directory(log.directory))
+            is_there = files.is_directory(log.directory)
+            names = set(files.list_directory(log.directory) if is_there else ())
         bases: set[int] = set(log.segments.base_offsets)
         snapshots: set[int] = set(log.producers.snapshots.offsets)
         leaving = {path.rpartition("/")[2] for r in log.segments.removals for path in r.paths}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.sim.faults.draw import Draw, Drawn
-from strandline.sim.plan import BEYOND
+from strandline.sim.plan import BEYOND, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,14 @@ class Kind:
     chance: float
     weight: float = 1.0
     only_beyond: bool = False
+    brokers: int = 1
+    """So many there must be."""
+
+    def is_for(self, options: Options) -> bool:
+        """Whether a run with these options may know it."""
+        if self.only_beyond and options.profile != BEYOND:
+            return False
+        return options.brokers >= self.brokers
 
 
 def _kill(draw: Draw) -> Drawn:
@@ -316,7 +324,7 @@ KINDS: Final = (
     Kind(_cut_one_way, 0.25),
     Kind(_isolate, 0.3),
     Kind(_partition, 0.25),
-    Kind(_ring, 0.05),
+    Kind(_ring, 0.3, brokers=4),
     Kind(_clog, 0.2),
     Kind(_stall, 0.1),
     Kind(_swizzle, 0.1, 0.5),
@@ -329,13 +337,13 @@ KINDS: Final = (
     Kind(_store_lag, 0.2),
     Kind(_store_lose, 0.25),
     Kind(_store_down, 0.08, 0.4),
-    Kind(_disk_fail, 0.12, 0.6),
+    Kind(_disk_fail, 0.15, 0.8),
     Kind(_disk_broken, 0.08, 0.5),
-    Kind(_disk_full, 0.1, 0.5),
+    Kind(_disk_full, 0.15, 0.6),
     Kind(_disk_slow, 0.15),
-    Kind(_fsync_fail, 0.1, 0.5),
-    Kind(_rot, 0.08, 0.4),
-    Kind(_lose_file, 0.06, 0.4),
+    Kind(_fsync_fail, 0.15, 0.8),
+    Kind(_rot, 0.12, 0.6),
+    Kind(_lose_file, 0.08, 0.5),
     Kind(_tamper_checkpoint, 0.08, 0.5),
     Kind(_clock_jump, 0.12, 0.6),
     Kind(_clock_drift, 0.1, 0.6),

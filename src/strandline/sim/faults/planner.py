@@ -14,7 +14,7 @@ from typing import Final
 
 from strandline.sim.faults.draw import Draw
 from strandline.sim.faults.kinds import KINDS
-from strandline.sim.plan import BEYOND, Action, ClientSpec, Options
+from strandline.sim.plan import Action, ClientSpec, Options
 
 CALM_ONE_OF: Final = 8
 """One of so many seeds has no faults and no changes."""
@@ -30,11 +30,7 @@ def draw_actions(
     if random.randrange(CALM_ONE_OF) == 0:
         return ()
     draw = Draw(options, clients, random)
-    kinds = [
-        kind
-        for kind in KINDS
-        if random.random() < kind.chance and (options.profile == BEYOND or not kind.only_beyond)
-    ]
+    kinds = [kind for kind in KINDS if random.random() < kind.chance and kind.is_for(options)]
     if not kinds:
         return ()
     gap_us = random.choice(_GAPS_US)

@@ -52,9 +52,8 @@ class Invariants:
         leader = world.leaders[-1]
         if leader != NOBODY and not replicas[leader].is_in_sync:
             found += (Broken("I-12", f"leader {leader} is not in sync"),)
-        if not in_sync and not any(replica.is_eligible for replica in replicas):
-            if not any(replica.was_complete for replica in replicas):
-                found += (Broken("I-12", "nobody is in sync or eligible"),)
+        if not any(each.is_in_sync or each.is_eligible or each.was_complete for each in replicas):
+            found += (Broken("I-12", "nobody is in sync or eligible, or was so"),)
         minimum = min(self._bounds.min_in_sync, len(replicas))
         if any(replica.is_eligible for replica in replicas) and len(in_sync) >= minimum:
             found += (Broken("I-31", "there are eligible replicas beside enough in sync"),)
@@ -128,7 +127,7 @@ def _check_leader(
         if is_newest and each.is_in_sync and other not in counted:
             return (Broken("I-13", f"{me} does not count {other}, who is in sync"),)
         view = reign.views[other]
-        if other != me and view.life == each.life and view.end > len(each.log):
-            if each.epoch == replica.epoch:
-                return (Broken("I-15", f"{me} believes that {other} has {view.end} records"),)
+        is_known = other != me and view.life == each.life and each.epoch == replica.epoch
+        if is_known and view.end > len(each.log):
+            return (Broken("I-15", f"{me} believes that {other} has {view.end} records"),)
     return ()

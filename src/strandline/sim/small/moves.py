@@ -20,7 +20,7 @@ from strandline.cluster.controller.partition_repair import Choice
 from strandline.errors import ErrorCode
 from strandline.replication.policies import AnswerWatermark
 from strandline.sim.small.controlling import Controlling, Known, Refused, Standing, Written
-from strandline.sim.small.following import Following, assigned, latest, truncated, written
+from strandline.sim.small.following import Following, assigned, truncated, written
 from strandline.sim.small.leading import Leading, Led, is_settled, proposed
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
 from strandline.sim.small.values import (
@@ -33,8 +33,8 @@ from strandline.sim.small.values import (
     UNTOLD,
     Delayed,
     Left,
-    Replica,
     Reign,
+    Replica,
     Table,
     View,
     World,
@@ -154,7 +154,7 @@ class Moves:
         if replica.reign:
             yield from self._leader(world, me, replica, replicas)
         elif replica.epoch != UNTOLD:
-            yield from self._follower(world, me, replica, replicas)
+            yield from self._follower(world, me, replica)
         if not replica.is_registered:
             after = replica._replace(is_registered=True, life=replica.life + 1)
             yield Move(("register", me), self._with(world, me, after))
@@ -182,9 +182,7 @@ class Moves:
             if len(world.delayed) < self.bounds.delayed and proposal not in world.delayed:
                 yield Move(("send-proposal", me), _with_delayed(world, proposal))
 
-    def _follower(
-        self, world: World, me: int, replica: Replica, replicas: list[Replica]
-    ) -> Iterator[Move]:
+    def _follower(self, world: World, me: int, replica: Replica) -> Iterator[Move]:
         leader = world.leaders[replica.epoch]
         if leader in (me, NOBODY):
             return
@@ -195,7 +193,7 @@ class Moves:
             numbers[me] = fetched.follower
             both = delivered._replace(replicas=tuple(numbers))
             broken = fetched.broken + self._forgets(world, me, replica, fetched.follower)
-            if both != world:
+            if both != world or broken:
                 yield self._checked(("fetch", me, leader), world, both, leader, broken)
             if fetched.leader != world.replicas[leader]:
                 yield self._checked(("fetch-lost", me, leader), world, delivered, leader)
@@ -239,9 +237,10 @@ class Moves:
                 answer = answer._replace(mark=led.mark)
         taken = self._following.takes(follower, answer)
         broken: tuple[Broken, ...] = ()
-        if answer.diverging is not None and not _position(taken) < _position(follower):
-            broken = (Broken("I-20", f"{me} truncates from {follower} to {taken}"),)
-        elif taken == follower and follower.log != source.log:
+        is_same_epoch = follower.epoch == source.epoch
+        if taken == follower and answer.diverging is not None and is_same_epoch:
+            broken = (Broken("I-20", f"{me} does not come nearer to {source.log}: {follower}"),)
+        elif taken == follower and answer.code is not ErrorCode.NONE and is_same_epoch:
             broken = (Broken("I-49", f"{me} has {follower.log} and cannot get {source.log}"),)
         return _Fetched(self.table.number(after), self.table.number(taken), broken)
 
@@ -694,10 +693,6 @@ def _assigned(replica: Replica, epoch: int) -> tuple[tuple[int, int], ...]:
 
 def _led(replica: Replica, led: Led) -> Replica:
     return replica._replace(reign=(led.reign,), mark=led.mark)
-
-
-def _position(replica: Replica) -> tuple[int, int]:
-    return (latest(replica.entries), len(replica.log))
 
 
 def _with_delayed(world: World, request: Delayed) -> World:

@@ -19,7 +19,7 @@ from strandline.replication.in_sync import Shrinking
 from strandline.replication.leader import Leader
 from strandline.replication.policies import Policies, TruncateBy
 from strandline.replication.progress import Progress
-from strandline.sim.mutations.mutant import patch
+from strandline.sim.mutants.mutant import patch
 from strandline.sim.small import following
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
 from strandline.sim.small.search import Search, Searched, Told
@@ -286,7 +286,7 @@ _ALL: Final = (
     SmallMutant(
         "trust-clean-restarts-only",
         "only a restart that lost nothing keeps a replica complete (KIP-966)",
-        _FAILING,
+        replace(_FAILING, replicas=2, records=1),
         switch_on=patch(Brokers, standing=_unclean_is(Standing.CLEAN)),
     ),
     SmallMutant(
@@ -298,13 +298,13 @@ _ALL: Final = (
     SmallMutant(
         "check-broker-epochs",
         "the controller compares the broker epochs of proposed members (KIP-903)",
-        _FAILING,
+        replace(_PAIR, crashes=1, losses=1, delayed=0),
         switch_on=patch(_Judge, _check_eligible=_no_check),
     ),
     SmallMutant(
         "refuse-fetches-from-before-a-restart",
         "a fetch under an older broker epoch is refused (D-04)",
-        replace(_PAIR, crashes=1, losses=1),
+        replace(_FAILING, records=1, epochs=1, delayed=1),
         switch_on=patch(Leader, _check_broker_epoch=_no_check),
     ),
     SmallMutant(

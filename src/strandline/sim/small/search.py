@@ -7,7 +7,7 @@ fingerprint would be taken for one; with 64 bits that is likely for billions of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -46,84 +46,114 @@ class Searched:
     path: tuple[Step, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """All states that are so many moves away from the first one, and not fewer."""
+
+    depth: int
+    worlds: list[World]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A move that breaks something, or leads to a state in which something is broken."""
+
+    move: Move
+    before: World
+    broken: tuple[Broken, ...]
+
+
 class Search:
     """One search, from the first state on."""
 
-    def __init__(self, bounds: Bounds, rules: Rules, lag: ChosenLag) -> None:
-        self._moves = Moves(bounds, rules, lag)
-        self._invariants = Invariants(bounds, self._moves.table)
-        self._symmetry = Symmetry(self._moves.table)
+    def __init__(
+        self, bounds: Bounds, rules: Rules, lag: ChosenLag, *, reduces: bool = True
+    ) -> None:
+        """`lag` is the policy in `rules`. `reduces`: whether moves that make no difference when
+        they happen are made at once (see `Moves.settled`)."""
+        self.moves = Moves(bounds, rules, lag)
+        self.symmetry = Symmetry(self.moves.table)
+        self._invariants = Invariants(bounds, self.moves.table)
+        self._reduces = reduces
         self._came_from: dict[int, int] = {}
         self._made = 0
 
     def run(self, *, states_max: int | None = None, told: Told | None = None) -> Searched:
         """Search until the end, or a violation, or that many states."""
-        first = self._symmetry.canonical(self._moves.first())
-        self._came_from[hash(first)] = hash(first)
-        level, depth = [first], 0
-        while level:
+        depth = 0
+        for level in self.levels():
+            if isinstance(level, Found):
+                return self._searched(depth + 1, found=level)
+            depth = level.depth
             if told is not None:
                 told(len(self._came_from), depth)
             if states_max is not None and len(self._came_from) >= states_max:
-                return self._searched(depth, is_complete=False)
-            following: list[World] = []
-            for world in level:
-                broken = self._look_behind(world, following)
-                if broken:
-                    return self._searched(depth + 1, is_complete=False, broken=broken)
-            level = following
-            depth += bool(level)
+                return self._searched(depth)
         return self._searched(depth, is_complete=True)
 
-    def _look_behind(self, world: World, following: list[World]) -> tuple[Move, World] | None:
-        """Make all moves from a state; returns one that breaks something."""
-        came_from, settled = self._came_from, self._moves.settled
-        canonical, invariants = self._symmetry.canonical, self._invariants.broken
+    def levels(self) -> Iterator[Level | Found]:
+        """The states, by their distance from the first one; ends with the first violation."""
+        first = self.representative(self.moves.first())
+        self._came_from = {hash(first): hash(first)}
+        level = Level(0, [first])
+        while level.worlds:
+            yield level
+            following: list[World] = []
+            for world in level.worlds:
+                found = self._look_behind(world, following)
+                if found is not None:
+                    yield found
+                    return
+            level = Level(level.depth + 1, following)
+
+    def representative(self, world: World) -> World:
+        """The one state that stands for this one and all that mean the same."""
+        return self.symmetry.canonical(self.moves.settled(world) if self._reduces else world)
+
+    def _look_behind(self, world: World, following: list[World]) -> Found | None:
+        """Make all moves from a state, until one breaks something."""
+        came_from, representative = self._came_from, self.representative
         mark = hash(world)
-        for move in self._moves.next(world):
+        for move in self.moves.next(world):
             self._made += 1
-            after = canonical(settled(move.world))
+            after = representative(move.world)
             key = hash(after)
-            is_new = key not in came_from
-            if is_new:
+            broken = move.broken
+            if key not in came_from:
                 came_from[key] = mark
                 following.append(after)
-            if move.broken or (is_new and invariants(after)):
-                return move, world
+                broken += self._invariants.broken(after)
+            if broken:
+                return Found(move, world, broken)
         return None
 
     def _searched(
-        self, depth: int, *, is_complete: bool, broken: tuple[Move, World] | None = None
+        self, depth: int, *, is_complete: bool = False, found: Found | None = None
     ) -> Searched:
-        if broken is None:
-            return Searched(len(self._came_from), self._made, depth, is_complete)
-        move, before = broken
-        after = self._symmetry.canonical(self._moves.settled(move.world))
-        found = move.broken or self._invariants.broken(after)
-        return Searched(
-            len(self._came_from),
-            self._made,
-            depth,
-            is_complete,
-            found,
-            (*self._path(before), Step(move.label, self._moves.show(move.world))),
-        )
+        seen = len(self._came_from)
+        if found is None:
+            return Searched(seen, self._made, depth, is_complete)
+        path = self._path(found)
+        return Searched(seen, self._made, depth, is_complete, found.broken, path)
 
-    def _path(self, world: World) -> tuple[Step, ...]:
-        """The way from the first state to this one, with the names that the brokers had then."""
-        marks = [hash(world)]
+    def _path(self, found: Found) -> tuple[Step, ...]:
+        """The way from the first state to what is broken, with the same names all along."""
+        marks = [hash(self.representative(found.move.world)), hash(found.before)]
         while (former := self._came_from[marks[-1]]) != marks[-1]:
             marks.append(former)
         marks.reverse()
-        at = self._symmetry.canonical(self._moves.first())
+        at = self.moves.first()
         steps: list[Step] = []
-        for mark in marks[1:]:
-            for move in self._moves.next(at):
-                after = self._symmetry.canonical(self._moves.settled(move.world))
-                if hash(after) == mark:
-                    break
-            else:
-                raise InvariantViolated("A state cannot be reached any more.")
-            steps.append(Step(move.label, self._moves.show(move.world)))
-            at = after
+        for place, mark in enumerate(marks[1:], start=2):
+            is_last = place == len(marks)
+            move = self._move_to(at, mark, found.move if is_last else None)
+            steps.append(Step(move.label, self.moves.show(move.world)))
+            at = self.moves.settled(move.world) if self._reduces else move.world
         return tuple(steps)
+
+    def _move_to(self, at: World, mark: int, last: Move | None) -> Move:
+        for move in self.moves.next(at):
+            is_it = hash(self.representative(move.world)) == mark
+            if is_it and (last is None or bool(move.broken) == bool(last.broken)):
+                return move
+        raise InvariantViolated("A state that was reached cannot be reached again.")

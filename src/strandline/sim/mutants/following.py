@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from strandline.errors import ErrorCode
@@ -20,7 +20,7 @@ from strandline.records.batch import Buffer
 from strandline.replication.follower import Asked
 from strandline.replication.policies import DEFAULT, TruncateBy
 from strandline.replication.truncation import Target, first_truncation
-from strandline.sim.mutants.mutant import Mutant, no, nothing, patch, together, yes
+from strandline.sim.mutants.mutant import Mutant, no, patch, together, yes
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log_append import AppendResult
 from strandline.types import NO_EPOCH, Instant, Offset

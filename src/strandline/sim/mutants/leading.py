@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
+from strandline.cluster.controller.in_sync_proposals import _Judge
 from strandline.errors import ErrorCode
 from strandline.node import replica_host
 from strandline.node.in_sync_changes import InSyncChanges
@@ -14,8 +15,7 @@ from strandline.node.replica_host import ReplicaHost
 from strandline.node.replica_leading import LeadsPartition
 from strandline.node.replica_state import ReplicaState
 from strandline.node.replicas import Replicas
-from strandline.cluster.controller.in_sync_proposals import _Judge
-from strandline.replication.in_sync import Expanding, Shrinking
+from strandline.replication.in_sync import Shrinking
 from strandline.replication.leader import Leader
 from strandline.replication.policies import DEFAULT
 from strandline.replication.progress import Progress
@@ -38,7 +38,9 @@ def policy(**changes: Any) -> SwitchOn:
     return patch(replica_host, DEFAULT=replace(DEFAULT, **changes))
 
 
-def _own_end(self: Leader, high_watermark: Offset, log_end_offset: Offset, *_: Any, **__: Any) -> Offset:
+def _own_end(
+    self: Leader, high_watermark: Offset, log_end_offset: Offset, *_: Any, **__: Any
+) -> Offset:
     del self, high_watermark
     return log_end_offset
 

@@ -1,0 +1,172 @@
+"""Rules for what is written to a log, and what is deleted from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from strandline.errors import CorruptRecords
+from strandline.node.handlers import delete_records as delete_handler
+from strandline.records import validation
+from strandline.records.batch import BatchHeader, Buffer, iterate_headers, verify_crc
+from strandline.sim.mutants.mutant import Mutant, nothing, patch, together, yes
+from strandline.storage import log_append, producer_state
+from strandline.storage.log_append import AppendsRecords, UnexpectedOffset
+from strandline.storage.log_cut import DropsRecords
+from strandline.storage.log_state import LogState
+from strandline.storage.producer_entry import ProducerEntry
+from strandline.types import LeaderEpoch, Offset
+
+_true_beyond_size = DropsRecords._beyond_size
+_true_beyond_age = DropsRecords._beyond_age
+_true_delete = delete_handler._delete
+
+
+def _in_any_epoch_order(
+    self: AppendsRecords, records: Buffer, leader_epoch: LeaderEpoch | None
+) -> Iterator[tuple[int, BatchHeader]]:
+    expected = self.log_end_offset
+    for position, header in iterate_headers(records):
+        if leader_epoch is not None and header.leader_epoch > leader_epoch:
+            return
+        if header.base_offset < expected:
+            raise UnexpectedOffset("These offsets are taken.")
+        if not verify_crc(records, position, header.size_bytes):
+            raise CorruptRecords("The checksum is wrong.")
+        expected = header.next_offset
+        yield position, header
+
+
+def _in_any_order(
+    self: AppendsRecords, records: Buffer, leader_epoch: LeaderEpoch | None
+) -> Iterator[tuple[int, BatchHeader]]:
+    del self
+    for position, header in iterate_headers(records):
+        if leader_epoch is not None and header.leader_epoch > leader_epoch:
+            return
+        if not verify_crc(records, position, header.size_bytes):
+            raise CorruptRecords("The checksum is wrong.")
+        yield position, header
+
+
+def _deletes_anything(self: LogState, offset: Offset) -> bool:
+    if offset <= self.log_start_offset:
+        return False
+    self.log_start_offset = offset
+    self.leader_epochs.truncate_from_start(offset)
+    self.producers.advance_log_start_to(offset)
+    return True
+
+
+def _to_the_end(replica: Any, offset: int) -> Offset:
+    """As if no limit were known: -1 means all that is there, and a limit is none."""
+    log = replica.log
+    target = log.log_end_offset if offset == -1 else offset
+    log.delete_records_to(Offset(target))
+    replica.changed()
+    return Offset(target)
+
+
+def _one_more(self: DropsRecords, count: int) -> int:
+    kept = _true_beyond_size(self, count)
+    is_more = self.config.retention_bytes >= 0 and kept < len(self.segments)
+    return kept + 1 if is_more and self._may_drop(kept) else kept
+
+
+def _of_the_oldest_record(self: DropsRecords, count: int, now_ms: int) -> int:
+    found = _true_beyond_age(self, count, now_ms)
+    while found < len(self.segments) and self._may_drop(found):
+        first = self.segments.all[found].first_timestamp
+        if self.config.retention_ms < 0 or first is None:
+            break
+        if now_ms - first <= self.config.retention_ms:
+            break
+        found += 1
+    return found
+
+
+_NO_DUPLICATES = patch(ProducerEntry, find_batch=nothing)
+_NO_SEQUENCES = patch(producer_state, check_sequence=nothing)
+
+APPENDING: Final = (
+    Mutant(
+        "check-what-clients-send",
+        "A leader appends no batch that does not match its checksum (3.1).",
+        ("I-47", "I-02"),
+        patch(validation, verify_crc=yes),
+    ),
+    Mutant(
+        "check-what-leaders-send",
+        "A follower appends no batch that does not match its checksum (1.5).",
+        ("I-47", "I-02", "I-21"),
+        patch(log_append, verify_crc=yes),
+    ),
+    Mutant(
+        "epochs-in-order",
+        "A follower appends no batch of an older epoch behind one of a newer epoch (I-03).",
+        (),
+        patch(AppendsRecords, _checked=_in_any_epoch_order),
+        "a leader whose logs agree with it up to there never sends one",
+    ),
+    Mutant(
+        "offsets-in-order",
+        "A follower appends only what continues its log (1.5).",
+        ("I-02", "I-03"),
+        patch(AppendsRecords, _checked=_in_any_order),
+    ),
+    Mutant(
+        "recognise-duplicates",
+        "A batch that an idempotent producer sends again is acknowledged, not appended (KIP-98).",
+        ("I-30", "I-41"),
+        _NO_DUPLICATES,
+    ),
+    Mutant(
+        "check-sequences",
+        "An idempotent producer's batch follows the one before it without a gap (KIP-98).",
+        ("I-30",),
+        _NO_SEQUENCES,
+    ),
+    Mutant(
+        "idempotence",
+        "An idempotent producer's records are there once: no duplicate is known, nor any gap.",
+        ("I-30",),
+        together(_NO_DUPLICATES, _NO_SEQUENCES),
+    ),
+    Mutant(
+        "fence-producers",
+        "Nothing is appended under an older producer epoch than was seen (KIP-360).",
+        (),
+        patch(producer_state, check_epoch=nothing),
+        "needs two epochs of one producer, which come with transactions",
+    ),
+    Mutant(
+        "delete-below-the-mark-only",
+        "DeleteRecords deletes what is committed, and no more (KIP-107).",
+        ("I-01", "I-27"),
+        together(
+            patch(delete_handler, _delete=_to_the_end),
+            patch(LogState, delete_records_to=_deletes_anything),
+        ),
+    ),
+    Mutant(
+        "retain-what-is-not-replicated",
+        "Retention drops only what is below the high watermark (KAFKA-5634).",
+        ("I-01", "I-43"),
+        together(
+            patch(DropsRecords, _may_drop=yes),
+            patch(LogState, delete_records_to=_deletes_anything),
+        ),
+    ),
+    Mutant(
+        "retain-enough-bytes",
+        "Retention by size leaves at least retention.bytes (4.5).",
+        ("I-43",),
+        patch(DropsRecords, _beyond_size=_one_more),
+    ),
+    Mutant(
+        "retain-by-the-newest-record",
+        "A segment is as old as its newest record, not its oldest (4.5).",
+        ("I-43",),
+        patch(DropsRecords, _beyond_age=_of_the_oldest_record),
+    ),
+)

@@ -1,0 +1,143 @@
+"""Rules of consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from strandline.errors import ErrorCode
+from strandline.groups import offset_service
+from strandline.groups.effects import AppendRecords
+from strandline.groups.group import Group
+from strandline.groups.membership import Membership
+from strandline.groups.offset_records import CoordinatorRecord, GroupKey, GroupRecord
+from strandline.groups.offset_requests import OffsetCommitRequest
+from strandline.groups.offset_store import OffsetStore
+from strandline.groups.requests import HeartbeatRequest, SyncRequest
+from strandline.node import group_host
+from strandline.node.group_host import GroupHost
+from strandline.node.replica_state import ReplicaState
+from strandline.sim.mutants.mutant import Mutant, nothing, patch, together
+from strandline.storage.log import Log
+from strandline.types import Instant, Offset
+
+_true_append = GroupHost._append
+_true_check_commit = offset_service._check_commit
+_true_check_sync = Membership._check_sync
+_true_committed_records = group_host.committed_records
+_true_heartbeat = Membership.heartbeat
+
+
+def _of_any_generation(request: OffsetCommitRequest, group: Group) -> None:
+    if request.generation >= 0:
+        request = replace(request, generation=group.generation)
+    _true_check_commit(request, group)
+
+
+def _beat(self: Membership, request: HeartbeatRequest, now: Instant) -> None:
+    group = self._shard.groups.get(request.group_id)
+    if group is not None:
+        request = replace(request, generation=group.generation)
+    _true_heartbeat(self, request, now)
+
+
+def _synced(self: Membership, request: SyncRequest, group: Group) -> None:
+    _true_check_sync(self, replace(request, generation=group.generation), group)
+
+
+def _no_records(source: Log, end_offset: Offset) -> Iterator[CoordinatorRecord]:
+    del source, end_offset
+    return iter(())
+
+
+def _to_the_mark(source: Log, end_offset: Offset) -> Iterator[CoordinatorRecord]:
+    del end_offset
+    return _true_committed_records(source, source.high_watermark)
+
+
+def _committed_already(
+    self: GroupHost, effect: AppendRecords, now: Instant
+) -> Sequence[ErrorCode | None]:
+    def outcome(_: ReplicaState, __: Offset) -> ErrorCode:
+        return ErrorCode.NONE
+
+    with patch(ReplicaState, commit_outcome=outcome)():
+        return _true_append(self, effect, now)
+
+
+def _assigned_already(self: Membership, request: SyncRequest, group: Group, now: Instant) -> None:
+    assignments = {
+        member_id: assignment
+        for member_id, assignment in request.assignments
+        if member_id in group.members
+    }
+    record = GroupRecord(GroupKey(group.group_id), group.to_value(assignments))
+    self._shard.append([record], now)
+    self._rebalance.assign(group, assignments, now)
+
+
+def _latest(self: OffsetStore, group_id: str) -> Any:
+    latest = dict(self._committed.get(group_id, {}))
+    for partition, writes in self._in_flight.get(group_id, {}).items():
+        value = writes[-1].value
+        if value is not None:
+            latest[partition] = value
+    return latest
+
+
+_ANY_COMMIT = patch(offset_service, _check_commit=_of_any_generation)
+_ANY_HEARTBEAT = patch(Membership, heartbeat=_beat)
+_ANY_SYNC = patch(Membership, _check_sync=_synced)
+
+GROUPING: Final = (
+    Mutant(
+        "commits-of-this-generation",
+        "Offsets are committed by members of the present generation only (3.6).",
+        ("I-39",),
+        _ANY_COMMIT,
+    ),
+    Mutant(
+        "members-of-this-generation",
+        "A member that missed a rebalance is told so, and keeps no partitions (3.6).",
+        ("I-39",),
+        together(_ANY_COMMIT, _ANY_HEARTBEAT, _ANY_SYNC),
+    ),
+    Mutant(
+        "load-committed-offsets",
+        "A new coordinator knows the offsets that were committed at the one before (3.6).",
+        ("I-39",),
+        patch(group_host, committed_records=_no_records),
+    ),
+    Mutant(
+        "load-to-the-end",
+        "A new coordinator reads its log to the end, not to the high watermark that it happens to "
+        "know (3.6).",
+        ("I-39",),
+        patch(group_host, committed_records=_to_the_mark),
+    ),
+    Mutant(
+        "give-groups-up",
+        "A coordinator that is deposed answers for its groups no more (3.6).",
+        ("I-39",),
+        patch(GroupHost, lost_leadership=nothing),
+    ),
+    Mutant(
+        "commit-before-answering",
+        "A group is answered when what it wrote is committed (3.6).",
+        ("I-39",),
+        patch(GroupHost, _append=_committed_already),
+    ),
+    Mutant(
+        "store-before-assigning",
+        "Members get their assignment when it is stored (3.6).",
+        ("I-39",),
+        patch(Membership, _store_assignment=_assigned_already),
+    ),
+    Mutant(
+        "read-committed-offsets",
+        "Offsets are told when they are durable, not while they are written (3.6).",
+        ("I-39",),
+        patch(OffsetStore, committed=_latest),
+    ),
+)

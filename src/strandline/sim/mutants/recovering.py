@@ -1,0 +1,232 @@
+"""Rules of logs on disks: what is durable when, and what is believed after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from strandline.errors import StorageError
+from strandline.node.background import Background
+from strandline.node.log_directories import LogDirectories
+from strandline.node.logs import Logs
+from strandline.sim.mutants.mutant import Mutant, nothing, patch, together, yes
+from strandline.storage import batch_scan, log_directory
+from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
+from strandline.storage.files import Files
+from strandline.storage.flush_plan import FlushPlan
+from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs, with_entry
+from strandline.storage.log_cut import DropsRecords
+from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_state import LogState
+from strandline.storage.producer_state import ProducerStates, Reload
+from strandline.storage.recovery import Recovery
+from strandline.types import Instant, Offset, TopicPartition
+
+_true_flush_plan = LogState.flush_plan
+_true_log_synced = Background.log_synced
+_true_open = Logs.open
+_true_run = Recovery.run
+
+
+def _left_there(files: Files, directory: str) -> CleanShutdown | None:
+    found = take_marker(files, directory)
+    if found is not None:
+        write_marker(files, directory, -1 if found.broker_epoch is None else found.broker_epoch)
+    return found
+
+
+def _believes_the_mark(self: Recovery) -> None:
+    _true_run(self)
+    log = self._log
+    log.high_watermark = Offset(max(log.high_watermark, self._found.high_watermark))
+
+
+def _promises_now(self: LogState, up_to: Offset | None = None) -> FlushPlan | None:
+    plan = _true_flush_plan(self, up_to)
+    if plan is not None:
+        self.recovery_point = plan.up_to
+    return plan
+
+
+def _without_names(self: LogState, up_to: Offset | None = None) -> FlushPlan | None:
+    plan = _true_flush_plan(self, up_to)
+    return None if plan is None else replace(plan, directories=())
+
+
+def _heedless(self: Background, token: int, result: bool | StorageError, now: Instant) -> None:
+    _true_log_synced(self, token, True if isinstance(result, StorageError) else result, now)
+
+
+def _cut_in_memory(self: DropsRecords, offset: Offset, now_ms: int) -> Offset:
+    last = self.segments.last
+    end = last.truncate_to(offset)
+    last.open_for_append(self.config, end)
+    if last is not self.active or last.size == 0:
+        self.start_segment(last, now_ms)
+    return end
+
+
+def _point_stays(self: LogState, offset: Offset) -> None:
+    del offset
+    self._set_flush_offset()
+
+
+def _assigned_in_memory(self: LeaderEpochs, epoch: Any, start_offset: Offset) -> bool:
+    changed = with_entry(self._entries, EpochEntry(epoch, start_offset))
+    if changed is None:
+        return False
+    self._publish(changed)
+    self._unwritten = True
+    return True
+
+
+def _producers_stay(self: ProducerStates, _: Offset, log_end_offset: Offset, __: int) -> Reload:
+    self.end_offset = log_end_offset
+    return Reload(log_end_offset, ())
+
+
+def _from_any_snapshot(
+    self: ProducerStates, log_start_offset: Offset, log_end_offset: Offset, now_ms: int
+) -> Reload:
+    if log_end_offset == self.end_offset:
+        self.advance_log_start_to(log_start_offset)
+        return Reload(self.end_offset, ())
+    self._forget_all()
+    damaged = self._load_newest(log_start_offset, now_ms)
+    return Reload(self.end_offset, damaged)
+
+
+def _no_producers(self: Recovery, end: Offset) -> None:
+    self._log.producers.end_offset = end
+
+
+def _from_memory_only(self: LogDirectory[Any], partitions: Iterable[TopicPartition]) -> None:
+    for partition in partitions:
+        self.logs.pop(partition, None)
+
+
+def _of_any_topic(self: Logs, partition: Any, topic_id: Any, *args: Any, **more: Any) -> Any:
+    directory = self.directory_of(partition)
+    if directory is not None:
+        directory.logs[partition].topic_id = topic_id
+    return _true_open(self, partition, topic_id, *args, **more)
+
+
+RECOVERING: Final = (
+    Mutant(
+        "recovery-trusts-everything",
+        "After an unclean shutdown every batch from the recovery point on is read and checked; "
+        "what follows a bad one goes (1.9).",
+        ("I-02", "I-46", "I-47"),
+        patch(Recovery, _first_to_recover=nothing),
+    ),
+    Mutant(
+        "check-what-is-recovered",
+        "Recovery keeps no batch that does not match its checksum (1.9).",
+        ("I-47", "I-02", "I-46"),
+        patch(batch_scan, verify_crc=yes),
+    ),
+    Mutant(
+        "no-gap-in-a-recovered-log",
+        "Recovery ends where a batch is missing, also if later ones are there (1.9, F-52).",
+        ("I-02", "I-46"),
+        patch(Recovery, _gap=nothing),
+    ),
+    Mutant(
+        "clean-once",
+        "The marker of a clean shutdown is gone before anything is written (KAFKA-10471).",
+        ("I-46", "I-33", "I-02"),
+        patch(log_directory, take_marker=_left_there),
+    ),
+    Mutant(
+        "mark-within-the-recovered-log",
+        "A checkpointed high watermark counts as far as the log goes (1.9).",
+        ("I-01",),
+        patch(Recovery, run=_believes_the_mark),
+    ),
+    Mutant(
+        "recover-leader-epochs",
+        "What the table of leader epochs lacks is taken from the batches (F-55).",
+        ("I-03", "I-21"),
+        patch(Recovery, _complete_leader_epochs=nothing),
+    ),
+    Mutant(
+        "recover-producers",
+        "What is known of producers is made anew from snapshots and batches (KIP-98).",
+        ("I-05", "I-30"),
+        patch(Recovery, _load_producers=_no_producers),
+    ),
+    Mutant(
+        "no-snapshot-beyond-the-log",
+        "Producer snapshots of offsets that the log does not have are not used (KAFKA-12153).",
+        ("I-05", "I-30"),
+        patch(ProducerStates, truncate_and_reload=_from_any_snapshot),
+    ),
+    Mutant(
+        "producers-follow-truncation",
+        "A truncation takes back what is known of producers, too (KAFKA-12153).",
+        ("I-05", "I-30"),
+        patch(ProducerStates, truncate_and_reload=_producers_stay),
+    ),
+    Mutant(
+        "sync-before-promising",
+        "The recovery point moves when everything below it is synced, not before (I-07).",
+        ("I-07", "I-46"),
+        patch(LogState, flush_plan=_promises_now),
+    ),
+    Mutant(
+        "sync-the-names-too",
+        "A new segment is durable with its name: its directory is synced (4.7).",
+        ("I-07", "I-46"),
+        patch(LogState, flush_plan=_without_names),
+    ),
+    Mutant(
+        "failed-sync-is-final",
+        "After a failed sync nothing is taken for durable (F-45).",
+        ("I-07", "I-46"),
+        patch(Background, log_synced=_heedless),
+    ),
+    Mutant(
+        "sync-what-was-cut",
+        "A truncation is durable before anything is written in its place (I-21).",
+        ("I-21", "I-03", "I-46"),
+        patch(DropsRecords, _cut_last_segment=_cut_in_memory),
+    ),
+    Mutant(
+        "recovery-point-falls",
+        "A truncation takes the recovery point back (4.8).",
+        ("I-07", "I-46"),
+        patch(DropsRecords, _lower_recovery_point=_point_stays),
+    ),
+    Mutant(
+        "write-what-fell",
+        "Offsets that a truncation has lowered are written down before new records come (4.8).",
+        ("I-07", "I-46", "I-21"),
+        patch(Logs, save_cut=nothing),
+    ),
+    Mutant(
+        "epochs-are-durable",
+        "The beginning of a leader epoch is durable before records are written in it (1.6).",
+        ("I-03", "I-21"),
+        patch(LeaderEpochs, assign=_assigned_in_memory),
+    ),
+    Mutant(
+        "write-log-starts",
+        "Where a log starts is written down, not only known (I-27).",
+        ("I-27",),
+        patch(Background, _write_starts=nothing),
+    ),
+    Mutant(
+        "tables-forget-deleted-logs",
+        "The tables of a log directory forget a deleted partition (4.2).",
+        ("I-27", "I-28", "I-46"),
+        patch(LogDirectory, forget=_from_memory_only),
+    ),
+    Mutant(
+        "logs-belong-to-topics",
+        "The log of a deleted topic is not one of a new topic of that name (KIP-516).",
+        ("I-21", "I-29", "I-34"),
+        together(patch(LogDirectories, set_aside=nothing), patch(Logs, open=_of_any_topic)),
+    ),
+)

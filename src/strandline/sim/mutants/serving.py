@@ -1,0 +1,243 @@
+"""Rules towards clients: when to acknowledge, what to show, whom to wake."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from strandline.errors import ErrorCode
+from strandline.node import fetch_reading, produce_path
+from strandline.node.commit_queue import CommitQueue
+from strandline.node.fetch_reading import FollowerReader
+from strandline.node.fetch_sessions import FetchContext, Fetched, FetchSessions
+from strandline.node.follower_sessions import Followed, FollowerSession
+from strandline.node.handlers import list_offsets
+from strandline.node.handlers import produce as produce_handler
+from strandline.node.handlers.list_offsets import OffsetForLeaderEpochHandler
+from strandline.node.purgatory import Purgatory, Watched
+from strandline.node.replica_leading import LeadsPartition
+from strandline.node.replica_state import ReplicaState
+from strandline.replication.leader import Leader
+from strandline.replication.replica_selection import ReplicaView
+from strandline.sim.mutants.mutant import Mutant, nothing, patch, together
+from strandline.types import NO_OFFSET, Instant, Offset
+
+_true_changed = Purgatory.changed
+_true_look_up = OffsetForLeaderEpochHandler._look_up
+_true_must_tell = FetchContext.must_tell
+_true_outcome = ReplicaState.__dict__["_outcome"]
+_true_resolve = FetchSessions.resolve
+
+
+class _Told(produce_path._Waiting):
+    """Answers at once, and does not wait for anything."""
+
+    __slots__ = ()
+
+    def __init__(self, path: Any, frame: bytes, error_at: int) -> None:
+        super().__init__(path, frame, error_at)
+        path.fill(self._slot, frame)
+
+    def decided(self, code: ErrorCode, now: Instant) -> None:
+        """Too late."""
+
+
+def _told_at_once(self: Any, replica: Any, required: Offset, answer: Any, now: Instant) -> None:
+    del self, replica, required, now
+    answer.error_code = ErrorCode.NONE
+
+
+def _appendable(self: LeadsPartition, *, acks_all: bool) -> None:
+    del acks_all
+    self.check_leading()
+
+
+def _all_is_well(leader: Leader) -> ErrorCode:
+    del leader
+    return ErrorCode.NONE
+
+
+def _to_the_end(self: ReplicaState, isolation_level: int) -> Offset:
+    del isolation_level
+    return self.log.log_end_offset
+
+
+def _log_end_for_epoch(self: OffsetForLeaderEpochHandler, topic: str, partition: Any) -> Any:
+    answer = _true_look_up(self, topic, partition)
+    if answer.error_code == ErrorCode.NONE and answer.end_offset != NO_OFFSET:
+        replica = self._replicas.hosted(topic, partition.partition)
+        answer.leader_epoch = partition.leader_epoch
+        answer.end_offset = replica.log.log_end_offset
+    return answer
+
+
+def _marks_untold(
+    self: FetchContext, fetched: Fetched, *, high_watermark: int, **more: Any
+) -> bool:
+    fetched.told_high_watermark = high_watermark
+    return _true_must_tell(self, fetched, high_watermark=high_watermark, **more)
+
+
+def _starts_untold(
+    self: FetchContext, fetched: Fetched, *, log_start_offset: int, **more: Any
+) -> bool:
+    fetched.told_log_start_offset = log_start_offset
+    return _true_must_tell(self, fetched, log_start_offset=log_start_offset, **more)
+
+
+def _any_session_epoch(self: FetchSessions, *, session_id: int, epoch: int, **more: Any) -> Any:
+    found = self._sessions.get(session_id)
+    if found is not None and epoch > 0:
+        epoch = found.epoch
+    return _true_resolve(self, session_id=session_id, epoch=epoch, **more)
+
+
+def _settles_early(self: FollowerReader, fetched: Followed, leader: Any, log: Any) -> None:
+    del self
+    fetched.noted_by = leader
+    if fetched.session is not None and fetched.fetch_offset == log.log_end_offset:
+        fetched.session.settle(fetched)
+
+
+def _replicas_sleep(self: Purgatory, watched: Watched) -> None:
+    if not isinstance(watched, ReplicaState):
+        _true_changed(self, watched)
+
+
+def _others_sleep(self: Purgatory, watched: Watched) -> None:
+    if isinstance(watched, ReplicaState):
+        _true_changed(self, watched)
+
+
+def _own_start(self: Leader, log_start_offset: Offset, is_alive: Any) -> Offset:
+    del self, is_alive
+    return log_start_offset
+
+
+def _all_followers(leader: Leader, fetch_offset: Offset, rack_of: Any) -> Any:
+    del fetch_offset
+    for progress in leader.progress.values():
+        yield ReplicaView(
+            progress.broker_id,
+            rack_of(progress.broker_id),
+            progress.log_end_offset,
+            progress.last_caught_up_ms,
+        )
+
+
+_NO_MINIMUM = patch(Leader, has_min_in_sync=property(lambda _: True))
+
+SERVING: Final = (
+    Mutant(
+        "acknowledge-what-is-committed",
+        "acks=all is answered when the high watermark has passed the records (3.3).",
+        ("I-28",),
+        together(
+            patch(produce_handler._Waiting, add=_told_at_once),
+            patch(produce_path, _Waiting=_Told),
+        ),
+    ),
+    Mutant(
+        "refuse-below-the-minimum",
+        "acks=all is refused before the append while too few replicas are in sync (3.3).",
+        ("I-41",),
+        patch(LeadsPartition, _check_appendable=_appendable),
+        "the high watermark rests then, and nothing is acknowledged: see rest-below-the-minimum",
+    ),
+    Mutant(
+        "acknowledge-by-the-minimum",
+        "acks=all is not answered with success unless enough replicas are in sync: neither before "
+        "the append, nor by the high watermark, nor after.",
+        ("I-17", "I-28"),
+        together(_NO_MINIMUM, patch(ReplicaState, _outcome=staticmethod(_all_is_well))),
+    ),
+    Mutant(
+        "condemn-waiting-produces",
+        "Who waits at a deposed leader is told so, even if it leads again at once (KAFKA-13218).",
+        ("I-28", "I-40"),
+        patch(CommitQueue, condemn=nothing),
+    ),
+    Mutant(
+        "read-to-the-mark",
+        "Consumers read up to the high watermark (3.4).",
+        ("I-26",),
+        patch(ReplicaState, readable_end=_to_the_end),
+    ),
+    Mutant(
+        "list-the-mark",
+        "The latest offset that a client is told is the high watermark (3.4).",
+        ("I-26", "I-38"),
+        patch(list_offsets, _CONSUMER=-99),
+    ),
+    Mutant(
+        "no-end-before-it-is-known",
+        "A new leader tells no end before it knows all that was committed (KIP-207).",
+        ("I-38",),
+        patch(ReplicaState, is_end_unknown=property(lambda _: False)),
+    ),
+    Mutant(
+        "ends-of-epochs",
+        "OffsetForLeaderEpoch says where that epoch ended, not where the log does (KIP-320).",
+        ("I-25", "I-29", "I-35"),
+        patch(OffsetForLeaderEpochHandler, _look_up=_log_end_for_epoch),
+    ),
+    Mutant(
+        "send-readers-to-complete-replicas",
+        "A consumer is sent only to a replica that is in sync and has its offset (KIP-392).",
+        ("I-25", "I-35", "I-50"),
+        patch(fetch_reading, readable_followers=_all_followers),
+    ),
+    Mutant(
+        "tell-the-mark",
+        "A fetch session tells a high watermark that has changed (KIP-227).",
+        ("I-42", "I-49"),
+        patch(FetchContext, must_tell=_marks_untold),
+    ),
+    Mutant(
+        "tell-the-log-start",
+        "A fetch session tells a log start that has changed (KIP-227).",
+        ("I-42", "I-51"),
+        patch(FetchContext, must_tell=_starts_untold),
+    ),
+    Mutant(
+        "next-session-epoch-only",
+        "A fetch session takes exactly the next request (KIP-227).",
+        ("I-42",),
+        patch(FetchSessions, resolve=_any_session_epoch),
+    ),
+    Mutant(
+        "sessions-hear-all-news",
+        "What happens in a quiet partition is told in the next answer of its session (I-42).",
+        ("I-42", "I-40", "I-49"),
+        patch(Followed, happened=nothing),
+    ),
+    Mutant(
+        "settle-when-all-is-told",
+        "A follower's session leaves a partition out only when it was told everything (I-42).",
+        ("I-42", "I-49"),
+        patch(FollowerReader, _maybe_settle=_settles_early),
+    ),
+    Mutant(
+        "sessions-per-registration",
+        "A fetch session of a former registration of the follower is looked at anew (KIP-903).",
+        ("I-15", "I-42"),
+        patch(FollowerSession, identify=nothing),
+    ),
+    Mutant(
+        "wake-those-who-wait-for-a-commit",
+        "Who waits for the high watermark is looked at when it has moved (I-40).",
+        ("I-40",),
+        patch(Purgatory, changed=_replicas_sleep),
+    ),
+    Mutant(
+        "wake-followers",
+        "Who waits for the log's end, or for deleted records, is looked at when it moves (I-40).",
+        ("I-40",),
+        patch(Purgatory, changed=_others_sleep),
+    ),
+    Mutant(
+        "low-watermark-of-all",
+        "DeleteRecords is answered when all live replicas have deleted the records (KIP-107).",
+        ("I-27",),
+        patch(Leader, low_watermark=_own_start),
+    ),
+)

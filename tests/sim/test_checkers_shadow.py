@@ -1,0 +1,229 @@
+"""The shadow of a log: what it takes in, what it refuses, and how it follows cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from strandline.node.replica import Replica
+from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
+from strandline.records.batch import set_crc
+from strandline.sim.checkers.batches import Batches, header_fields
+from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.violations import Findings
+from strandline.storage.log import Log
+from strandline.types import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from tests.sim.callers import controller_caller, create_topic
+from tests.sim.checked_world import AT, Checked, shadow_of
+
+
+@pytest.fixture
+def checked() -> Iterator[Checked]:
+    world = Checked()
+    world.write(5)
+    assert world.found == []
+    yield world
+    world.close()
+
+
+def last_batch(log: Log, offset: int) -> bytearray:
+    """The newest batch of the log, as if it had that offset."""
+    size = log.active.size // 5
+    batch = bytearray(log.active.log.peek(log.active.size - size, size))
+    batch[:8] = offset.to_bytes(8, "big", signed=True)
+    return batch
+
+
+def append_raw(replica: Replica, data: bytes, end: int) -> None:
+    """Write bytes into the log as if they were a batch that ends there."""
+    log = replica.log
+    log.active.log.append(data)
+    log.active.size += len(data)
+    log.log_end_offset = Offset(end)
+
+
+# -- What is refused -------------------------------------------------------------------------
+
+
+def test_offsets_that_are_left_out(checked: Checked) -> None:
+    replica = checked.replica(2)
+    append_raw(replica, last_batch(replica.log, 7), 8)
+    checked.act(2)
+    assert "offsets are missing between 5 and 7" in checked.only("I-02").what
+
+
+def test_offsets_that_are_there_twice(checked: Checked) -> None:
+    replica = checked.replica(2)
+    append_raw(replica, last_batch(replica.log, 4), 6)
+    checked.act(2)
+    assert "the batch at offset 4 overlaps the one before it" in checked.only("I-02").what
+
+
+def test_a_batch_below_its_segment(checked: Checked) -> None:
+    replica = checked.replica(2)
+    data = last_batch(replica.log, 4)
+    replica.log.roll(0)
+    append_raw(replica, data, 6)
+    checked.act(2)
+    assert "the batch at offset 4 lies below its segment" in checked.only("I-02").what
+
+
+def test_half_a_batch(checked: Checked) -> None:
+    replica = checked.replica(2)
+    append_raw(replica, last_batch(replica.log, 5)[:-1], 6)
+    checked.act(2)
+    assert "is no whole batch" in checked.only("I-02").what
+
+
+@pytest.mark.parametrize("position", [16, 8])
+def test_headers_that_make_no_sense(checked: Checked, position: int) -> None:
+    log = checked.replica(2).log
+    data = bytearray(log.active.log.peek(0, log.active.size))
+    assert header_fields(bytes(data), 0) is not None
+    data[position] = 0x70
+    assert header_fields(bytes(data), 0) is None
+    assert header_fields(bytes(data[:60]), 0) is None
+
+
+# -- Cuts ------------------------------------------------------------------------------------
+
+
+def test_a_cut_takes_off_what_is_gone(checked: Checked) -> None:
+    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    log.truncate_to(Offset(2), 0)
+    removed = shadow.cut()
+    assert [batch.base_offset for batch in removed] == [2, 3, 4]
+    assert (shadow.end, shadow.size_bytes) == (2, log.segments.size_bytes)
+    log.truncate_to(Offset(0), 0)
+    assert len(shadow.cut()) == 2
+    assert (shadow.end, shadow.size_bytes, shadow.below(9)) == (-1, 0, None)
+
+
+def test_a_cut_and_an_append_in_one_event(checked: Checked) -> None:
+    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    again = last_batch(log, 4)
+    log.truncate_to(Offset(4), 0)
+    log.append_as_follower(again, 0)
+    assert shadow.cut() == []
+    assert shadow.end == 5
+    again[-2] ^= 1
+    again[12:16] = (1).to_bytes(4, "big")
+    set_crc(again, 0, len(again))
+    log.truncate_to(Offset(4), 0)
+    log.append_as_follower(again, 0)
+    [gone] = shadow.cut()
+    assert (gone.base_offset, gone.leader_epoch) == (4, 0)
+    assert (shadow.end, shadow.batches[-1].leader_epoch) == (5, 1)
+
+
+def test_a_log_that_begins_anew(checked: Checked) -> None:
+    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    log.truncate_fully_and_start_at(Offset(40), 0)
+    checked.act(2)
+    assert (shadow.end, shadow.log_start) == (-1, 40)
+    assert "I-20" not in checked.found
+
+
+def test_batches_meet_behind_what_was_unknown() -> None:
+    """A log that starts with a batch does not know what stands before it."""
+    findings = Findings(lambda: 0, lambda _: None)
+    batches = Batches("t-0", findings)
+    fields = (5, 49, 2, 2, 77, 0, 0, 0, 0, -1, -1, -1, 1)
+    before = batches.meet((4, *fields[1:]), 61, None, BrokerId(1))
+    first = batches.meet(fields, 61, None, BrokerId(2))
+    assert batches.meet(fields, 61, before, BrokerId(1)) is first
+    assert first.before is before
+    assert batches.meet(fields, 61, None, BrokerId(3)) is first
+    assert findings.violations == []
+    assert batches.meet(fields, 62, before, BrokerId(3)) is not first
+    assert [violation.invariant for violation in findings.violations] == ["I-21"]
+    assert len(batches) == 2
+    assert "epoch 2" in repr(first)
+
+
+# -- Logs that fail, and logs that go --------------------------------------------------------
+
+
+def test_a_log_that_fails_is_followed_to_its_last_append(checked: Checked) -> None:
+    replica = checked.replica(1)
+    for broker_id in (2, 3):
+        checked.isolate(broker_id)
+    replica.append(last_batch_of_client(replica), checked.world[1].now)
+    replica.log.advance_high_watermark_to(Offset(6))
+    replica.log.fail("a test")
+    checked.act(1)
+    assert "I-14" in checked.found  # it committed alone, and that is seen
+    replica.log.log_end_offset = Offset(99)
+    checked.act(1)
+    assert "I-02" not in checked.found
+
+
+def last_batch_of_client(replica: Replica) -> bytearray:
+    batch = last_batch(replica.log, 0)
+    batch[43:51] = NO_OFFSET.to_bytes(8, "big", signed=True)
+    set_crc(batch, 0, len(batch))
+    return batch
+
+
+def test_a_topic_that_is_made_anew_is_another_one(checked: Checked) -> None:
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+    controller_caller(checked.world, "admin").ask(request, 5)
+    assert checked.world.run_until(lambda: "t" not in checked.world.image.topics)
+    checked.world.run_for(1_000)
+    [old] = [each for each in checked.checkers.rules.truths if each.at == AT]
+    assert old.shadows == {}
+    assert old.state is None
+    create_topic(checked.world, "t", (3, 2, 1))
+    assert checked.world.run_until(checked.world.is_settled)
+    checked._sequence = 0
+    checked.write(2, to=3)
+    new = checked.checkers.rules.truths.newest(AT)
+    assert new is not None
+    assert new is not old
+    assert (old.committed_end, new.committed_end) == (5, 2)
+    checked.checkers.at_phase_end()
+    checked.checkers.at_end()
+    assert checked.found == []
+
+
+def test_a_leader_that_was_passed_over_commits_nothing(checked: Checked) -> None:
+    """After a loss that is permitted, records that a former leader adds are nobody's."""
+    [truth] = [each for each in checked.checkers.rules.truths if each.at == AT]
+    for broker_id in (1, 2, 3):
+        checked.isolate(broker_id)
+    truth.floor = 3
+    replica = checked.replica(1)
+    replica.append(last_batch_of_client(replica), checked.world[1].now)
+    replica.log.advance_high_watermark_to(Offset(6))
+    checked.act(1)
+    assert truth.committed_end == 5
+    newest = shadow_of(checked, 1).batches[-1]
+    assert truth.is_excused(newest)
+    assert checked.found == []
+
+
+def test_a_former_leaders_batch_is_forgiven_on_its_follower(checked: Checked) -> None:
+    [truth] = [each for each in checked.checkers.rules.truths if each.at == AT]
+    checked.isolate(3)
+    checked.write(acks=1, settle=False)
+    checked.world.run_for(600)
+    truth.floor = 3
+    log = checked.replica(2).log
+    log.high_watermark = log.log_end_offset
+    checked.act(2)
+    assert checked.found == []
+    assert truth.is_excused(shadow_of(checked, 2).batches[-1])
+
+
+def test_the_epochs_of_a_log_that_starts_inside(checked: Checked) -> None:
+    shadow = shadow_of(checked, 1)
+    assert shadow.epoch_starts(0) == [(0, 0)]
+    assert shadow.epoch_starts(3) == [(0, 3)]
+    assert shadow.epoch_starts(5) == []
+    state = replace(checked.state, leader_epoch=LeaderEpoch(1))
+    checked.replica(1).become_leader(state, checked.world[1].now)
+    checked.act(1)
+    assert isinstance(shadow, Shadow)
+    assert "I-03" not in checked.found

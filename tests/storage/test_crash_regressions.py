@@ -1,0 +1,241 @@
+"""Accidents of logs and disks that random histories have found, each in its shortest form.
+
+Found by tests/sim/test_disk_recovery.py and tests/sim/test_disk_damage.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from strandline.records.builder import build_control_batch
+from strandline.records.control import ControlType, EndTransactionMarker
+from strandline.storage.batch_scan import DamagedSegment
+from strandline.storage.log import Log
+from strandline.storage.log_directory import LogDirectory, LogToLoad
+from strandline.storage.memory_files import MemoryFiles
+from strandline.types import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from tests.storage.conftest import SMALL, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World(MemoryFiles(), "/data", "memory")
+
+
+def _flush(world: World, log: Log, now_ms: int) -> None:
+    plan = log.flush_plan()
+    assert plan is not None
+    plan.carry_out(world.files)
+    log.mark_flushed(plan, now_ms)
+
+
+def _follow(log: Log, kit: Any, *values: bytes, epoch: int) -> None:
+    batch = kit.batch(*values, base_offset=log.log_end_offset, leader_epoch=epoch)
+    log.append_as_follower(batch, kit.now_ms)
+
+
+def _memory(world: World) -> MemoryFiles:
+    assert isinstance(world.files, MemoryFiles)
+    return world.files
+
+
+def test_a_log_start_that_falls_back_knows_the_epochs_there(world: World, kit: Any) -> None:
+    """The table was cut at a log start that no checkpoint had; the log answered for epoch 0 with
+    the start of epoch 2, and a diverged follower kept what it had of epoch 0."""
+    log = world.create()
+    for epoch, count in ((0, 4), (1, 6), (2, 3)):
+        for _ in range(count):
+            kit.append(log, b"x", epoch=epoch)
+    log.advance_high_watermark_to(Offset(10))
+    log.delete_records_to(Offset(10))
+    log.leader_epochs.assign(LeaderEpoch(3), log.log_end_offset)
+    found = world.kill(log)
+    assert found.log_start_offset == 0
+    assert found.end_offset_for_epoch(LeaderEpoch(0)) == (0, 4)
+    assert found.end_offset_for_epoch(LeaderEpoch(1)) == (1, 10)
+
+
+def test_a_lost_epoch_table_is_made_from_the_batches(world: World, kit: Any) -> None:
+    log = world.create()
+    for epoch in (0, 0, 3, 3, 7):
+        kit.append(log, b"x", epoch=epoch)
+    expected = log.leader_epochs.entries
+    log.close_clean()
+    world.files.remove(f"{world.directory}/leader-epoch-checkpoint")
+    assert world.load(clean=True).leader_epochs.entries == expected
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_without_one_of_its_segments_is_refused(world: World, kit: Any, clean: bool) -> None:
+    """F-55: readers and followers passed over the hole without a word."""
+    log = world.create()
+    kit.fill(log, 30)
+    bases = list(log.segments.base_offsets)
+    log.close_clean()
+    world.files.remove(f"{world.directory}/{bases[1]:020d}.log")
+    with pytest.raises(DamagedSegment, match=f"{bases[1]:020d}.log is gone"):
+        world.load(clean=clean, recovery_point=30)
+    # Above the recovery point that is what a power failure does: the log ends there.
+    assert world.load(clean=False, recovery_point=0).log_end_offset == bases[1]
+
+
+def test_a_recovery_point_above_the_log_is_not_left_on_disk(world: World, kit: Any) -> None:
+    """A process that dies in a truncation leaves a recovery point of batches that are gone; the
+    next ones at these offsets were taken for synced, and not looked at after a power failure."""
+    directory: LogDirectory[Log] = LogDirectory(world.files, "/data")
+    directory.open(BrokerId(1), "c")
+    log = world.create()
+    directory.add(log)
+    directory.load_logs(_never)
+    kit.fill(log, 12)
+    _flush(world, log, kit.now_ms)
+    directory.write_recovery_points()
+    log.truncate_to(Offset(5), kit.now_ms)
+    # The process is killed here, before it writes the recovery point.
+    following: LogDirectory[Log] = LogDirectory(_memory(world).next_process(), "/data")
+    following.open(BrokerId(1), "c")
+
+    def load(found: LogToLoad) -> Log:
+        assert found.recovery_point == 12
+        return Log.load(following._files, found, SMALL, now_ms=kit.now_ms, random=Random(7))
+
+    following.load_logs(load)
+    assert following._recovery_points.read() == {log.topic_partition: 5}
+
+
+def _never(found: LogToLoad) -> Log:
+    raise AssertionError(found)
+
+
+def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World, kit: Any) -> None:
+    """The process dies between a cut and its sync, goes on, and then the power fails (I-21)."""
+    log = world.create()
+    _follow(log, kit, b"kept", epoch=1)
+    _follow(log, kit, b"old", epoch=1)
+    _flush(world, log, kit.now_ms)
+    files = _memory(world)
+
+    class Killed(BaseException):
+        pass
+
+    def die(operation: str, path: str) -> None:
+        if operation == "sync":
+            raise Killed
+
+    files.on_call = die
+    with pytest.raises(Killed):
+        log.truncate_to(Offset(1), kit.now_ms)
+    world.files = files.next_process()
+    again = world.load(clean=False, recovery_point=1)
+    assert again.log_end_offset == 1
+    again.leader_epochs.assign(LeaderEpoch(2), again.log_end_offset)
+    _follow(again, kit, b"new", epoch=2)
+    world.files = _memory(world).crash_clone()
+    found = world.load(clean=False, recovery_point=1)
+    assert kit.values(kit.records(found)) == [b"kept"]
+    assert "replaced by a newer leader" in found.recovery_report.cuts[0].reason
+
+
+def test_deleting_old_segments_can_be_interrupted_anywhere(world: World, kit: Any) -> None:
+    """F-52: a later rename may reach the disk before an earlier one."""
+    log = world.create()
+    kit.fill(log, 40)
+    _flush(world, log, kit.now_ms)
+    log.advance_high_watermark_to(Offset(40))
+    start = log.segments.base_offsets[3]
+    log.delete_records_to(Offset(start))
+    assert log.drop_below_start(kit.now_ms) == 3
+    expected = kit.records(log)
+    for seed in range(60):
+        world.files = _memory_of(log).crash_clone(Random(seed), "hole")
+        found = world.load(clean=False, recovery_point=40, log_start_offset=start)
+        assert (found.log_start_offset, kit.records(found)) == (start, expected)
+
+
+def _memory_of(log: Log) -> MemoryFiles:
+    assert isinstance(log.files, MemoryFiles)
+    return log.files
+
+
+def _images(log: Log, work: Callable[[], object]) -> list[MemoryFiles]:
+    """What power failures in front of each operation leave, names in no order."""
+    files, random = _memory_of(log), Random(5)
+    images: list[MemoryFiles] = []
+
+    def on_call(operation: str, path: str) -> None:
+        images.extend(files.crash_clone(random, "hole") for _ in range(5))
+
+    files.on_call = on_call
+    work()
+    files.on_call = None
+    return images
+
+
+def test_a_new_segment_is_not_there_without_the_one_before(world: World, kit: Any) -> None:
+    """F-52: the log began with a newer segment, and nobody missed the one before."""
+    log = world.create()
+    kit.fill(log, 3)
+    log.roll(kit.now_ms)
+    kit.fill(log, 3)
+    log.advance_high_watermark_to(Offset(4))
+    log.delete_records_to(Offset(4))
+    log.apply_retention(kit.now_ms)
+
+    def work() -> None:
+        log.roll(kit.now_ms)
+        kit.fill(log, 3)
+
+    for image in _images(log, work):
+        world.files = image
+        found = world.load(clean=False, log_start_offset=4)
+        assert found.log_start_offset == 4
+
+
+def test_truncated_segments_go_one_after_another(world: World, kit: Any) -> None:
+    """F-52: one in the middle was gone, and the last one still there."""
+    log = world.create()
+    kit.fill(log, 40)
+    _flush(world, log, kit.now_ms)
+    for image in _images(log, lambda: log.truncate_to(Offset(9), kit.now_ms)):
+        world.files = image
+        found = world.load(clean=False, recovery_point=40)
+        assert [offset for offset, _ in kit.records(found)] == list(range(found.log_end_offset))
+
+
+def test_a_log_that_begins_anew_below_its_start_says_so(world: World, kit: Any) -> None:
+    """The old start in the checkpoint took all new records with it at the next crash."""
+    log = world.create()
+    kit.fill(log, 20)
+    log.advance_high_watermark_to(Offset(20))
+    log.delete_records_to(Offset(15))
+    assert not log.log_start_fell
+    log.truncate_fully_and_start_at(Offset(3), kit.now_ms)
+    assert log.log_start_fell
+
+
+def test_an_abort_that_was_truncated_does_not_come_back(world: World, kit: Any) -> None:
+    """Its entry in the index came back with the power and hid records that were committed."""
+    log = world.create()
+    kit.append(log, b"before")
+    batch = kit.batch(b"in", producer_id=5, epoch=0, sequence=0, transactional=True)
+    log.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+    marker = build_control_batch(
+        EndTransactionMarker(ControlType.ABORT, coordinator_epoch=1),
+        timestamp=kit.now_ms,
+        producer_id=ProducerId(5),
+        producer_epoch=ProducerEpoch(0),
+    )
+    log.append_as_coordinator(bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+    _flush(world, log, kit.now_ms)
+    assert log.aborted_transactions(Offset(0), Offset(3))
+    log.truncate_to(Offset(2), kit.now_ms)
+    log.roll(kit.now_ms)
+    kit.fill(log, 3)
+    _flush(world, log, kit.now_ms)
+    world.files = _memory_of(log).crash_clone()
+    found = world.load(clean=False, recovery_point=5)
+    assert found.aborted_transactions(Offset(0), found.log_end_offset) == []
