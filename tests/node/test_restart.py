@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from strandline.errors import ErrorCode, StorageError
@@ -12,6 +14,7 @@ from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from strandline.storage.files import DiskFull
 from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
 from tests.node.world import Client, World, failing
 
@@ -190,6 +193,42 @@ def test_a_log_that_could_not_be_synced_takes_no_more_appends(world: World) -> N
     assert code(client, "careful") == ErrorCode.KAFKA_STORAGE_ERROR
     world.sync_error = None
     assert world.directory.offline_reason is not None
+
+
+def no_room(part_of_path: str) -> Callable[[str, str], None]:
+    """A hook for `MemoryFiles.on_call`: nothing can be written to paths that contain a text."""
+
+    def on_call(operation: str, path: str) -> None:
+        if operation == "write" and part_of_path in path:
+            raise DiskFull(f"Cannot write {path}: No space left on device.")
+
+    return on_call
+
+
+def test_f48_a_full_disk_delays_what_a_sync_needs_of_the_indexes(world: World) -> None:
+    """Entries wait in memory until a sync. That there is no room for them is no end of a turn: all
+    that other clients were to be told in it was lost with it."""
+    world.create_topic("careful", flush_messages="2", index_interval_bytes="1")
+    client = world.connect()
+    assert code(client, "careful") == 0
+    world.files.on_call = no_room("/careful-0/")
+    assert code(client, "careful") == 0
+    assert world.replica("careful").log.recovery_point == 0
+    assert world.directory.offline_reason is None
+    world.files.on_call = failing(set(), "")
+    assert code(client, "careful") == 0
+    assert world.replica("careful").log.recovery_point == 3
+
+
+def test_f46_a_broken_disk_under_the_indexes_takes_the_directory_offline(world: World) -> None:
+    world.create_topic("careful", flush_messages="2", index_interval_bytes="1")
+    client = world.connect()
+    assert code(client, "careful") == 0
+    world.files.on_call = failing({"write"}, "/careful-0/")
+    assert code(client, "careful") == 0
+    assert world.directory.offline_reason is not None
+    world.files.on_call = failing(set(), "")
+    assert code(client, "careful") == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_flush_messages_syncs_each_append(world: World) -> None:

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from random import Random
+from uuid import UUID
 
 import pytest
 
 from strandline.cluster.store import (
     BadVersion,
     Create,
+    Delete,
+    Operation,
     OutcomeUnknown,
     SessionId,
     StoreError,
     StoreUnavailable,
 )
 from strandline.cluster.tree import NodeTree
-from strandline.cluster.znodes import BrokerNode, Endpoint, adoption_path
+from strandline.cluster.znodes import BrokerNode, Endpoint, TopicNode, adoption_path
+from strandline.cluster.znodes.topics import topic_path
 from strandline.config.load import load_broker_config
+from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
 from strandline.node.start_up import StartUp, Step, Wait, Write
 from strandline.storage.files import LockHeld
+from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
-from strandline.types import BrokerId, Instant
+from strandline.types import BrokerId, Instant, TopicPartition
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "here", 9092),)
 OTHER = Endpoint("PLAINTEXT", "there", 9092)
 SESSION = SessionId(7)
+T0 = TopicPartition("t", 0)
 
 
 class Driver:
@@ -59,6 +66,12 @@ class Driver:
         node = BrokerNode(BrokerId(1), (endpoint,), None, 1)
         create = Create(node.path, node.encode(), ephemeral=True)
         changes = self.tree.multi([create], SESSION).changes
+        assert changes is not None
+        self.start_up.changed(changes)
+
+    def write(self, *operations: Operation) -> None:
+        """Somebody else changes the metadata."""
+        changes = self.tree.multi(operations).changes
         assert changes is not None
         self.start_up.changed(changes)
 
@@ -152,6 +165,39 @@ def test_a_start_waits_until_its_id_is_free() -> None:
     assert wait.condition()
     wait.is_met = True
     assert next(steps, None) is None
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_i49_a_topic_that_goes_while_a_broker_starts_leaves_no_log_in_the_way(
+    is_made_again: bool,
+) -> None:
+    """F-68: the log belongs to the topic when the broker looks for strays, and not any more when
+    its id is free. Left where it is, it kept the broker from ever having the new topic's log."""
+    driver = Driver()
+    driver.files.make_directory("/data/a")
+    old, new = UUID(int=1), UUID(int=2)
+    log = Log.create(driver.files, "/data/a/t-0", T0, TopicConfig(), now_ms=1, random=Random(1))
+    log.assign_topic_id(old)
+    log.close()
+    steps = driver.steps()
+    step = next(steps)
+    assert isinstance(step, Write)
+    driver.carry_out(step)
+    driver.write(Create(topic_path("t"), TopicNode("t", old, {0: (BrokerId(1),)}).encode()))
+    driver.register(OTHER)
+    wait = next(steps)
+    assert isinstance(wait, Wait)
+    assert list(driver.start_up.directories.all[0].logs) == [T0]
+    driver.write(Delete(topic_path("t")))
+    if is_made_again:
+        driver.write(Create(topic_path("t"), TopicNode("t", new, {0: (BrokerId(1),)}).encode()))
+    wait.is_met = True
+    assert next(steps, None) is None
+    driver.start_up.make_node(ENDPOINTS)
+    directories = driver.start_up.directories
+    assert not directories.all[0].logs
+    assert not driver.files.is_directory("/data/a/t-0")
+    assert any("is kept as /data/a/t-0" in notice for notice in directories.notices)
 
 
 def test_an_id_that_stays_in_use_ends_the_start() -> None:

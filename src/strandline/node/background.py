@@ -134,14 +134,16 @@ class Background:
             self._guarded(directory, directory.write_recovery_points)
 
     def _write_starts(self, now: Instant) -> None:
+        """What a full disk has delayed; and entries of the table go that say nothing any more."""
         del now
+        self._replicas.save_log_starts(retry=True)
         for directory in self._directories():
             self._guarded(directory, directory.write_log_starts)
 
     def _apply_retention(self, now: Instant) -> None:
         """Raise the log starts, write them down, and only then drop files; see `Log.expire`."""
         self._for_each_usable("Retention", lambda replica: replica.log.expire(now.wall_ms))
-        self._write_starts(now)
+        self._replicas.save_log_starts()
 
         def drop(replica: Replica) -> None:
             dropped = replica.log.drop_below_start(now.wall_ms)
@@ -172,10 +174,20 @@ class Background:
         self._for_each_usable("Rolling", roll)
 
     def _sync_if_due(self, replica: ReplicaState, now: Instant) -> None:
-        """One sync of a log at a time: what is wanted meanwhile is asked for again behind it."""
-        if replica in self._busy or replica.is_retired:
+        """One sync of a log at a time: what is wanted meanwhile is asked for again behind it.
+
+        Making the plan writes what indexes have waiting. On a full disk that is tried again later.
+        """
+        if replica in self._busy or replica.is_retired or replica.log.failure is not None:
             return
-        plan = replica.log.flush_plan_if_due(now.wall_ms)
+        try:
+            plan = replica.log.flush_plan_if_due(now.wall_ms)
+        except DiskFull as error:
+            log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
+            return
+        except StorageError as error:
+            replica.fail(error)
+            return
         if plan is None:
             return
         token = next(self._tokens)

@@ -260,6 +260,7 @@ class Fetcher:
             self._failures = 0
             for key, data in found:
                 self._take(key, data, number, now)
+            self._save_log_starts()
             if self._out_of_range:
                 self._ask_for_ends(now)
         else:
@@ -269,6 +270,13 @@ class Fetcher:
                 self._pause(f"it answers {code.name}", now)
                 return
         self._fetch(now)
+
+    def _save_log_starts(self) -> None:
+        """Say where logs start now with the next fetch: a DeleteRecords may wait for it."""
+        changed = self._changed
+        if changed and changed[0].replica.host.logs.save_log_starts():
+            for partition in changed:
+                self._session.want(partition.key, partition.want())
 
     def _begin_again(self) -> None:
         """Say everything with the next request."""

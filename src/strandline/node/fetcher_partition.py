@@ -116,7 +116,7 @@ class FetchedPartition:
             log.log_end_offset,
             replica.leader_epoch,
             log.leader_epochs.latest,
-            log.log_start_offset,
+            log.log_start_saved,
         )
         return wanted
 

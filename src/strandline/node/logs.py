@@ -14,9 +14,10 @@ from typing import NamedTuple, TypeAlias
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
-from strandline.storage.files import Files, join
+from strandline.storage.files import DiskFull, Files, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_state import LogState
 from strandline.types import NO_TOPIC_ID, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,10 @@ class Logs:
         self.directories = directories
         self.removed: list[Removed] = []
         """Deleted partitions whose files are still there."""
+        self._raised: dict[LogState, None] = {}
+        """Logs whose start was raised and is not in the checkpoint of their directory yet."""
+        self._delayed: dict[LogState, None] = {}
+        """Those that could not be written because the disk is full."""
         self._random = random
         self._producer_expiration_ms = producer_expiration_ms
 
@@ -81,6 +86,7 @@ class Logs:
             # The process died after it had made the log and before it wrote the id down.
             found.assign_topic_id(topic_id)
         found.update_config(config)
+        found.raised = self._raised
         return found
 
     def directory_of(self, partition: TopicPartition) -> Directory | None:
@@ -108,6 +114,39 @@ class Logs:
         if truncated.log_start_fell and directory is not None:
             directory.write_log_starts()
         truncated.recovery_point_fell = truncated.log_start_fell = False
+
+    def save_log_starts(self, *, retry: bool = False) -> list[LogState]:
+        """Write down where logs start, if some were raised; returns those that are safe now.
+
+        Nobody may be told that records are deleted before that: a crash would bring them back
+        (I-27). One write for all logs of a directory. What a full disk does not take is written
+        with the next that is raised, or when asked to `retry`.
+        """
+        if not self._raised and not (retry and self._delayed):
+            return []
+        raised = {**self._delayed, **self._raised}
+        self._delayed.clear()
+        self._raised.clear()
+        saved: list[LogState] = []
+        for directory in self.directories:
+            here = [each for each in raised if directory.logs.get(each.topic_partition) is each]
+            if here and directory.offline_reason is None:
+                saved += self._save_log_starts(directory, here)
+        return saved
+
+    def _save_log_starts(self, directory: Directory, raised: list[LogState]) -> list[LogState]:
+        try:
+            directory.write_log_starts()
+        except DiskFull as error:
+            log.warning("The log starts in %s are written later: %s", directory.path, error)
+            self._delayed.update(dict.fromkeys(raised))
+            return []
+        except StorageError as error:
+            self.take_offline(directory, error)
+            return []
+        for each in raised:
+            each.log_start_saved = each.log_start_offset
+        return raised
 
     def fail(self, failed: Log, error: StorageError) -> None:
         """The log cannot be trusted any more, nor can the disk on which it is."""
@@ -145,6 +184,7 @@ class Logs:
         )
         if topic_id != NO_TOPIC_ID:
             created.assign_topic_id(topic_id)
+        created.raised = self._raised
         directory.add(created)
         return created
 

@@ -260,6 +260,7 @@ class Node:
     def finish_turn(self, now: Instant) -> list[Effect]:
         """Run what is due, wake what can go on, and hand over everything to be done."""
         self.timers.run_due(now)
+        self.replicas.save_log_starts()
         self.membership.act(now)
         self.office.act(now)
         self.in_sync_changes.act(now)

@@ -127,9 +127,9 @@ class LeadsPartition(ReplicaState):
         """Other brokers came, went or began to shut down: who may join decides the watermarks."""
         if self.leader is not None and not self.is_alone:
             self.advance(now)
-            self._wake_low_watch()
+            self.wake_low_watch()
 
-    def _wake_low_watch(self) -> None:
+    def wake_low_watch(self) -> None:
         """Somebody who is waited for may be away for good."""
         if self.low_watch is not None:
             self.host.purgatory.changed(self.low_watch)
@@ -141,7 +141,7 @@ class LeadsPartition(ReplicaState):
         if self.leader is not None and self.leader.committed(members, partition_epoch):
             self._tell_listeners()
             self.advance(now)
-            self._wake_low_watch()
+            self.wake_low_watch()
 
     def in_sync_refused(
         self, code: ErrorCode, now: Instant, proposal: InSyncState | None = None
@@ -158,7 +158,7 @@ class LeadsPartition(ReplicaState):
             self.is_alone = len(replicas) == 1
             self._tell_listeners()
             self.advance(now)
-            self._wake_low_watch()
+            self.wake_low_watch()
 
     def reconfigured(self, now: Instant) -> None:
         """The topic's settings have changed (the log has them already)."""
@@ -180,7 +180,7 @@ class LeadsPartition(ReplicaState):
             set(leader.in_sync.maximal) if state is None else {*leader.in_sync.maximal, *state.elr}
         )
         return leader.low_watermark(
-            self.log.log_start_offset, lambda b: b in electable or self.host.is_alive(b)
+            self.log.log_start_saved, lambda b: b in electable or self.host.is_alive(b)
         )
 
     def watch_low_watermark(self) -> Watched:

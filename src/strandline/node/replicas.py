@@ -136,6 +136,13 @@ class Replicas:
         self.host.flushable.clear()
         return flushable
 
+    def save_log_starts(self, *, retry: bool = False) -> None:
+        """Write down the log starts that were raised, then wake who waits for that."""
+        for saved in self._logs.save_log_starts(retry=retry):
+            replica = self._by_name.get(saved.topic_partition)
+            if replica is not None and replica.log is saved:
+                replica.wake_low_watch()
+
     def take_offline(self, directory: Directory, error: StorageError) -> None:
         """The disk of a log directory failed."""
         self._logs.take_offline(directory, error)

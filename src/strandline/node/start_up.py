@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
-from strandline.cluster.controller import adopt_partitions, bootstrap
+from strandline.cluster.controller import adopt_partitions, bootstrap, strays
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
@@ -114,7 +114,12 @@ class StartUp:
         yield from self._wait_for_id()
 
     def make_node(self, endpoints: Sequence[Endpoint]) -> Node:
-        """The node, which registers itself when it is started."""
+        """The node, which registers itself when it is started.
+
+        Topics may have been deleted, and made again under their names, while this broker waited
+        for its id: their logs must be out of the way before anybody takes them for the new ones.
+        """
+        self.directories.set_aside(strays(self.image, self.directories.found(), self._broker_id))
         registration = BrokerNode(
             self._broker_id,
             tuple(endpoints),

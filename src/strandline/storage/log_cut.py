@@ -75,7 +75,7 @@ class DropsRecords(LogState):
             self.fail(f"The truncation of everything failed: {error}")
             raise
         new.synced_names = True
-        self._lower_log_start(offset if log_start_offset is None else log_start_offset)
+        self._move_log_start(offset if log_start_offset is None else log_start_offset)
         self.log_end_offset = offset
         self.high_watermark = min(max(self.high_watermark, self.log_start_offset), offset)
         self._lower_recovery_point(offset)
@@ -97,7 +97,7 @@ class DropsRecords(LogState):
         """Make memory agree with a log that now ends at `end`; producers first (KAFKA-12153)."""
         self.leader_epochs.truncate_from_end(end)
         self.leader_epochs.flush()
-        self._lower_log_start(min(self.log_start_offset, end))
+        self._move_log_start(min(self.log_start_offset, end))
         self.high_watermark = min(self.high_watermark, end)
         reload = self.producers.truncate_and_reload(self.log_start_offset, end, now_ms)
         replay_producers(self.producers, self.segments, reload.scan_from, end)
@@ -105,9 +105,13 @@ class DropsRecords(LogState):
         self.log_end_offset = end
         self._lower_recovery_point(end)
 
-    def _lower_log_start(self, offset: Offset) -> None:
+    def _move_log_start(self, offset: Offset) -> None:
+        """Lower it with the end, or raise it where the log begins anew beyond its end."""
         if offset < self.log_start_offset:
             self.log_start_fell = True
+            self.log_start_saved = min(self.log_start_saved, offset)
+        elif offset > self.log_start_offset:
+            self.raised[self] = None
         self.log_start_offset = offset
 
     def _lower_recovery_point(self, offset: Offset) -> None:

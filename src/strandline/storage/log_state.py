@@ -45,6 +45,9 @@ class LogState:
     - `recovery_point`: everything below it is durable (I-07). Moved up by `mark_flushed`, down by
       truncation. When `recovery_point_fell` is set, the log directory must write its recovery
       point checkpoint before the next append, and then clears it.
+    - `log_start_saved <= log_start_offset`: where the log starts after a crash at this moment. Only
+      from here on may anybody be told that records are deleted. Moved by whoever writes the log
+      start checkpoint. `raised` is where the log notes that this is due; logs share it.
     - `wants_flush`: `flush_plan` is due, because a segment was closed or `flush.messages` reached.
     - `failure`: why the log takes no more appends; set once, when a write could not be taken back.
     """
@@ -68,7 +71,9 @@ class LogState:
         "log_end_offset",
         "log_start_fell",
         "log_start_offset",
+        "log_start_saved",
         "producers",
+        "raised",
         "random",
         "recovery_point",
         "recovery_point_fell",
@@ -99,6 +104,8 @@ class LogState:
         self.recovery_report = RecoveryReport()
         self.random = Random(0)  # noqa: S311 -- spreads rolls in time; replaced by the caller's
         self.log_start_offset = START
+        self.log_start_saved = START
+        self.raised: dict[LogState, None] = {}
         self.log_end_offset = START
         self.high_watermark = START
         self.recovery_point = START
@@ -176,6 +183,7 @@ class LogState:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.raised[self] = None
         self.leader_epochs.truncate_from_start(offset)
         self.producers.advance_log_start_to(offset)
         return True

@@ -69,6 +69,7 @@ class Recovery:
         end = self._settle_end()
         log.log_end_offset = end
         log.log_start_offset = max(found.log_start_offset, Offset(log.segments.first.base_offset))
+        log.log_start_saved = log.log_start_offset
         log.recovery_point = min(found.recovery_point, end) if found.needs_recovery else end
         log.leader_epochs.truncate_from_end(end)
         self._complete_leader_epochs(end)

@@ -12,7 +12,12 @@ and went: who leads, who is in sync, which reassignment is complete. It needs no
 
 from __future__ import annotations
 
-from strandline.cluster.controller.adoption import Adoption, FoundPartition, adopt_partitions
+from strandline.cluster.controller.adoption import (
+    Adoption,
+    FoundPartition,
+    adopt_partitions,
+    strays,
+)
 from strandline.cluster.controller.alter_configs import (
     ConfigAlteration,
     ConfigReplacement,
@@ -107,5 +112,6 @@ __all__ = [
     "reconcile",
     "register_broker",
     "step_down",
+    "strays",
     "touched_by",
 ]

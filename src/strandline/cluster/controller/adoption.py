@@ -119,6 +119,19 @@ def adopt_partitions(
     return work.adoption()
 
 
+def strays(
+    image: ClusterImage, found: Iterable[FoundPartition], broker_id: BrokerId
+) -> tuple[FoundPartition, ...]:
+    """The logs that the metadata does not give to this broker, which has adopted what it may."""
+    topics = image.topics
+    return tuple(
+        log
+        for log in found
+        if log.partition.topic not in topics
+        or not _belongs(log, topics[log.partition.topic], broker_id)
+    )
+
+
 class _Work:
     """The topics of one adoption, taken in one after the other."""
 

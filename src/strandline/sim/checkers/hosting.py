@@ -60,14 +60,13 @@ class Hosting:
     def enter(self, replica: Replica) -> Hosted:
         """A replica that was not there before this event."""
         hosted = self.by_log.get(replica.log) or self.take_in(replica.log)
-        shadow, truth = hosted
+        shadow = hosted[0]
         shadow.replica = replica
         shadow.is_live = True
         shadow.mark = (*shadow.mark[:LEADER], *NO_ROLE)
         self.seen[replica] = hosted
         for key in _keys_of(replica):
             self.by_key[key] = shadow
-        self._rules.metadata.meet(truth)
         return hosted
 
     def drop_missing(self) -> None:

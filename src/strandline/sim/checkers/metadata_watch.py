@@ -72,13 +72,6 @@ class MetadataWatch:
                     truth = self._truths.of(TopicPartition(name, number), topic.topic_id)
                     self._changed(truth, old, state)
 
-    def meet(self, truth: PartitionTruth) -> None:
-        """A partition is hosted somewhere: know its state if nobody has told of it yet."""
-        if truth.state is None:
-            topic = self._image.topics.get(truth.at.topic)
-            if topic is not None and topic.topic_id == truth.topic_id:
-                truth.state = topic.partitions.get(truth.at.partition)
-
     def _changed(
         self, truth: PartitionTruth, old: PartitionImage | None, state: PartitionImage
     ) -> None:

@@ -65,11 +65,6 @@ class PartitionTruth:
         """The true high watermark: the offset behind everything that is committed."""
         return self._committed[-1].next_offset if self._committed else 0
 
-    @property
-    def committed(self) -> Sequence[Batch]:
-        """Everything that is committed, in order."""
-        return self._committed
-
     def is_committed(self, batch: Batch) -> bool:
         """Whether this very batch is committed."""
         index = bisect_left(self._bases, batch.base_offset)

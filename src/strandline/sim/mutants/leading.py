@@ -26,6 +26,7 @@ from strandline.types import BrokerId, Instant, Offset
 _true_begin_epoch = Progress.begin_epoch
 _true_become_leader = Replica.become_leader
 _true_committed = Leader.committed
+_true_epoch_of = InSyncChanges._epoch_of
 _true_failed = InSyncChanges._failed
 _true_give_role = Replicas._give_role
 _true_init = Leader.__init__
@@ -103,6 +104,13 @@ def _silence_refuses(self: InSyncChanges, reason: str, now: Instant) -> None:
     for sent in list(self._sent.values()):
         sent.replica.in_sync_refused(ErrorCode.INELIGIBLE_REPLICA, now, sent.state)
     _true_failed(self, reason, now)
+
+
+def _of_now(self: InSyncChanges, replica: LeadsPartition, member: BrokerId) -> int:
+    progress = replica.leader.progress.get(member) if replica.leader is not None else None
+    if progress is None:
+        return _true_epoch_of(self, replica, member)
+    return progress.broker_epoch
 
 
 def _unknown(self: InSyncChanges, *_: Any) -> int:
@@ -214,6 +222,13 @@ LEADING: Final = (
         "A proposal names the registration under which each member fetched (KIP-903).",
         ("I-16",),
         patch(InSyncChanges, _epoch_of=_unknown),
+    ),
+    Mutant(
+        "name-the-life-that-qualified",
+        "A proposal names the registration in which the new member qualified, however late it is "
+        "sent (KIP-903).",
+        ("I-16",),
+        patch(InSyncChanges, _epoch_of=_of_now),
     ),
     Mutant(
         "refuse-fetches-from-before-a-restart",

@@ -113,6 +113,11 @@ def _own_start(self: Leader, log_start_offset: Offset, is_alive: Any) -> Offset:
     return log_start_offset
 
 
+def _of_the_living(self: LeadsPartition) -> Offset:
+    leader = self.check_leading()
+    return leader.low_watermark(self.log.log_start_offset, self.host.is_alive)
+
+
 def _all_followers(leader: Leader, fetch_offset: Offset, rack_of: Any) -> Any:
     del fetch_offset
     for progress in leader.progress.values():
@@ -239,5 +244,12 @@ SERVING: Final = (
         "DeleteRecords is answered when all live replicas have deleted the records (KIP-107).",
         ("I-27",),
         patch(Leader, low_watermark=_own_start),
+    ),
+    Mutant(
+        "low-watermark-of-the-electable",
+        "DeleteRecords waits for replicas that are away and may be elected when they are back "
+        "(KIP-107, KIP-966).",
+        ("I-27",),
+        patch(LeadsPartition, low_watermark=property(_of_the_living)),
     ),
 )

@@ -133,10 +133,10 @@ class Search:
         seen = len(self._came_from)
         if found is None:
             return Searched(seen, self._made, depth, is_complete)
-        path = self._path(found)
-        return Searched(seen, self._made, depth, is_complete, found.broken, path)
+        path, broken = self._path(found)
+        return Searched(seen, self._made, depth, is_complete, broken, path)
 
-    def _path(self, found: Found) -> tuple[Step, ...]:
+    def _path(self, found: Found) -> tuple[tuple[Step, ...], tuple[Broken, ...]]:
         """The way from the first state to what is broken, with the same names all along."""
         marks = [hash(self.representative(found.move.world)), hash(found.before)]
         while (former := self._came_from[marks[-1]]) != marks[-1]:
@@ -144,12 +144,14 @@ class Search:
         marks.reverse()
         at = self.moves.first()
         steps: list[Step] = []
+        broken: tuple[Broken, ...] = ()
         for place, mark in enumerate(marks[1:], start=2):
             is_last = place == len(marks)
             move = self._move_to(at, mark, found.move if is_last else None)
             steps.append(Step(move.label, self.moves.show(move.world)))
             at = self.moves.settled(move.world) if self._reduces else move.world
-        return tuple(steps)
+            broken = move.broken + self._invariants.broken(at)
+        return tuple(steps), broken
 
     def _move_to(self, at: World, mark: int, last: Move | None) -> Move:
         for move in self.moves.next(at):

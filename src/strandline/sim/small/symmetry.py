@@ -29,9 +29,9 @@ class Symmetry:
         """The one state that stands for all with the same meaning."""
         orders = self._orders(world)
         first = next(orders)
-        best = self._in_order(world, first)
+        best = self.in_order(world, first)
         for order in orders:
-            best = min(best, self._in_order(world, order))
+            best = min(best, self.in_order(world, order))
         return best
 
     def _orders(self, world: World) -> Iterator[Order]:
@@ -62,7 +62,8 @@ class Symmetry:
             len(self._kind_numbers),
         )
 
-    def _in_order(self, world: World, order: Order) -> World:
+    def in_order(self, world: World, order: Order) -> World:
+        """The same state when the broker of that old number has each new one."""
         if order == tuple(range(len(order))):
             return world
         new = {old: number for number, old in enumerate(order)}
