@@ -55,6 +55,18 @@ def test_the_log_start_follows_but_not_beyond_the_high_watermark(following: Clus
     assert followed(following, 3, 1) == (2, 3)
 
 
+def test_i40_a_raised_log_start_alone_wakes_its_readers(following: Cluster) -> None:
+    """The high watermark stays where it is: nothing was written meanwhile."""
+    assert followed(following, 1) == (0, 1)
+    reader = following.world.connect()
+    reader.send(fetch(("orders", 0, 0), max_wait_ms=60_000, min_bytes=5000), 11)
+    following.world.turn()
+    assert reader.answers == []
+    assert followed(following, 1, 1) == (1, 1)
+    (partition,) = fetched(reader.answers[-1]).values()
+    assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 def test_a_truncation_is_written_down_before_new_records_come(following: Cluster) -> None:
     """A recovery point above the cut would keep what was cut from being checked (I-07)."""
     world = following.world

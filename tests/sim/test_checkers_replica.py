@@ -138,6 +138,16 @@ def test_a_producer_that_is_forgotten(checked: Checked) -> None:
     assert "does not know producer" in checked.only("I-05").what
 
 
+def test_a_producer_may_be_forgotten_after_a_look_into_the_future(checked: Checked) -> None:
+    clock = checked.world[2].clock
+    clock.jump_wall(2 * 86_400_000)
+    checked.act(2)
+    clock.heal()
+    checked.replica(2).log.producers._by_id.clear()
+    checked.checkers.at_phase_end()
+    assert checked.found == []
+
+
 def test_a_producer_that_never_wrote(checked: Checked) -> None:
     producers = checked.replica(2).log.producers
     producers._by_id[99] = producers._by_id[checked.producer_id]  # type: ignore[index]

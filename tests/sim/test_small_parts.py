@@ -1,4 +1,4 @@
-"""What the small core repeats of the broker, compared with the broker: a log, its epochs, a reign."""
+"""What the small core repeats of the broker, compared with the broker: logs, epochs, reigns."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def states(search: Search) -> set[World]:
     [
         (QUIET, 40_000),
         (DYING, 2_000),
-        (PAIR, 10_000),
+        (PAIR, 9_000),
         (replace(DYING, unclean=True, crashes=2, losses=2), 10_000),
     ],
     ids=["quiet", "dying", "pair", "unclean"],

@@ -134,15 +134,20 @@ class Logs:
                 saved += self._save_log_starts(directory, here)
         return saved
 
-    def _save_log_starts(self, directory: Directory, raised: list[LogState]) -> list[LogState]:
+    def _save_log_starts(
+        self, directory: Directory, raised: Sequence[LogState]
+    ) -> Sequence[LogState]:
         try:
-            directory.write_log_starts()
+            is_written = directory.write_log_starts()
         except DiskFull as error:
             log.warning("The log starts in %s are written later: %s", directory.path, error)
             self._delayed.update(dict.fromkeys(raised))
             return []
         except StorageError as error:
             self.take_offline(directory, error)
+            return []
+        if not is_written:
+            self._delayed.update(dict.fromkeys(raised))
             return []
         for each in raised:
             each.log_start_saved = each.log_start_offset

@@ -32,8 +32,8 @@ class FollowsPartition(ReplicaState):
         """
         del now
         log = self.log
-        before = log.high_watermark
-        if high_watermark != before:
+        before = (log.high_watermark, log.log_start_offset)
+        if high_watermark != log.high_watermark:
             log.restore_high_watermark(
                 follower_high_watermark(
                     Offset(high_watermark), log.log_start_offset, log.log_end_offset
@@ -41,7 +41,7 @@ class FollowsPartition(ReplicaState):
             )
         if log_start_offset > log.log_start_offset:
             log.delete_records_to(Offset(min(log_start_offset, log.high_watermark)))
-        if log.high_watermark != before and self.waiting:
+        if self.waiting and (log.high_watermark, log.log_start_offset) != before:
             self.host.purgatory.changed(self)
 
     def truncate_to(self, offset: Offset, now: Instant) -> None:

@@ -122,6 +122,7 @@ class Checkers:
             hosting.drop_missing()
         if hosting.unsettled and is_turn_over(node.purgatory):
             self._touching.settled(hosting, node)
+        self._note_time(machine)
         self._steps += 1
         if self._steps >= SWEEP_STEPS:
             self.sweep()
@@ -131,6 +132,7 @@ class Checkers:
         rules, broker = self.rules, machine.broker_id
         hosting = self._hostings[broker] = Hosting(machine, rules)
         rules.findings.counters["starts"] += 1
+        self._note_time(machine)
         before = self._last_words.setdefault(broker, {})
         for directory in machine.node.replicas.directories:
             if directory.offline_reason is not None:
@@ -141,7 +143,7 @@ class Checkers:
                 if words is not None:
                     rules.recovery.check_recovered(truth, shadow, words)
                 rules.commitment.follower_rose(truth, shadow, -1)
-                rules.recovery.check_producers(shadow, machine.clock.now.wall_ms)
+                rules.recovery.check_producers(shadow)
         for truth, words in list(before.items()):
             if not rules.recovery.check_missing(truth, words, machine):
                 del before[truth]
@@ -160,6 +162,11 @@ class Checkers:
         if lossy:
             for truth in before:
                 truth.lost(broker)
+
+    def _note_time(self, machine: Machine) -> None:
+        latest, now_ms = self.rules.recovery.latest_ms, machine.clock.now.wall_ms
+        if now_ms > latest.get(machine.broker_id, 0):
+            latest[machine.broker_id] = now_ms
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """The store's truth has moved."""

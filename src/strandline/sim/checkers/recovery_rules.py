@@ -19,7 +19,7 @@ from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.shadow import CUTS, LOG_START, RECOVERY_POINT, Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
-from strandline.types import NO_SEQUENCE, ProducerId
+from strandline.types import NO_SEQUENCE, BrokerId, ProducerId
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -56,6 +56,9 @@ class RecoveryRules:
     """See the module."""
 
     def __init__(self, findings: Findings) -> None:
+        self.latest_ms: dict[BrokerId, int] = {}
+        """The latest time that the wall clock of a broker has ever shown it: by that time it may
+        have forgotten producers, even if the clock was set back since."""
         self._findings = findings
 
     def check_recovered(self, truth: PartitionTruth, shadow: Shadow, before: LastWords) -> None:
@@ -129,10 +132,11 @@ class RecoveryRules:
 
     # -- Producers ---------------------------------------------------------------------------
 
-    def check_producers(self, shadow: Shadow, now_ms: int) -> None:
+    def check_producers(self, shadow: Shadow) -> None:
         """I-05: compare what is remembered of producers with what the batches say."""
         found = producers_in(shadow)
         states, start = shadow.log.producers, shadow.log.log_start_offset
+        now_ms = self.latest_ms.get(shadow.broker_id, 0)
         for producer_id, (epoch, batches, newest_ms) in found.items():
             entry = states.active.get(ProducerId(producer_id))
             if entry is None:

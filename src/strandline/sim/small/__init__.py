@@ -9,6 +9,7 @@
     invariants   what must hold in every state, and in every move
     symmetry     one state for all that differ in the names of the brokers only
     search       breadth first, until everything is seen or something is broken
+    showing      states in words
     mutants      the same with rules switched off, one at a time: each must be noticed
 
 The method and the sizes are those of the TLA+ models of Kafka's replication (three replicas, three

@@ -585,33 +585,6 @@ class Moves:
             )
         return found
 
-    def show(self, world: World) -> str:
-        """A state in words, for whoever reads the way to a violation."""
-        parts = []
-        for me, number in enumerate(world.replicas):
-            replica = self.table.all[number]
-            role = "down" if not replica.is_up else f"e{replica.epoch}"
-            if replica.reign:
-                views = "".join(
-                    "-" if each == me else f"{view.end}{'.=+-'[view.membership]}"
-                    for each, view in enumerate(replica.reign[0].views)
-                )
-                role = f"leads {role} {views}{'' if replica.reign[0].is_current else ' old'}"
-            log = "".join(map(str, replica.log))
-            marks = "".join(
-                sign
-                for sign, holds in (
-                    ("*", replica.is_in_sync),
-                    ("~", replica.is_eligible),
-                    ("?", replica.was_complete),
-                    ("x", not replica.is_registered),
-                )
-                if holds
-            )
-            parts.append(f"{me}{marks}[{log}]{replica.mark} {role}")
-        leader = world.leaders[-1]
-        return f"{' | '.join(parts)} | leader {leader} e{len(world.leaders) - 1}"
-
     # -- What follows ------------------------------------------------------------------------
 
     def _with(self, world: World, me: int, replica: Replica) -> World:

@@ -15,6 +15,7 @@ from strandline.errors import InvariantViolated
 from strandline.sim.small.invariants import Invariants
 from strandline.sim.small.moves import Broken, Label, Move, Moves
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
+from strandline.sim.small.showing import show
 from strandline.sim.small.symmetry import Symmetry
 from strandline.sim.small.values import World
 
@@ -148,7 +149,7 @@ class Search:
         for place, mark in enumerate(marks[1:], start=2):
             is_last = place == len(marks)
             move = self._move_to(at, mark, found.move if is_last else None)
-            steps.append(Step(move.label, self.moves.show(move.world)))
+            steps.append(Step(move.label, show(move.world, self.moves.table)))
             at = self.moves.settled(move.world) if self._reduces else move.world
             broken = move.broken + self._invariants.broken(at)
         return tuple(steps), broken
