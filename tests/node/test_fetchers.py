@@ -280,6 +280,18 @@ def test_a_new_registration_of_a_follower_is_known_to_leaders_of_quiet_partition
     assert write(world, "t", b"x") == 0
 
 
+def test_deleted_records_are_gone_on_every_disk_when_the_client_hears_so(
+    world: ClusterWorld,
+) -> None:
+    """A power failure of all brokers does not bring them back (I-27)."""
+    for number in range(5):
+        assert write(world, "t", b"%d" % number) == 0
+    delete_records(world, 3)
+    for broker in (A, B):
+        table = world[broker].files.crash_clone().read_bytes("/data/log-start-offset-checkpoint")
+        assert table.split(b"\n")[2:] == [b"t 0 3", b""]
+
+
 # -- Bad answers and bad disks -----------------------------------------------------------------
 
 

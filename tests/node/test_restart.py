@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from strandline.errors import ErrorCode, StorageError
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -247,3 +253,79 @@ def test_a_partition_that_cannot_be_created_is_refused_and_the_rest_works(world:
     assert code(client, "bad") == ErrorCode.KAFKA_STORAGE_ERROR
     assert code(client) == 0
     world.files.on_call = failing(set(), "")
+
+
+# -- Deleted records -------------------------------------------------------------------------
+
+
+def delete_records(client: Client, offset: int, timeout_ms: int = 100_000) -> None:
+    """Ask, and do not wait for the answer."""
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsTopic(name="orders", partitions=[partition])
+    client.send(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), 2)
+
+
+def test_what_was_said_to_be_deleted_stays_so_without_power(world: World) -> None:
+    client = world.connect()
+    for _ in range(5):
+        client.ask(produce(batch(b"x")), 9)
+    world.files.sync_directory("/")
+    calls: list[tuple[str, str]] = []
+    world.files.on_call = lambda operation, path: calls.append((operation, path))
+    delete_records(client, 3)
+    assert len(client.answers) == 5
+    world.turn()
+    assert client.answers[-1].topics[0].partitions[0].low_watermark == 3
+    written = [path for operation, path in calls if operation == "rename"]
+    assert [path.rsplit("/", 1)[1] for path in written] == ["log-start-offset-checkpoint.tmp"]
+    world.files.on_call = None
+    world.files = world.files.crash_clone()
+    world.tree.expire_session(world.session)
+    world.start()
+    assert world.replica("orders").log.log_start_offset == 3
+
+
+def test_a_full_disk_delays_the_answer_that_records_are_deleted(world: World) -> None:
+    client = world.connect()
+    for _ in range(5):
+        client.ask(produce(batch(b"x")), 9)
+    world.files.capacity_bytes = world.files.used_bytes
+    delete_records(client, 3)
+    world.turn()
+    assert len(client.answers) == 5
+    world.files.capacity_bytes += 1_000_000
+    world.advance(60_000)
+    assert client.answers[-1].topics[0].partitions[0].low_watermark == 3
+    world.kill_and_restart()
+    assert world.replica("orders").log.log_start_offset == 3
+
+
+def test_a_disk_that_fails_does_not_say_that_records_are_deleted(world: World) -> None:
+    client = world.connect()
+    for _ in range(5):
+        client.ask(produce(batch(b"x")), 9)
+    world.files.on_call = failing({"sync"}, "log-start-offset-checkpoint")
+    delete_records(client, 3, timeout_ms=100)
+    world.turn()
+    (directory,) = world.node.replicas.directories
+    assert directory.offline_reason is not None
+    world.files.on_call = None
+    world.advance(100)
+    answer = client.answers[-1].topics[0].partitions[0]
+    assert (answer.error_code != 0, answer.low_watermark) == (True, -1)
+
+
+def test_a_reader_below_what_retention_drops_hears_of_it_at_once(world: World) -> None:
+    client, reader = world.connect(), world.connect()
+    for _ in range(5):
+        client.ask(produce(batch(b"x")), 9)
+    log = world.replica("orders").log
+    reader.send(fetch(("orders", 0, 2), max_wait_ms=10_000_000, min_bytes=1_000_000), 11)
+    world.turn()
+    assert reader.answers == []
+    log.roll(world.now.wall_ms)
+    log.update_config(replace(log.config, retention_bytes=0))
+    world.advance(400_000)
+    assert log.log_start_offset == log.log_start_saved == 5
+    ((answer,),) = [topic.partitions for topic in reader.answers[0].responses]
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -147,7 +147,8 @@ class Checked:
 
 def shadow_of(checked: Checked, broker_id: int) -> Shadow:
     """What the checkers know of a log."""
-    [truth] = [each for each in checked.checkers.rules.truths if each.at == AT]
+    truth = checked.checkers.rules.truths.newest(AT)
+    assert truth is not None
     return truth.shadows[BrokerId(broker_id)]
 
 

@@ -137,6 +137,27 @@ def test_a_disk_that_cannot_be_read_is_waited_for(checked: Checked) -> None:
     assert shadow_of(checked, 2).end == 5
 
 
+def test_a_damaged_table_of_epochs_is_not_held_against_anybody(checked: Checked) -> None:
+    machine = checked.world[2]
+    machine.kill()
+    path = "/data1/t-0/leader-epoch-checkpoint"
+    machine.disk.damaged[path] = "by a test"
+    machine.disk.files.write_atomically(path, b"0\n1\n2 0\n")
+    restart(checked, 2)
+    assert "I-03" not in checked.found
+
+
+def test_a_log_without_a_topic_id_is_that_of_its_replica(checked: Checked) -> None:
+    machine = checked.world[2]
+    machine.kill()
+    machine.disk.files.remove("/data1/t-0/partition.metadata")
+    restart(checked, 2)
+    assert checked.world.run_until(checked.world.is_settled)
+    checked.write(2)
+    assert shadow_of(checked, 2).end == 7
+    assert checked.found == []
+
+
 def test_a_log_directory_is_left_alone_while_it_is_offline(checked: Checked) -> None:
     [directory] = checked.world[2].node.replicas.directories
     directory.go_offline("a test")

@@ -9,6 +9,7 @@ import pytest
 
 from strandline.cluster.store import Create, Delete
 from strandline.storage.log_cut import DropsRecords
+from strandline.storage.log_state import LogState
 from strandline.storage.recovery import Recovery
 from strandline.types import BrokerId, Offset
 from tests.node.messages import batch, produce
@@ -240,6 +241,26 @@ def test_something_undecided_in_the_end(checked: Checked) -> None:
     checked.write(acks=1, settle=False)
     checked.checkers.at_end()
     assert "ends at 6, but its high watermark is 5" in checked.only("I-50").what
+
+
+def test_a_follower_that_keeps_what_its_leader_has_deleted(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = LogState.delete_records_to
+
+    def never_follows(log: LogState, offset: Offset) -> bool:
+        return log is checked.replica(1).log and delete(log, offset)
+
+    monkeypatch.setattr(LogState, "delete_records_to", never_follows)
+    log = checked.replica(1).log
+    log.delete_records_to(Offset(3))
+    checked.replica(1).changed()
+    checked.act(1)
+    checked.checkers.at_end()
+    assert "I-27" not in checked.found  # they may not have heard of it yet
+    checked.world.run_for(11_000)
+    checked.checkers.at_end()
+    assert "which leads, has started at 3 for a while" in checked.only("I-27").what
 
 
 @pytest.mark.parametrize("kind", ["I-51"])

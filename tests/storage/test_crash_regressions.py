@@ -239,3 +239,34 @@ def test_an_abort_that_was_truncated_does_not_come_back(world: World, kit: Any) 
     world.files = _memory_of(log).crash_clone()
     found = world.load(clean=False, recovery_point=5)
     assert found.aborted_transactions(Offset(0), found.log_end_offset) == []
+
+
+def test_a_start_stays_in_the_table_when_its_segment_begins_there(world: World, kit: Any) -> None:
+    """Retention dropped everything, the table forgot the start, and the power failure kept the
+    renames but not the name of the new segment, or none of both: the log began at 0 again."""
+    directory: LogDirectory[Log] = LogDirectory(world.files, "/data")
+    directory.open(BrokerId(1), "c")
+    log = world.create()
+    directory.add(log)
+    directory.load_logs(_never)
+    kit.fill(log, 20)
+    _flush(world, log, kit.now_ms)
+    directory.write_recovery_points()
+    log.advance_high_watermark_to(Offset(20))
+    log.roll(kit.now_ms)
+    log.delete_records_to(Offset(20))
+    directory.write_log_starts()
+    assert log.drop_below_start(kit.now_ms) > 2
+    directory.write_log_starts()
+    directory.write_recovery_points()
+    for seed in range(40):
+        image = _memory_of(log).crash_clone(Random(seed), "hole")
+        following: LogDirectory[Log] = LogDirectory(image, "/data")
+        following.open(BrokerId(1), "c")
+
+        def load(found: LogToLoad, files: MemoryFiles = image) -> Log:
+            return Log.load(files, found, SMALL, now_ms=kit.now_ms, random=Random(7))
+
+        assert following.load_logs(load), following.offline_reason
+        (again,) = following.logs.values()
+        assert (again.log_start_offset, again.log_end_offset) == (20, 20)

@@ -20,7 +20,6 @@ from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId, Offset, TopicPartition
 
 US = (BrokerId(1), "cluster-A")
-FIRST = Offset(0)
 HEX = "0123456789abcdef0123456789abcdef"
 ORDERS = TopicPartition("orders", 0)
 PAYMENTS = TopicPartition("pay.ments-eu", 11)
@@ -35,7 +34,6 @@ class FakeLog:
     recovery_point: Offset
     log_start_offset: Offset
     high_watermark: Offset
-    first_segment_offset: Offset = FIRST
     close_failure: StorageError | None = None
     events: list[str] = field(default_factory=list)
 

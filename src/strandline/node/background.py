@@ -134,7 +134,7 @@ class Background:
             self._guarded(directory, directory.write_recovery_points)
 
     def _write_starts(self, now: Instant) -> None:
-        """What a full disk has delayed; and entries of the table go that say nothing any more."""
+        """What a full disk has delayed; and the entries of logs that began anew."""
         del now
         self._replicas.save_log_starts(retry=True)
         for directory in self._directories():
@@ -142,7 +142,12 @@ class Background:
 
     def _apply_retention(self, now: Instant) -> None:
         """Raise the log starts, write them down, and only then drop files; see `Log.expire`."""
-        self._for_each_usable("Retention", lambda replica: replica.log.expire(now.wall_ms))
+
+        def expire(replica: Replica) -> None:
+            if replica.log.expire(now.wall_ms):
+                replica.changed()  # who waits below the new start learns that it is gone
+
+        self._for_each_usable("Retention", expire)
         self._replicas.save_log_starts()
 
         def drop(replica: Replica) -> None:

@@ -139,6 +139,9 @@ def _settings(brokers: int, profile: str, random: Random) -> dict[str, str]:
         "group.min.session.timeout.ms": 500,
         "group.initial.rebalance.delay.ms": random.choice((0, 0, 50, 500)),
         "log.initial.task.delay.ms": random.choice((50, 200, 1_000)),
+        # Clocks jump by days. A producer id that expires before its producer gives up costs
+        # duplicates, in Kafka as well.
+        "producer.id.expiration.ms": 2**31 - 1,
     }
 
     def maybe(setting: str, chance: float, values: Sequence[int | str]) -> None:

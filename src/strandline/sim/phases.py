@@ -55,6 +55,8 @@ class Bounds:
         """I-48."""
         self.in_sync_us = min(2 * session_us + 3 * lag_us + 2 * _SLACK_US, options.liveness_us)
         """I-49."""
+        self.repair_us = min(2 * session_us + lag_us + _SLACK_US // 2, options.liveness_us)
+        """Until who crashed is made good, or will not be before somebody else is repaired."""
 
 
 class Course:
@@ -194,7 +196,7 @@ class Course:
         """
         scene, schedule = self.scene, self.world.schedule
         while scene.to_repair:
-            end_us = schedule.now_us + self._bounds.in_sync_us
+            end_us = schedule.now_us + self._bounds.repair_us
             machines = [self.world.machines[broker_id] for broker_id in scene.to_repair]
             while not any(map(scene.may_repair, machines)) and schedule.now_us < end_us:
                 self._let_pass(_LOOK_US)

@@ -14,7 +14,7 @@ if every log was loaded and closed without error (KAFKA-15375).
               meta.properties                   owner
               .kafka_cleanshutdown              only while shut down cleanly
               recovery-point-offset-checkpoint  everything below is synced
-              log-start-offset-checkpoint       where it is above the first segment's base offset
+              log-start-offset-checkpoint       where logs start, unless at 0
               replication-offset-checkpoint     high watermarks
               cleaner-offset-checkpoint         compaction's progress
               <topic>-<partition>/              a log
@@ -54,10 +54,6 @@ class PartitionLog(Protocol):
 
     @property
     def log_start_offset(self) -> Offset: ...
-
-    @property
-    def first_segment_offset(self) -> Offset:
-        """Base offset of the first segment: where the log would start without a checkpoint."""
 
     @property
     def high_watermark(self) -> Offset: ...
@@ -194,14 +190,15 @@ class LogDirectory(Generic[LogType]):
         )
 
     def write_log_starts(self) -> bool:
-        """Checkpoint where logs start, if that is above their first segment's base offset."""
+        """Checkpoint where logs start, unless at 0.
+
+        Kafka leaves a log out whose first segment starts there too. But while the names of files
+        that retention dropped or made are not durable, the first segment may be an older one after
+        a power failure, or none.
+        """
         return self._write_table(
             self._log_starts,
-            {
-                at: log.log_start_offset
-                for at, log in self.logs.items()
-                if log.log_start_offset > log.first_segment_offset
-            },
+            {at: log.log_start_offset for at, log in self.logs.items() if log.log_start_offset > 0},
         )
 
     def write_high_watermarks(self) -> bool:

@@ -9,7 +9,7 @@ the ends of phases. `node_acted` is the hot path: it runs after each of a hundre
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ClusterImage
@@ -26,12 +26,13 @@ from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
 from strandline.sim.checkers.touching import Touching
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Violation
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
     from strandline.sim.observer import Ending
     from strandline.sim.world import World
+    from strandline.storage.log import Log
 
 SWEEP_STEPS: Final = 500
 
@@ -138,7 +139,7 @@ class Checkers:
             if directory.offline_reason is not None:
                 continue
             for log in directory.logs.values():
-                shadow, truth = hosting.take_in(log)
+                shadow, truth = hosting.take_in(log, _topic_of(log, before))
                 words = before.pop(truth, None)
                 if words is not None:
                     rules.recovery.check_recovered(truth, shadow, words)
@@ -207,3 +208,11 @@ class Checkers:
         if candidates:
             hosting = random.choice(candidates)
             Rehearsal(findings, random).check(hosting.machine, list(hosting.seen.values()))
+
+
+def _topic_of(log: Log, before: Iterable[PartitionTruth]) -> TopicId:
+    """Whose log it is. A crash may have lost the file that says so; then it is whose it was."""
+    if log.topic_id != NO_TOPIC_ID:
+        return log.topic_id
+    known = (truth.topic_id for truth in before if truth.at == log.topic_partition)
+    return next(known, NO_TOPIC_ID)

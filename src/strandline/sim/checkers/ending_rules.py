@@ -27,6 +27,9 @@ WORK_PATHS = (
     "/log_dir_event_notification",
 )
 
+FOLLOWED_US = 10_000_000
+"""Within that time a follower without faults has heard where its leader's log starts."""
+
 
 class EndingRules:
     """See the module."""
@@ -84,6 +87,21 @@ class EndingRules:
         leader = shadows.get(state.leader)
         if leader is not None and leader.leader is None:
             self._findings.add("I-48", f"{leader} is to lead and does not", at)
+        elif leader is not None:
+            self._check_starts(leader, shadows.values())
+
+    def _check_starts(self, leader: Shadow, shadows: Iterable[Shadow]) -> None:
+        """I-27: what the leader has deleted some time ago is deleted everywhere."""
+        if self._world.schedule.now_us - leader.start_rose_us < FOLLOWED_US:
+            return
+        for shadow in shadows:
+            if shadow.log_start < leader.log_start:
+                self._findings.add(
+                    "I-27",
+                    f"{shadow} starts at {shadow.log_start}, but {leader}, which leads, has "
+                    f"started at {leader.log_start} for a while",
+                    shadow.at,
+                )
 
     def _check_equal(
         self, at: TopicPartition, live: list[BrokerId], shadows: dict[BrokerId, Shadow]
@@ -111,7 +129,9 @@ class EndingRules:
                 continue
             # Retention runs on each replica by itself.
             start = max(log.log_start_offset, first.log.log_start_offset)
-            mine, other = _summary(shadow, start), _summary(first, start)
+            has_epochs = not (shadow.was_damaged or first.was_damaged)
+            mine = _summary(shadow, start, has_epochs=has_epochs)
+            other = _summary(first, start, has_epochs=has_epochs)
             if mine != other:
                 self._findings.add("I-49", f"{shadow} has {mine}, but {first} has {other}", at)
 
@@ -156,10 +176,11 @@ class EndingRules:
                 )
 
 
-def _summary(shadow: Shadow, start: int) -> tuple[object, ...]:
+def _summary(shadow: Shadow, start: int, *, has_epochs: bool) -> tuple[object, ...]:
     """What must be equal on all replicas, of a log that starts there."""
     log = shadow.log
     first = shadow.index_at(start)
     newest = shadow.batches[-1] if len(shadow.batches) > first else None
     epochs = log.leader_epochs.entries_in_range(Offset(start), log.log_end_offset)
-    return (log.high_watermark, log.log_end_offset, newest, tuple(map(tuple, epochs)))
+    table = tuple(map(tuple, epochs)) if has_epochs else ()
+    return (log.high_watermark, log.log_end_offset, newest, table)

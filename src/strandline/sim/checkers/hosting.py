@@ -14,7 +14,7 @@ from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.shadow import LEADER, NO_ROLE, Mark, Shadow
 from strandline.sim.checkers.truth import PartitionTruth
-from strandline.types import NO_TOPIC_ID
+from strandline.types import NO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from strandline.node.replica import Replica
@@ -43,10 +43,11 @@ class Hosting:
         self.unsettled: dict[Replica, None] = {}
         self._rules = rules
 
-    def take_in(self, log: Log) -> Hosted:
-        """A log that was not known yet."""
+    def take_in(self, log: Log, topic_id: TopicId | None = None) -> Hosted:
+        """A log that was not known yet, or not as that of this topic: a crash may have come between
+        making it and writing down whose it is."""
         rules, broker = self._rules, self.machine.broker_id
-        truth = rules.truths.of(log.topic_partition, log.topic_id)
+        truth = rules.truths.of(log.topic_partition, topic_id or log.topic_id)
         shadow = Shadow(broker, log, truth.batches, rules.findings)
         shadow.was_damaged = is_touched(self.machine, log.directory)
         shadow.read_anew()
@@ -59,7 +60,9 @@ class Hosting:
 
     def enter(self, replica: Replica) -> Hosted:
         """A replica that was not there before this event."""
-        hosted = self.by_log.get(replica.log) or self.take_in(replica.log)
+        hosted = self.by_log.get(replica.log)
+        if hosted is None or hosted[1].topic_id != replica.topic_id:
+            hosted = self.take_in(replica.log, replica.topic_id)
         shadow = hosted[0]
         shadow.replica = replica
         shadow.is_live = True

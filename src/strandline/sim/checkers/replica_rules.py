@@ -91,6 +91,8 @@ class ReplicaRules:
         The first entry may start anywhere from the first batch of its epoch to the log start; a log
         start that came back lower after a crash does not bring forgotten entries back.
         """
+        if shadow.was_damaged:
+            return
         log, start = shadow.log, shadow.log.log_start_offset
         table = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
         expected = shadow.epoch_starts(start)

@@ -44,6 +44,7 @@ class Shadow:
     - `mark`: the fingerprint of the replica when it was last looked at.
     - `has_failed`: the log takes no more appends; it is followed no more.
     - `was_damaged`: its disk was damaged from outside; physics, not the code, decides what is left.
+    - `start_rose_us`: when its log start was last seen to move.
     - `start_fell`: its log start came back lower after a crash than it had been.
     """
 
@@ -67,6 +68,7 @@ class Shadow:
         "replica",
         "rounds",
         "start_fell",
+        "start_rose_us",
         "was_damaged",
     )
 
@@ -80,6 +82,7 @@ class Shadow:
         self.was_damaged = False
         self.has_failed = False
         self.start_fell = False
+        self.start_rose_us = 0
         self.rounds = 0
         self.epochs_at_round_start = 0
         self.batches: list[Batch] = []

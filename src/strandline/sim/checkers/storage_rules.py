@@ -160,6 +160,8 @@ class StorageRules:
         log = shadow.log
         if log.failure is not None or log.closed or is_touched(machine, log.directory):
             return
+        if is_offline(machine, log.directory):
+            return
         files = machine.disk.files
         with machine.disk.unobserved():
             is_there = files.is_directory(log.directory)
@@ -211,6 +213,15 @@ class StorageRules:
                     f"{log.recovery_point}, but {written} is written down",
                     at,
                 )
+
+
+def is_offline(machine: Machine, directory: str) -> bool:
+    """Whether the disk under a partition has failed: then what is half done stays so."""
+    above = directory.rpartition("/")[0]
+    return any(
+        each.path == above and each.offline_reason is not None
+        for each in machine.node.replicas.directories
+    )
 
 
 def checkpoint_in(data: bytes | None) -> dict[TopicPartition, int]:

@@ -88,6 +88,8 @@ class Touching:
                 added = shadow.extend()
                 rules.check_appended(shadow, added)
         rules.check_offsets(shadow)
+        if mark[LOG_START] != before[LOG_START]:
+            shadow.start_rose_us = hosting.machine.world.schedule.now_us
         if (
             mark[LATEST_EPOCH] != before[LATEST_EPOCH]
             or mark[LOG_START] != before[LOG_START]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
-from strandline.types import TopicId, TopicPartition
+from strandline.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 
 class Truths:
@@ -25,7 +25,9 @@ class Truths:
         truth = self._known.get((topic_id, at))
         if truth is None:
             truth = PartitionTruth(at, topic_id, self._findings)
-            self._known[topic_id, at] = self._newest[at] = truth
+            self._known[topic_id, at] = truth
+            if topic_id != NO_TOPIC_ID:
+                self._newest[at] = truth
         return truth
 
     def newest(self, at: TopicPartition) -> PartitionTruth | None:

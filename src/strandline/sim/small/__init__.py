@@ -5,8 +5,10 @@
     leading      the leader's decisions, made by the real `replication.leader`
     following    the follower's decisions, made by the real `replication.follower` and `truncation`
     controlling  the controller's decisions, made by the real `cluster.controller`
+    steps        what one or two replicas do
+    changes      from one state of the world to another, and what that may break
     moves        everything that can happen next in a state
-    invariants   what must hold in every state, and in every move
+    invariants   what must hold in every state
     symmetry     one state for all that differ in the names of the brokers only
     search       breadth first, until everything is seen or something is broken
     showing      states in words

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import combinations
 
 from strandline.sim.small.leading import maximal
-from strandline.sim.small.moves import Broken
 from strandline.sim.small.rules import Bounds
+from strandline.sim.small.steps import Broken
 from strandline.sim.small.values import NOBODY, UNTOLD, Replica, Table, World
 
 

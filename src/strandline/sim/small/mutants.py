@@ -37,6 +37,12 @@ _PAIR: Final = Bounds(
 """A leader that may go on alone, its follower, and requests that are late."""
 
 
+_TWO: Final = Bounds(
+    replicas=2, records=2, epochs=3, crashes=0, losses=0, expiries=0, min_in_sync=1
+)
+"""Two replicas that take turns in leading."""
+
+
 def _as_it_is(rules: Rules) -> Rules:
     return rules
 
@@ -184,19 +190,19 @@ _ALL: Final = (
     SmallMutant(
         "ask-until-the-logs-agree",
         "a follower that lacks the leader's epoch asks again (KIP-279)",
-        _QUIET,
+        _TWO,
         _policy(truncate_by=TruncateBy.LEADER_EPOCH_ONCE),
     ),
     SmallMutant(
         "compare-logs",
         "a leader says where the follower's log parts from its own (KIP-101, KIP-320)",
-        _QUIET,
+        _TWO,
         _rule(compares_logs=False),
     ),
     SmallMutant(
         "no-mark-from-a-diverging-answer",
         "the high watermark of an answer that says that logs diverge is not used (KAFKA-14704)",
-        _QUIET,
+        _TWO,
         _rule(diverging_answer_moves_no_mark=False),
     ),
     SmallMutant(
@@ -208,19 +214,19 @@ _ALL: Final = (
     SmallMutant(
         "epoch-entry-at-election",
         "an epoch begins at the election, whether or not anything is written (KAFKA-7415)",
-        _QUIET,
+        _TWO,
         _rule(marks_epoch_at_election=False),
     ),
     SmallMutant(
         "join-from-epoch-start",
         "a replica joins with all that the log held when the epoch began (KAFKA-7128)",
-        _QUIET,
+        replace(_TWO, min_in_sync=2),
         _policy(joins_at_epoch_start=False),
     ),
     SmallMutant(
         "count-whoever-joins",
         "a replica that was proposed is waited for at once: maximal in-sync set (KIP-497)",
-        _QUIET,
+        _TWO,
         _policy(counts_joining=False),
     ),
     SmallMutant(
@@ -244,19 +250,19 @@ _ALL: Final = (
     SmallMutant(
         "forget-older-reigns",
         "what a leader knew counts only if it led in the epoch just before",
-        _QUIET,
+        replace(_QUIET, records=1),
         _rule(forgets_older_reigns=False),
     ),
     SmallMutant(
         "mark-never-back",
         "a leader's high watermark never goes back within an epoch",
-        _QUIET,
+        replace(_TWO, min_in_sync=2),
         switch_on=patch(Leader, next_high_watermark=_may_go_back),
     ),
     SmallMutant(
         "mark-within-the-log",
         "a follower calls nothing committed that it does not have",
-        _QUIET,
+        _TWO,
         switch_on=patch(following, follower_high_watermark=_unclamped),
     ),
     SmallMutant(
