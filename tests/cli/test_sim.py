@@ -21,7 +21,7 @@ from strandline.replication.leader import Leader
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.mutants import MUTANTS
 from strandline.sim.mutation_table import Row
-from strandline.sim.mutations.mutant import Mutant, patch
+from strandline.sim.mutants.mutant import Mutant, patch
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.sweep import SeedResult, SweepResult
@@ -348,6 +348,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         Row("one", "The first rule.", ("I-14",), ("I-14", "I-23"), 5, 6),
         Row("two", "The second rule.", ("I-46",), (), None, 200),
+        Row("three", "The third rule.", (), (), None, 200, "Another rule is behind it."),
     ]
 
     def made_up(_: Any, *, told: Callable[[Row], None], **__: Any) -> list[Row]:
@@ -365,7 +366,8 @@ def test_the_mutation_table(alone: Run) -> None:
         1,
         "one: I-14 I-23 at seed 5, 6 seeds needed\n"
         "two: nothing noticed in 200 seeds\n"
-        "1 of 2 rules were missed.\n",
+        "three: no run can notice. Another rule is behind it.\n"
+        "1 of 3 rules were missed.\n",
     )
 
 
@@ -377,13 +379,14 @@ def test_the_mutation_table_for_a_page(alone: Run) -> None:
         "|---|---|---|---|\n"
         "| `one` | The first rule. | I-14, I-23 | 6 |\n"
         "| `two` | The second rule. | nothing | more than 200 |\n"
+        "| `three` | The third rule. | Another rule is behind it. | no run |\n"
     )
     assert ended.code == 1
 
 
 @pytest.mark.usefixtures("table")
 def test_the_mutation_table_as_json(alone: Run) -> None:
-    assert [row["seed"] for row in alone("sim", "mutants", "--json").json] == [5, None]
+    assert [row["seed"] for row in alone("sim", "mutants", "--json").json] == [5, None, None]
 
 
 def test_a_rule_that_there_is_not(alone: Run) -> None:

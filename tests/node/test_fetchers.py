@@ -288,7 +288,9 @@ def test_deleted_records_are_gone_on_every_disk_when_the_client_hears_so(
         assert write(world, "t", b"%d" % number) == 0
     delete_records(world, 3)
     for broker in (A, B):
-        table = world[broker].files.crash_clone().read_bytes("/data/log-start-offset-checkpoint")
+        disk = world[broker].disk
+        path = f"{disk.data_dirs[0]}/log-start-offset-checkpoint"
+        table = disk.image("none").read_bytes(path)
         assert table.split(b"\n")[2:] == [b"t 0 3", b""]
 
 

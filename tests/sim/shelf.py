@@ -426,11 +426,11 @@ def _aborts(log: Log) -> dict[tuple[int, int], int]:
 
 
 def _facts(entry: ProducerEntry) -> tuple[object, ...]:
-    """What must be equal: a snapshot of Kafka's format keeps only the last batch and one time."""
+    """What must be equal: a snapshot of Kafka's format keeps only the last batch and one time,
+    which is that of the clock if that was later; the batches know nothing of that one."""
     return (
         entry.epoch,
         entry.batches[-1][:3],
-        entry.last_timestamp,
         entry.next_sequence,
         entry.transaction_first_offset >= 0,
     )

@@ -147,6 +147,44 @@ def test_a_damaged_table_of_epochs_is_not_held_against_anybody(checked: Checked)
     assert "I-03" not in checked.found
 
 
+@pytest.mark.parametrize("position", [-1, 4, 12, 20])
+def test_rot_below_the_recovery_point_is_not_held_against_anybody(
+    checked: Checked, position: int
+) -> None:
+    machine = checked.world[2]
+    machine.stop()
+    assert checked.world.run_until(lambda: not machine.is_running)
+    file = machine.disk.files.open(LOG)
+    at = 3 * batch_bytes(checked) + position
+    file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 0x40]))
+    machine.disk.damaged[LOG] = "rotten by a test"
+    restart(checked, 2)
+    assert checked.found == []
+    shadow = shadow_of(checked, 2)
+    assert (shadow.end, shadow.is_blind) == (5, False)
+    assert shadow.holds(shadow_of(checked, 1).batches[-1])
+    assert checked.world.run_until(checked.world.is_settled)
+    checked.write(2)
+    checked.checkers.sweep()
+    assert checked.found == []
+    assert shadow.end == 7
+
+
+def test_a_log_of_which_nothing_can_be_told(checked: Checked) -> None:
+    checked.isolate(2)
+    log = checked.replica(2).log
+    end = log.active.size
+    other = bytearray(log.active.log.peek(0, end))
+    checked.world[2].stop()
+    assert checked.world.run_until(lambda: not checked.world[2].is_running)
+    machine = checked.world[2]
+    file = machine.disk.files.open(LOG)
+    file.write_at(0, bytes(other[:8]) + b"\x00\x00\x00\x01" + bytes(other[12:]) + bytes(other))
+    machine.disk.damaged[LOG] = "rotten by a test"
+    restart(checked, 2)
+    assert "I-02" not in checked.found
+
+
 def test_a_log_without_a_topic_id_is_that_of_its_replica(checked: Checked) -> None:
     machine = checked.world[2]
     machine.kill()

@@ -189,6 +189,21 @@ def test_election_storm_moves_the_leadership() -> None:
         assert it.state.leader_epoch >= epoch + 3
 
 
+@pytest.mark.parametrize("clog", ["yes", "no"])
+def test_leader_dance_moves_the_leadership_without_a_death(clog: str) -> None:
+    with stage() as it:
+        epoch = it.state.leader_epoch
+        leaders: set[int] = set()
+        it.do(f"leader-dance t-0 times=3 every=400ms clog={clog}")
+        for _ in range(15):
+            it.run(100)
+            leaders.add(it.state.leader)
+        assert leaders == {1, 2, 3}
+        assert it.state.leader_epoch >= epoch + 3
+        it.settle()
+        assert [each.life for each in it.world.machines.values()] == [1, 1, 1]
+
+
 # -- network ---------------------------------------------------------------------------------
 
 

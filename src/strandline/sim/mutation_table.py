@@ -28,11 +28,18 @@ class Row(NamedTuple):
     seed: int | None
     seeds_needed: int
     """How many seeds were run until then; all, if none noticed."""
+    remark: str = ""
+    """Why no run can notice, for a rule of which that is known."""
 
     @property
     def is_caught(self) -> bool:
         """Whether anything noticed."""
         return self.seed is not None
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether something noticed, or nothing can."""
+        return self.is_caught or not self.expected
 
 
 def mutation_table(
@@ -83,6 +90,7 @@ def _row(
         () if seed is None else caught[seed],
         seed,
         result.seeds if seed is None else seeds.index(seed) + 1,
+        mutant.remark,
     )
 
 

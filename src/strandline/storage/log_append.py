@@ -121,7 +121,7 @@ class AppendsRecords(LogState):
         self.log_end_offset = end
         producers = self.producers
         if header[9] >= 0:
-            producers.update(header, base_offset, max_timestamp)
+            producers.update(header, base_offset, max_timestamp, now_ms)
         producers.end_offset = end
         if end >= self.flush_at_offset:
             self.wants_flush = True
@@ -159,7 +159,7 @@ class AppendsRecords(LogState):
             if marker is not None:
                 self._finish(segment, self.producers.update_marker(header, marker, base_offset))
             elif not header.is_control:
-                self.producers.update(header, base_offset, header.max_timestamp)
+                self.producers.update(header, base_offset, header.max_timestamp, now_ms)
         return AppendResult(
             base_offset,
             Offset(base_offset + header.last_offset_delta),
@@ -196,7 +196,7 @@ class AppendsRecords(LogState):
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             self._write(segment, batch, header)
             if header.producer_id >= 0:
-                self._finish(segment, self.producers.replay(header, batch))
+                self._finish(segment, self.producers.replay(header, batch, now_ms))
         if not batches:
             return AppendResult(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, False, 0)
         first, last = batches[0], batches[-1]

@@ -100,7 +100,7 @@ class DropsRecords(LogState):
         self._move_log_start(min(self.log_start_offset, end))
         self.high_watermark = min(self.high_watermark, end)
         reload = self.producers.truncate_and_reload(self.log_start_offset, end, now_ms)
-        replay_producers(self.producers, self.segments, reload.scan_from, end)
+        replay_producers(self.producers, self.segments, reload.scan_from, end, now_ms)
         self.producers.acknowledge_to(self.high_watermark)
         self.log_end_offset = end
         self._lower_recovery_point(end)

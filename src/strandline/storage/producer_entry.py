@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final, NamedTuple, TypeAlias
 
 from strandline.records.batch import SEQUENCE_MAX
-from strandline.types import NO_OFFSET, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
+from strandline.types import NO_OFFSET, NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId
 
 BATCHES_REMEMBERED: Final = 5
 """A producer may have this many requests in flight and still be recognised (KIP-98)."""
@@ -33,6 +33,7 @@ class ProducerEntry:
     """State of one producer id. Only `ProducerStates` changes it."""
 
     __slots__ = (
+        "active_ms",
         "batches",
         "coordinator_epoch",
         "epoch",
@@ -48,6 +49,8 @@ class ProducerEntry:
         self.epoch = epoch
         self.coordinator_epoch = -1
         self.last_timestamp = -1
+        self.active_ms = NO_TIMESTAMP
+        """When this process noted a batch of it, by the broker's own clock."""
         self.transaction_first_offset: Offset = NO_OFFSET
         """Where its open transaction starts in this partition; `NO_OFFSET` without one."""
         self.batches: deque[RememberedBatch] = deque(maxlen=BATCHES_REMEMBERED)
@@ -100,7 +103,17 @@ class ProducerEntry:
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """Idle for too long; a producer with an open transaction never is."""
-        return not self.has_open_transaction and now_ms - self.last_timestamp >= expiration_ms
+        return not self.has_open_transaction and now_ms - self.last_active_ms >= expiration_ms
+
+    @property
+    def last_active_ms(self) -> int:
+        """The time from which its idleness counts.
+
+        Clients set the timestamps of records as they like: one that copies old records is at work
+        all the same, and would be unprotected from duplicates if it was forgotten (Kafka counts
+        from the timestamps only).
+        """
+        return max(self.last_timestamp, self.active_ms)
 
 
 def first_sequence_of(batch: RememberedBatch) -> int:

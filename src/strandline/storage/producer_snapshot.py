@@ -78,7 +78,7 @@ def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
             last_sequence,
             last_offset,
             delta,
-            entry.last_timestamp,
+            entry.last_active_ms,
             entry.coordinator_epoch,
             entry.transaction_first_offset,
         )

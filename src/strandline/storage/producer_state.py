@@ -35,7 +35,7 @@ from strandline.storage.producer_checks import (
 from strandline.storage.producer_entry import CompletedBatch, ProducerEntry
 from strandline.storage.producer_snapshot import DamagedSnapshot, ProducerSnapshots
 from strandline.storage.transaction_verification import NO_GUARD, Guard, Verifications
-from strandline.types import NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
+from strandline.types import NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """How long past the largest transaction timeout an open transaction counts as hanging."""
@@ -118,10 +118,17 @@ class ProducerStates:
             and not self.verifications
         )
 
-    def update(self, header: BatchHeader, base_offset: Offset, max_timestamp: int) -> None:
+    def update(
+        self,
+        header: BatchHeader,
+        base_offset: Offset,
+        max_timestamp: int,
+        now_ms: int = NO_TIMESTAMP,
+    ) -> None:
         """Note a data batch that was written at `base_offset`, from whatever origin.
 
         Offset and timestamp are those in the log; the header may be from before they were set.
+        `now_ms` is the time at which it is noted, if the producer is to be kept from then on.
         """
         producer_id = header.producer_id
         sequence = header.base_sequence
@@ -135,6 +142,7 @@ class ProducerStates:
         delta = header.last_offset_delta
         last_sequence = NO_SEQUENCE if sequence < 0 else (sequence + delta) & SEQUENCE_MAX
         entry.remember(last_sequence, base_offset + delta, delta, max_timestamp)
+        entry.active_ms = now_ms
         if header.attributes & TRANSACTIONAL_BIT:
             if entry.transaction_first_offset < 0:
                 entry.transaction_first_offset = base_offset
@@ -186,14 +194,16 @@ class ProducerStates:
         """Close the transaction; it stays unstable until its marker is below the high watermark."""
         self.transactions.complete(completed)
 
-    def replay(self, header: BatchHeader, batch: Buffer) -> CompletedTransaction | None:
+    def replay(
+        self, header: BatchHeader, batch: Buffer, now_ms: int = NO_TIMESTAMP
+    ) -> CompletedTransaction | None:
         """Note a batch of a producer that is already in the log, or comes by replication.
 
         `batch` is read only if it is a control batch. Returns a transaction that it ended, to be
         treated as after `update_marker`.
         """
         if not header.is_control:
-            self.update(header, header.base_offset, header.max_timestamp)
+            self.update(header, header.base_offset, header.max_timestamp, now_ms)
             return None
         marker = read_end_marker(batch)
         return None if marker is None else self.update_marker(header, marker, header.base_offset)

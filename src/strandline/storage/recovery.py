@@ -170,7 +170,9 @@ class Recovery:
         start = Offset(max(base_offset, log.log_start_offset))
         reload = log.producers.truncate_and_reload(log.log_start_offset, start, self._now_ms)
         self._notes += reload.damaged_snapshots
-        replay_producers(log.producers, segments, reload.scan_from, Offset(base_offset))
+        replay_producers(
+            log.producers, segments, reload.scan_from, Offset(base_offset), self._now_ms
+        )
         expected: int | None = None
         for segment in list(segments.since(base_offset)):
             if expected is not None and not log.config.is_compacted:
@@ -224,7 +226,7 @@ class Recovery:
         """Note a valid batch in the state of the log. Raises `CorruptRecords` before it does."""
         log = self._log
         if header.producer_id >= 0:
-            completed = log.producers.replay(header, batch)
+            completed = log.producers.replay(header, batch, self._now_ms)
             if completed is not None:
                 self._finish(segment, completed)
         segment.note_batch(header, position)
@@ -350,4 +352,4 @@ class Recovery:
             return
         reload = log.producers.truncate_and_reload(log.log_start_offset, end, self._now_ms)
         self._notes += reload.damaged_snapshots
-        replay_producers(log.producers, log.segments, reload.scan_from, end)
+        replay_producers(log.producers, log.segments, reload.scan_from, end, self._now_ms)

@@ -14,7 +14,11 @@ from strandline.types import Offset
 
 
 def replay_producers(
-    producers: ProducerStates, segments: Segments, scan_from: Offset, end_offset: Offset
+    producers: ProducerStates,
+    segments: Segments,
+    scan_from: Offset,
+    end_offset: Offset,
+    now_ms: int,
 ) -> None:
     """Bring the state from `scan_from` to `end_offset`. The transaction indexes stay as they are.
 
@@ -36,7 +40,7 @@ def replay_producers(
                     segment.log.read_at(position, header.size_bytes) if header.is_control else b""
                 )
                 try:
-                    completed = producers.replay(header, batch)
+                    completed = producers.replay(header, batch, now_ms)
                 except CorruptRecords as error:
                     raise damaged(segment.log, position, str(error)) from error
                 if completed is not None:

@@ -79,6 +79,7 @@ class Batches:
         self._partition = partition
         self._findings = findings
         self._known: dict[tuple[int, int], Batch] = {}
+        self._by_offset: dict[int, list[Batch]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -91,6 +92,7 @@ class Batches:
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = Batch(fields, size, before, broker)
+            self._by_offset.setdefault(fields[0], []).append(known)
             return known
         if known.crc != fields[4] or known.size != size or known.next_offset != _next(fields):
             other = Batch(fields, size, before, broker)
@@ -113,6 +115,12 @@ class Batches:
                 )
                 return Batch(fields, size, before, broker)
         return known
+
+    def expected(self, offset: int, before: Batch | None) -> Batch | None:
+        """The one batch that was ever seen at that offset behind that batch; None if there are
+        several, or none."""
+        found = [b for b in self._by_offset.get(offset, ()) if before in (None, b.before)]
+        return found[0] if len(found) == 1 else None
 
 
 def header_fields(data: bytes, position: int) -> tuple[int, ...] | None:

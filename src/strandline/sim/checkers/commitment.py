@@ -57,6 +57,8 @@ class Commitment:
         self.check_quorum(truth, shadow, leader)
 
     def _check_complete(self, truth: PartitionTruth, shadow: Shadow, epoch: int) -> None:
+        if shadow.is_blind:
+            return
         last = truth.last_committed
         is_unclean = truth.newest_epoch < truth.unclean_epoch <= epoch
         if last is not None and last.next_offset > shadow.log_start and not shadow.holds(last):
@@ -147,6 +149,8 @@ class Commitment:
         newest = shadow.below(shadow.high_watermark)
         if newest is None or truth.is_committed(newest) or truth.is_excused(newest):
             return
+        if any(each.is_blind for each in truth.shadows.values()):
+            return  # it may have committed this
         if 0 <= leader_epoch < truth.floor:
             self._forgive_below(truth, shadow)
         elif newest.next_offset > shadow.log_start:
@@ -203,6 +207,7 @@ class Commitment:
             or member.holds(newest)
             or member.log.log_start_offset >= newest.next_offset
             or member.log.failure is not None
+            or member.is_blind
         ):
             return
         state = truth.state

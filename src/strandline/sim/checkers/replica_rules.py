@@ -51,7 +51,7 @@ class ReplicaRules:
                 f"{end}",
                 shadow.at,
             )
-        if shadow.batches and shadow.batches[-1].next_offset != end:
+        if shadow.batches and shadow.batches[-1].next_offset != end and not shadow.was_damaged:
             self._findings.add(
                 "I-02",
                 f"{shadow} says that it ends at {end}, but its last batch is {shadow.batches[-1]}",

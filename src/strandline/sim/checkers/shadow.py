@@ -42,6 +42,7 @@ class Shadow:
     end of each, counted from some time ago) go together.
 
     - `mark`: the fingerprint of the replica when it was last looked at.
+    - `is_blind`: the bytes are so damaged that nobody can tell what was there.
     - `has_failed`: the log takes no more appends; it is followed no more.
     - `was_damaged`: its disk was damaged from outside; physics, not the code, decides what is left.
     - `start_rose_us`: when its log start was last seen to move.
@@ -62,6 +63,7 @@ class Shadow:
         "ends",
         "epochs_at_round_start",
         "has_failed",
+        "is_blind",
         "is_live",
         "log",
         "mark",
@@ -81,6 +83,7 @@ class Shadow:
         self.mark: Mark = (0, 0, 0, 0, 0, 0, -1, 0, *NO_ROLE)
         self.was_damaged = False
         self.has_failed = False
+        self.is_blind = False
         self.start_fell = False
         self.start_rose_us = 0
         self.rounds = 0
@@ -246,23 +249,44 @@ class Shadow:
         while position < len(data):
             fields = header_fields(data, position)
             problem = self._problem(fields, data, position, segment)
-            if problem is not None or fields is None:
+            if self.was_damaged:
+                batch = self._remembered(fields, problem, segment)
+                if batch is None:
+                    self.is_blind = True
+                    return
+            elif problem is not None or fields is None:
                 self._findings.add(
                     "I-02", f"{self}: at {self._tail_size} of {segment.log.path} {problem}", self.at
                 )
                 return
-            size = fields[1] + LOG_OVERHEAD
-            before = batches[-1] if batches else None
-            if before is not None and before.next_offset != fields[0]:
-                before = None
-            batch = self._known.meet(fields, size, before, self.broker_id)
+            else:
+                batch = self._meet(fields)
+            size = batch.size
             batches.append(batch)
-            bases.append(fields[0])
+            bases.append(batch.base_offset)
             ends.append((ends[-1] if ends else self._cut_bytes) + size)
-            if fields[9] >= 0:
-                self._note_producer(fields)
             position += size
             self._tail_size += size
+
+    def _meet(self, fields: tuple[int, ...]) -> Batch:
+        before = self.batches[-1] if self.batches else None
+        if before is not None and before.next_offset != fields[0]:
+            before = None
+        if fields[9] >= 0:
+            self._note_producer(fields)
+        return self._known.meet(fields, fields[1] + LOG_OVERHEAD, before, self.broker_id)
+
+    def _remembered(
+        self, fields: tuple[int, ...] | None, problem: str | None, segment: Segment
+    ) -> Batch | None:
+        """The batch that stands there in a log whose bytes may have been damaged: the one that was
+        written there, if that is known; else what can be read."""
+        before = self.batches[-1] if self.batches else None
+        offset = segment.base_offset if before is None else before.next_offset
+        known = self._known.expected(offset, before)
+        if known is not None and (problem is not None or fields is None or fields[0] == offset):
+            return known
+        return None if problem is not None or fields is None else self._meet(fields)
 
     def _problem(
         self, fields: tuple[int, ...] | None, data: bytes, position: int, segment: Segment

@@ -58,7 +58,7 @@ class StorageRules:
             log.check()
         except InvariantViolated as error:
             self._findings.add("I-02", f"{shadow}: {error}", shadow.at)
-        if log.segments.size_bytes != shadow.size_bytes:
+        if log.segments.size_bytes != shadow.size_bytes and not shadow.was_damaged:
             self._findings.add(
                 "I-02",
                 f"{shadow} has {log.segments.size_bytes} bytes, but its batches "

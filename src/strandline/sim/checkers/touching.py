@@ -156,6 +156,6 @@ def _has_content(shadow: Shadow, before: Mark) -> bool:
     """Whether the log can be followed. One that fails is followed a last time: what it did in the
     same event before it failed counts, unless that was a truncation, which may be half done."""
     if shadow.log.failure is None:
-        return True
+        return not shadow.is_blind
     had_failed, shadow.has_failed = shadow.has_failed, True
     return not had_failed and shadow.mark[CUTS] == before[CUTS]

@@ -154,7 +154,11 @@ CATALOGUE: Final = (
         "timestamps from the far future or past",
         nature="producers send some (option strange-times)",
     ),
-    Row("F-60", "several elections without writes", ("election-storm t-0 times=4 every=300ms",)),
+    Row(
+        "F-60",
+        "several elections, divergent tails",
+        ("leader-dance t-0 times=4 every=300ms clog=yes", "election-storm t-0 times=4 every=300ms"),
+    ),
     Row("F-61", "election storm", ("election-storm t-0 times=6 every=50ms down=20ms",)),
     Row(
         "F-62",

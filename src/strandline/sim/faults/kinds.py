@@ -83,6 +83,11 @@ def _election_storm(draw: Draw) -> Drawn:
     return Drawn("election-storm", (draw.partition(),), options | {"down": draw.time()})
 
 
+def _leader_dance(draw: Draw) -> Drawn:
+    options = {"times": str(draw.random.randint(2, 6)), "every": draw.time(at_most_us=800_000)}
+    return Drawn("leader-dance", (draw.partition(),), options | draw.maybe(0.7, "clog", "yes"))
+
+
 def _twin(draw: Draw) -> Drawn:
     return Drawn("twin", (draw.broker(),))
 
@@ -319,6 +324,7 @@ KINDS: Final = (
     Kind(_crash_in, 0.3),
     Kind(_crash_in_recovery, 0.15, 0.5),
     Kind(_election_storm, 0.08, 0.4),
+    Kind(_leader_dance, 0.15, 0.6, brokers=2),
     Kind(_twin, 0.05, 0.3),
     Kind(_cut, 0.3),
     Kind(_cut_one_way, 0.25),

@@ -122,6 +122,12 @@ def slow_link(scene: Scene, action: Action) -> None:
         )
 
 
+def clog_all(scene: Scene, for_us: int) -> None:
+    """Clog all links between brokers."""
+    brokers = list(scene.world.machines)
+    _clog(scene, _pairs(brokers, brokers), for_us)
+
+
 def _for(action: Action) -> int:
     return action.time_us("for", _FOR_US)
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from strandline.sim.clients.crew import Crew
 from strandline.sim.clients.make import ADMIN_VERBS
-from strandline.sim.faults import clocks, disks, links, processes, sessions
+from strandline.sim.faults import clocks, disks, elections, links, processes, sessions
 from strandline.sim.faults.moments import MOMENTS
 from strandline.sim.faults.scene import Scene, Skipped
 from strandline.sim.faults.verb import Verb
@@ -29,7 +29,7 @@ _COMMON: Final = ("when", "wait")
 
 VERBS: Final[Mapping[str, Verb]] = {
     verb.name: verb
-    for family in (processes, links, sessions, disks, clocks)
+    for family in (processes, elections, links, sessions, disks, clocks)
     for verb in family.VERBS
 }
 """All faults by name."""
@@ -42,6 +42,7 @@ class Nemesis:
 
     def __init__(self, scene: Scene, crew: Crew, expect: Expect | None = None) -> None:
         self._scene = scene
+        scene.perform = crew.perform
         self._crew = crew
         self._expect = expect
 

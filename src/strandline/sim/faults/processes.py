@@ -131,24 +131,6 @@ def twin(scene: Scene, action: Action) -> None:
         scene.world.bug(machine, f"A second process could open {path}.")
 
 
-def election_storm(scene: Scene, action: Action) -> None:
-    """Whoever leads the partition dies, again and again."""
-    word = f"leader:{action.word(0)}"
-    down_us = action.time_us("down", 200_000)
-
-    def strike() -> None:
-        try:
-            machine = one_running(scene, word)
-            check_budget(scene, machine, lossy=False)
-        except Skipped:
-            return  # nobody leads at this moment, or must not die: the next blow may find somebody
-        scene.expect_end(machine, down_us)
-        machine.kill()
-
-    for turn in range(action.number("times", 5)):
-        scene.later(turn * action.time_us("every", 300_000), strike)
-
-
 def check_budget(scene: Scene, machine: Machine, *, lossy: bool) -> None:
     """Do not go on if the broker must not crash now, or not lose anything."""
     refusal = scene.budget.refusal(machine, lossy=lossy)
@@ -209,5 +191,4 @@ VERBS: Final = (
         "BROKER [times=] [operations=N] [how=power|kill] [mode=] [down=]",
     ),
     Verb("twin", twin, "BROKER"),
-    Verb("election-storm", election_storm, "PARTITION [times=] [every=] [down=]"),
 )

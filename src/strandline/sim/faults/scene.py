@@ -39,6 +39,10 @@ def _ignore(broker_id: BrokerId) -> None:
     """Nobody wants to know of losses."""
 
 
+def _nobody(action: Action) -> None:
+    """There are no administrators."""
+
+
 class Scene(Silent):
     """The faults of one run, as an observer of its world."""
 
@@ -53,6 +57,8 @@ class Scene(Silent):
         """How often each verb was carried out."""
         self.on_loss: Callable[[BrokerId], None] = _ignore
         """Told when a disk has lost something without the end of a process."""
+        self.perform: Callable[[Action], object] = _nobody
+        """Has an operation of an administrator begun."""
         self.to_repair: dict[BrokerId, bool] = {}
         """Brokers that wait for a repair, and whether that is a new disk; the longest first."""
         self._holds: Counter[Key] = Counter()

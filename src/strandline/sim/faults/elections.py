@@ -1,0 +1,66 @@
+"""Leaders that change again and again: by dying, and by being moved about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.sim.faults.links import clog_all
+from strandline.sim.faults.processes import check_budget
+from strandline.sim.faults.scene import Scene, Skipped
+from strandline.sim.faults.targets import one_running, state_of
+from strandline.sim.faults.verb import Verb
+from strandline.sim.plan import Action
+
+_ELECT_AFTER_US: Final = 20_000
+
+
+def election_storm(scene: Scene, action: Action) -> None:
+    """Whoever leads the partition dies, again and again."""
+    word = f"leader:{action.word(0)}"
+    down_us = action.time_us("down", 200_000)
+
+    def strike() -> None:
+        try:
+            machine = one_running(scene, word)
+            check_budget(scene, machine, lossy=False)
+        except Skipped:
+            return  # nobody leads at this moment, or must not die: the next blow may find somebody
+        scene.expect_end(machine, down_us)
+        machine.kill()
+
+    for turn in range(action.number("times", 5)):
+        scene.later(turn * action.time_us("every", 300_000), strike)
+
+
+def leader_dance(scene: Scene, action: Action) -> None:
+    """The leadership moves from replica to replica, and nobody dies.
+
+    The order of the assignment is rotated, which moves no data, and the preferred leader elected.
+    With `clog=yes` brokers do not hear each other meanwhile: every one of them gathers records, of
+    its own epochs, that no other has (F-60, and the second case of KIP-279).
+    """
+    partition = action.word(0)
+    times, every_us = action.number("times", 4), action.time_us("every", 300_000)
+    if action.options.get("clog", "no") == "yes":
+        clog_all(scene, times * every_us)
+
+    def step() -> None:
+        try:
+            first, *others = state_of(scene, partition).replicas
+        except Skipped:
+            return  # the topic is gone
+        replicas = ",".join(map(str, (*others, first)))
+        scene.perform(Action(action.at_us, "reassign", (partition, replicas)))
+        scene.later(_ELECT_AFTER_US, elect)
+
+    def elect() -> None:
+        scene.perform(Action(action.at_us, "elect", ("preferred", partition)))
+
+    for turn in range(times):
+        scene.later(turn * every_us, step)
+
+
+VERBS: Final = (
+    Verb("election-storm", election_storm, "PARTITION [times=] [every=] [down=]"),
+    Verb("leader-dance", leader_dance, "PARTITION [times=] [every=] [clog=yes|no]"),
+)
