@@ -20,8 +20,8 @@ from strandline.cli.sim_progress import ProgressBar
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.mutants import MUTANTS
-from strandline.sim.mutation_table import Row
 from strandline.sim.mutants.mutant import Mutant, patch
+from strandline.sim.mutation_table import Row
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.sweep import SeedResult, SweepResult

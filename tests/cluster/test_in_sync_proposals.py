@@ -58,9 +58,21 @@ def test_r32_a_proposal_whose_answer_was_lost_succeeds_again() -> None:
     zxid = story.tree.zxid
     assert story.propose(proposal) == first
     assert story.tree.zxid == zxid
-    # What holds already need not be written, whatever epoch is named.
-    assert story.propose(story.proposal(1, 2, 3)) == first
-    assert story.tree.zxid == zxid
+
+
+def test_a_proposal_of_the_set_as_it_is_moves_the_version_only() -> None:
+    """So a leader that gave up another proposal makes sure that no attempt of it comes true."""
+    story = story_of()
+    given_up = story.proposal(1, 2, 3)
+    members = story.partition().in_sync_replicas
+    answer = story.propose(story.proposal(*members))
+    assert (answer.refusal, answer.in_sync_replicas) == (None, members)
+    assert answer.partition_epoch == story.partition().partition_epoch == 2
+    assert story.partition().in_sync_replicas == members
+    refused = story.propose(given_up)
+    assert refused.refusal is not None
+    assert refused.refusal.code == ErrorCode.INVALID_UPDATE_VERSION
+    assert story.partition().partition_epoch == 2
 
 
 def test_r32_of_two_decisions_from_one_image_only_one_is_written() -> None:

@@ -24,7 +24,7 @@ from strandline.protocol.messages.alter_partition import (
     AlterPartitionResponse,
 )
 from strandline.protocol.schema import decode_from
-from strandline.replication.in_sync import Committed, Expanding, Shrinking
+from strandline.replication.in_sync import Committed, Expanding, InSyncState, Shrinking, Withdrawing
 from strandline.types import BrokerId, LeaderEpoch
 from tests.node.cluster_world import ClusterWorld
 from tests.node.followers import ALL, B, C, Cluster
@@ -136,7 +136,7 @@ def remote(make_cluster: Callable[..., Cluster]) -> Remote:
     return remote
 
 
-def in_sync(remote: Remote, topic: str = "orders") -> Committed | Expanding | Shrinking:
+def in_sync(remote: Remote, topic: str = "orders") -> InSyncState:
     leader = remote.cluster.replica(topic).leader
     assert leader is not None
     return leader.in_sync
@@ -241,8 +241,20 @@ def test_i16_a_proposal_that_waits_is_for_the_life_that_qualified(remote: Remote
     assert repeated == qualified
     assert dict(repeated.members)[C] == life < cluster.epoch_of(C)
     remote.refuse(asked, ErrorCode.INELIGIBLE_REPLICA)
+    # The first request was never answered. It may still be carried out, until the version moves.
+    assert in_sync(remote) == Withdrawing(frozenset({1, B}), C)
+    cluster.produce()
+    cluster.fetch(B, 2)
+    assert cluster.offsets()[1] == 0
+    withdrawal = remote.only()
+    assert withdrawal.sets == [{1, B}]
+    remote.refuse(withdrawal, ErrorCode.INELIGIBLE_REPLICA)
+    assert in_sync(remote) == Withdrawing(frozenset({1, B}), C)
+    cluster.world.advance(200)
+    remote.commit(remote.only())
     assert in_sync(remote) == Committed(frozenset({1, B}))
     cluster.fetch(C, 1)
+    cluster.fetch(C, 2)
     (proposal,) = proposals_of(remote.only().body, 3)
     assert dict(proposal.members)[C] == cluster.epoch_of(C)
 

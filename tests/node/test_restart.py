@@ -22,7 +22,7 @@ from strandline.protocol.messages.offset_commit import (
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from strandline.storage.files import DiskFull
 from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
-from tests.node.world import Client, World, failing
+from tests.node.world import WALL_MS, Client, World, failing
 
 
 def commit(client: Client, group: str, offset: int) -> int:
@@ -164,6 +164,32 @@ def test_a_producer_repeats_after_a_full_disk_without_a_duplicate(world: World) 
     assert send(3) == (0, 3)
     answer = client.ask(fetch(("orders", 0, 0)), 11)
     assert values(answer) == [b"v0", b"v1", b"v2", b"v3"]
+
+
+@pytest.mark.parametrize("way", ["stay", "restart", "kill_and_restart"])
+def test_i30_who_copies_old_records_is_protected_from_duplicates(way: str) -> None:
+    """F-59: the records are two days old, the producer is not. Kafka takes it for idle since then:
+    a retry after the next check, or after a restart, is appended a second time."""
+    world = World("producer.id.expiration.check.interval.ms=1000")
+    world.create_topic("orders")
+    old_ms = WALL_MS - 2 * 86_400_000
+    records = [
+        batch(b"v%d" % number, producer_id=7, epoch=0, sequence=number, timestamp=old_ms)
+        for number in range(3)
+    ]
+    client = world.connect()
+    for number in range(2):
+        answer = produced(client.ask(produce(records[number]), 9))
+        assert (answer.error_code, answer.base_offset) == (0, number)
+    if way != "stay":
+        getattr(world, way)()
+    world.advance(60_000)
+    client = world.connect()
+    for number in (1, 2, 2):
+        answer = produced(client.ask(produce(records[number]), 9))
+        assert (answer.error_code, answer.base_offset) == (0, number)
+    assert values(client.ask(fetch(("orders", 0, 0)), 11)) == [b"v0", b"v1", b"v2"]
+    world.check()
 
 
 def test_a_failing_read_is_told_and_passes(world: World) -> None:

@@ -458,6 +458,22 @@ def test_idle_producers_expire_but_not_within_a_transaction() -> None:
     assert append(states, batch(44, 3, producer=1)) is None
 
 
+def test_f59_idleness_counts_from_the_work_and_not_from_the_age_of_the_records() -> None:
+    files = disk()
+    states = states_on(files)
+    now_ms = 10 * DAY_MS
+    header = batch(0, 0, producer=1, time=1000)
+    states.update(header, header.base_offset, header.max_timestamp, now_ms)
+    states.end_offset = header.next_offset
+    assert states.remove_expired(now_ms + DAY_MS - 1) == 0
+    states.take_snapshot()
+    again = states_on(files)
+    again.truncate_and_reload(Offset(0), Offset(1), now_ms + DAY_MS - 1)
+    assert set(again.active) == {1}
+    assert again.remove_expired(now_ms + DAY_MS) == 1
+    assert states.remove_expired(now_ms + DAY_MS) == 1
+
+
 def test_a_snapshot_is_taken_once_per_offset() -> None:
     states = states_on()
     assert states.take_snapshot() is None

@@ -28,11 +28,11 @@ from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.office import Office
 from strandline.node.peers import PeerFailed, Peers
-from strandline.node.replica_leading import LeadsPartition
+from strandline.node.replica_leading import DEFINITE, LeadsPartition
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.messages.alter_partition import AlterPartitionResponse
-from strandline.replication.in_sync import Committed, Expanding, InSyncState
+from strandline.replication.in_sync import Committed, Expanding, InSyncState, Withdrawing
 from strandline.types import BrokerId, Instant, LeaderEpoch, TopicId
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,6 @@ _UNKNOWN_EPOCH: Final = -1
 _PARTITIONS_MAX: Final = 1000
 """In one request: the controller writes its decision about all of them at once."""
 
-_DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 _ASK_AGAIN_MS: Final = 200
 """For a proposal that was refused by itself: newer metadata mostly end it before that."""
 
@@ -82,6 +81,9 @@ class InSyncChanges:
         self._wanted: dict[LeadsPartition, None] = {}
         self._sent: dict[_Key, _Sent] = {}
         """The request in flight; empty if there is none."""
+        self._open: dict[LeadsPartition, InSyncState] = {}
+        """Proposals of which an attempt was never answered. It may be carried out at any time,
+        also behind a refusal of a later attempt, as long as the state keeps its version."""
         self._attempt = 0
         """Counts the requests, so that the answer to one that was given up is recognised."""
         self._asked: BrokerId | None = None
@@ -147,6 +149,8 @@ class InSyncChanges:
                 break
             del self._wanted[replica]
             leader = replica.leader
+            if leader is None or self._open.get(replica) is not leader.in_sync:
+                self._open.pop(replica, None)
             if leader is None or isinstance(leader.in_sync, Committed):
                 continue  # overtaken by newer metadata
             number = replica.topic_partition.partition
@@ -172,7 +176,7 @@ class InSyncChanges:
         if member == self._membership.broker_id:
             return self._membership.broker_epoch
         leader = replica.leader
-        if leader is None:
+        if leader is None or isinstance(leader.in_sync, Withdrawing):
             return _UNKNOWN_EPOCH
         if isinstance(leader.in_sync, Expanding) and member == leader.in_sync.joining:
             return leader.in_sync.broker_epoch
@@ -252,6 +256,7 @@ class InSyncChanges:
             else:
                 self._refuse(proposal, result.refusal.code, now)
         for unanswered in sent.values():
+            self._open[unanswered.replica] = unanswered.state
             self._ask_again(unanswered.replica, now)
 
     def _commit(self, proposal: _Sent, result: PartitionAltered, now: Instant) -> None:
@@ -281,8 +286,12 @@ class InSyncChanges:
         )
         if replica.leader_epoch != proposal.leader_epoch:
             return
-        replica.in_sync_refused(code, now, proposal.state)
-        if code not in _DEFINITE:
+        is_open = self._open.pop(replica, None) is proposal.state
+        replica.in_sync_refused(code, now, proposal.state, is_open=is_open)
+        leader = replica.leader
+        if is_open and leader is not None and isinstance(leader.in_sync, Withdrawing):
+            self.propose(replica, now)
+        elif code not in DEFINITE or isinstance(proposal.state, Withdrawing):
             # One of us has old metadata. Mostly it is this broker, and what it is about to hear
             # ends the proposal; but it must not be stuck if not (KAFKA-2729).
             self._ask_again(replica, now)
@@ -301,6 +310,7 @@ class InSyncChanges:
 
     def _give_up(self) -> None:
         sent, self._sent = self._sent, {}
+        self._open.update((item.replica, item.state) for item in sent.values())
         self._attempt += 1
         # In front of what was proposed meanwhile; the newest state of each is taken anyway.
         self._wanted = {**dict.fromkeys(item.replica for item in sent.values()), **self._wanted}

@@ -17,7 +17,7 @@ from strandline.replication.in_sync import InSyncState
 from strandline.storage.log_append import AppendResult
 from strandline.types import BrokerId, Instant, Offset
 
-_DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Refusals of an in-sync change after which it was certainly not made (specification, 2.1)."""
 
 
@@ -144,11 +144,18 @@ class LeadsPartition(ReplicaState):
             self.wake_low_watch()
 
     def in_sync_refused(
-        self, code: ErrorCode, now: Instant, proposal: InSyncState | None = None
+        self,
+        code: ErrorCode,
+        now: Instant,
+        proposal: InSyncState | None = None,
+        *,
+        is_open: bool = False,
     ) -> None:
-        """The controller has refused a proposed in-sync set."""
+        """The controller has refused a proposed in-sync set; see `Leader.refused`."""
         leader = self.leader
-        if leader is not None and leader.refused(definite=code in _DEFINITE, proposal=proposal):
+        if leader is not None and leader.refused(
+            definite=code in DEFINITE, proposal=proposal, is_open=is_open
+        ):
             self.advance(now)
 
     def reassigned(self, replicas: tuple[BrokerId, ...], now: Instant) -> None:
@@ -170,9 +177,9 @@ class LeadsPartition(ReplicaState):
     def low_watermark(self) -> Offset:
         """Where the log starts on every replica that lives or may be elected when it is back.
 
-        Kafka asks the live ones only. But an eligible leader replica (KIP-966) that is away may lead
-        as soon as it is back, and what was said to be deleted would be there again (I-27). Raises
-        NOT_LEADER_OR_FOLLOWER.
+        Kafka asks the live ones only. But an eligible leader replica (KIP-966) that is away may
+        lead as soon as it is back, and what was said to be deleted would be there again (I-27).
+        Raises NOT_LEADER_OR_FOLLOWER.
         """
         leader = self.check_leading()
         state = self.host.metadata.image.partition(self.topic_partition)

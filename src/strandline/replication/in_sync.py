@@ -1,6 +1,6 @@
 """The in-sync set of a partition, and the one change of it that may be on its way.
 
-This file knows the three states of the set as its leader sees them. It must not know why a replica
+This file knows the states of the set as its leader sees them. It must not know why a replica
 joins or leaves. Theory (KIP-497): only the controller changes the set, so between proposal and
 answer the leader cannot know which set is in force. It must be safe under both: `maximal` counts a
 replica from the moment it was proposed, and one that is to leave until its leaving is committed.
@@ -74,7 +74,30 @@ class Shrinking:
         return self.members - self.leaving
 
 
-InSyncState = Committed | Expanding | Shrinking
+@dataclass(frozen=True, slots=True)
+class Withdrawing:
+    """The leader has given up to add `joining`, but an attempt of it was never answered.
+
+    That attempt may come true for as long as the state keeps its version. So the leader asks for
+    the committed `members` once more: that moves the version and changes nothing else. Until then
+    `joining` counts as one that may be in the set in force.
+    """
+
+    members: frozenset[BrokerId]
+    joining: BrokerId
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        """See `Committed.maximal`."""
+        return self.members | {self.joining}
+
+    @property
+    def proposed(self) -> frozenset[BrokerId]:
+        """See `Committed.proposed`."""
+        return self.members
+
+
+InSyncState = Committed | Expanding | Shrinking | Withdrawing
 
 
 def committed(members: Iterable[BrokerId]) -> Committed:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
-from strandline.replication.in_sync import Committed, Expanding, InSyncState, Shrinking
+from strandline.replication.in_sync import Committed, Expanding, InSyncState, Shrinking, Withdrawing
 from strandline.replication.policies import DEFAULT, Policies
 from strandline.replication.progress import NEVER_MS, NO_BROKER_EPOCH, Progress
 from strandline.types import BrokerId, LeaderEpoch, Offset
@@ -211,18 +211,27 @@ class Leader:
         self._settle()
         return True
 
-    def refused(self, *, definite: bool, proposal: InSyncState | None = None) -> bool:
+    def refused(
+        self, *, definite: bool, proposal: InSyncState | None = None, is_open: bool = False
+    ) -> bool:
         """The controller did not commit `proposal`; returns whether there is no change in flight.
 
         Only if it is `definite` that the change was and will not be applied (INELIGIBLE_REPLICA,
         OPERATION_NOT_ATTEMPTED) is the committed set in force again. Otherwise the outcome is
         unknown, and only newer metadata can end the wait. A refusal of a `proposal` that is no
-        longer the current one says nothing.
+        longer the current one says nothing. If an earlier attempt of it `is_open`, never answered,
+        it may still be applied: then a replica that was to join goes on to count, and the version
+        of the state must be moved (`Withdrawing`).
         """
         state = self.in_sync
         if type(state) is Committed:
             return True
         if not definite or (proposal is not None and proposal is not state):
+            return False
+        if type(state) is Withdrawing:
+            return False
+        if type(state) is Expanding and is_open:
+            self.in_sync = Withdrawing(state.members, state.joining)
             return False
         self.in_sync = Committed(state.members)
         self._settle()

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final
 
 from strandline.node.replica import Replica
-from strandline.replication.in_sync import Committed, Expanding
+from strandline.replication.in_sync import Committed, Expanding, Shrinking
 from strandline.sim.machine import Machine
 from strandline.sim.world import World
 from strandline.types import BrokerId
@@ -23,6 +23,7 @@ REPLICA_STATES: Final = (
     "two brokers lead one partition",
     "leader asks to expand the in-sync set",
     "leader asks to shrink the in-sync set",
+    "leader gives up a change that may come true",
     "leadership ends while an in-sync change is under way",
     "high watermark stands below the minimum",
     "follower fetches and makes no progress",
@@ -140,9 +141,11 @@ class ReplicaStates:
         elif isinstance(change, Committed):
             if len(change.members) < replica.log.config.min_insync_replicas:
                 found["high watermark stands below the minimum"] += 1
-        else:
+        elif isinstance(change, Shrinking):
             found["leader asks to shrink the in-sync set"] += 1
             self._why_shrink(replica, change.leaving)
+        else:
+            found["leader gives up a change that may come true"] += 1
 
     def _why_shrink(self, replica: Replica, leaving: frozenset[BrokerId]) -> None:
         """A follower that fetches all the time and yet is dropped hears no answers (F-25)."""

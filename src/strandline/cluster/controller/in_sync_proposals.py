@@ -3,7 +3,8 @@
 A leader knows who keeps up, the controller knows who is registered: both must agree before a
 replica joins. The order of the checks is part of the contract. A proposal that already came true
 succeeds again, before its partition epoch is found to be old, because its answer may have been
-lost (KAFKA-14144). A proposal with epochs that this image has not reached means that this broker
+lost (KAFKA-14144). One for the set as it is, at the version that it has, only moves the version.
+A proposal with epochs that this image has not reached means that this broker
 is behind, and perhaps no controller any more.
 
 Members are named with the broker epoch under which the leader saw them fetch. So a replica that
@@ -86,9 +87,15 @@ def alter_partitions(
                 raise _refused(ErrorCode.INVALID_REQUEST, "The request names it more than once.")
             key, before = judge.find(item)
             after = judge.altered(key, before, item)
+            # The committed set at its own version: a leader that gave up another proposal asks for
+            # nothing but a new version, so that no attempt of that one can succeed any more.
+            is_withdrawn = after is before and item.partition_epoch == before.partition_epoch
             is_new = state_of(after) != state_of(before)
             if is_new:
                 writes.put(key, after)
+            elif is_withdrawn:
+                writes.put_again(key, after)
+                is_new = True
             results.append(_accepted(item, after, epoch=before.partition_epoch + is_new))
         except ProtocolError as error:
             results.append(PartitionAltered(item.topic_id, item.partition, Refusal.of(error)))

@@ -36,6 +36,11 @@ class StateWrites:
             node = self._assignments.get(key.topic, topic.node)
             self._assignments[key.topic] = _reassigned(node, key.partition, partition)
 
+    def put_again(self, key: TopicPartition, partition: PartitionImage) -> None:
+        """Write the state as it is, so that its version moves."""
+        self.count += 1
+        self._put_state(key, self._image.topics[key.topic], partition)
+
     def operations(self) -> tuple[Operation, ...]:
         """All of it, fenced."""
         assignments = (

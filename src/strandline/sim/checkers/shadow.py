@@ -282,9 +282,16 @@ class Shadow:
         """The batch that stands there in a log whose bytes may have been damaged: the one that was
         written there, if that is known; else what can be read."""
         before = self.batches[-1] if self.batches else None
-        offset = segment.base_offset if before is None else before.next_offset
+        offset = segment.base_offset
+        if before is not None and self._tail_size:
+            offset = before.next_offset
+        if before is not None and before.next_offset != offset:
+            before = None
         known = self._known.expected(offset, before)
-        if known is not None and (problem is not None or fields is None or fields[0] == offset):
+        if known is not None and (
+            # Offset and epoch stand outside of the checksum.
+            problem is not None or fields is None or fields[4] == known.crc
+        ):
             return known
         return None if problem is not None or fields is None else self._meet(fields)
 

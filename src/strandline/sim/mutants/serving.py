@@ -70,18 +70,18 @@ def _log_end_for_epoch(self: OffsetForLeaderEpochHandler, topic: str, partition:
     return answer
 
 
-def _marks_untold(
-    self: FetchContext, fetched: Fetched, *, high_watermark: int, **more: Any
-) -> bool:
-    fetched.told_high_watermark = high_watermark
-    return _true_must_tell(self, fetched, high_watermark=high_watermark, **more)
+def _untold(attribute: str, argument: str) -> Any:
+    """A session that finds a change of this offset not worth telling."""
 
+    def must_tell(self: FetchContext, fetched: Fetched, **facts: Any) -> bool:
+        before = getattr(fetched, attribute)
+        setattr(fetched, attribute, facts[argument])
+        is_told = _true_must_tell(self, fetched, **facts)
+        if not is_told:
+            setattr(fetched, attribute, before)
+        return is_told
 
-def _starts_untold(
-    self: FetchContext, fetched: Fetched, *, log_start_offset: int, **more: Any
-) -> bool:
-    fetched.told_log_start_offset = log_start_offset
-    return _true_must_tell(self, fetched, log_start_offset=log_start_offset, **more)
+    return must_tell
 
 
 def _any_session_epoch(self: FetchSessions, *, session_id: int, epoch: int, **more: Any) -> Any:
@@ -195,13 +195,13 @@ SERVING: Final = (
         "tell-the-mark",
         "A fetch session tells a high watermark that has changed (KIP-227).",
         ("I-42", "I-49"),
-        patch(FetchContext, must_tell=_marks_untold),
+        patch(FetchContext, must_tell=_untold("told_high_watermark", "high_watermark")),
     ),
     Mutant(
         "tell-the-log-start",
         "A fetch session tells a log start that has changed (KIP-227).",
         ("I-42", "I-51"),
-        patch(FetchContext, must_tell=_starts_untold),
+        patch(FetchContext, must_tell=_untold("told_log_start_offset", "log_start_offset")),
     ),
     Mutant(
         "next-session-epoch-only",

@@ -166,8 +166,10 @@ class Changes:
         needed = leader.log[: max(leader.mark, leader.reign[0].start)]
         for me, (old, new) in enumerate(zip(known.standings, to.standings, strict=True)):
             replica = self._table.all[world.replicas[me]]
-            if not new.is_in_sync or old.is_in_sync or not replica.is_up:
-                continue  # nobody can know yet that a member has died
+            if not new.is_in_sync or old.is_in_sync:
+                continue
+            if not replica.is_up or new.recorded != replica.life:
+                continue  # the process that joins is dead, which nobody could know yet
             if replica.log[: len(needed)] != needed:
                 return (Broken("I-16", f"{me} joins without all records below {len(needed)}"),)
         return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from strandline.errors import ProtocolError
-from strandline.replication.in_sync import Expanding, Shrinking
+from strandline.replication.in_sync import Expanding, Shrinking, Withdrawing
 from strandline.replication.leader import Leader
 from strandline.sim.small.rules import Bounds, ChosenLag, Rules
 from strandline.sim.small.values import (
@@ -19,6 +19,7 @@ from strandline.sim.small.values import (
     OUT,
     OWN,
     UNKNOWN,
+    WITHDRAWN,
     Reign,
     Replica,
     View,
@@ -110,10 +111,10 @@ class Leading:
         leader.committed([BrokerId(member) for member in sorted(members)], _NEW_VERSION)
         return self._advanced(me, leader, replica)
 
-    def refused(self, me: int, replica: Replica) -> Led:
-        """What the leader proposed was certainly not done."""
+    def refused(self, me: int, replica: Replica, *, is_open: bool) -> Led:
+        """What the leader proposed was not done; `is_open`: another attempt may yet succeed."""
         leader = self._revived(me, replica.reign[0], replica.epoch)
-        leader.refused(definite=True)
+        leader.refused(definite=True, is_open=is_open)
         return self._advanced(me, leader, replica)
 
     def has_min_in_sync(self, me: int, replica: Replica) -> bool:
@@ -155,6 +156,8 @@ class Leading:
             progress.broker_epoch = view.life
             if view.membership == JOINING:
                 leader.in_sync = Expanding(members_now, BrokerId(number), view.joins_as)
+            elif view.membership == WITHDRAWN:
+                leader.in_sync = Withdrawing(members_now, BrokerId(number))
             elif view.membership == LEAVING:
                 leaving.add(BrokerId(number))
         if leaving:
@@ -181,6 +184,8 @@ def _reign(me: int, leader: Leader) -> Reign:
         membership, joins_as = MEMBER if broker in state.members else OUT, UNKNOWN
         if isinstance(state, Expanding) and broker == state.joining:
             membership, joins_as = JOINING, state.broker_epoch
+        elif isinstance(state, Withdrawing) and broker == state.joining:
+            membership = WITHDRAWN
         elif isinstance(state, Shrinking) and broker in state.leaving:
             membership = LEAVING
         views.append(View(progress.log_end_offset, progress.broker_epoch, membership, joins_as))

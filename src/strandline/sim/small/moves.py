@@ -139,9 +139,10 @@ class Moves:
                 yield advanced(("lags", me, *leaving), world, me, after)
         else:
             proposal = steps.proposal(me, replica)
-            yield from self._propose(world, self._changes.known(world), proposal)
-            if len(world.delayed) < self._bounds.delayed and proposal not in world.delayed:
-                yield Move(("send-proposal", me), _with_delayed(world, proposal))
+            known = self._changes.known(world)
+            yield from self._propose(world, known, proposal)
+            if len(world.delayed) < self._bounds.delayed:
+                yield from self._ask_late(world, known, proposal)
 
     def _follower(self, world: World, me: int, replica: Replica) -> Iterator[Move]:
         leader = world.leaders[replica.epoch]
@@ -242,37 +243,66 @@ class Moves:
         return list(extra)
 
     def _propose(self, world: World, known: Known, proposal: Delayed) -> Iterator[Move]:
-        key = (known, proposal)
-        if key in self._answers:
-            answer = self._answers[key]
-        else:
-            answer = self._answers[key] = self._controlling.answer(known, proposal)
-        me = proposal.sender
-        members = tuple(member for member, _ in proposal.members)
+        """A leader asks and is answered."""
+        answer = self._answer(known, proposal)
+        me, members = proposal.sender, tuple(member for member, _ in proposal.members)
         if isinstance(answer, Written):
             yield self._changes.put(("alter", me, *members), world, known, answer, sender=me)
         elif answer is not None and (
             answer.code in _DEFINITE or not self._rules.keeps_on_open_refusal
         ):
-            number = world.replicas[me]
-            replica = self.table.all[number]
-            if replica.reign and self._steps.proposal(me, replica) == proposal:
-                after = self._steps.refused(number, me)
+            is_open = self._rules.minds_open_attempts and any(
+                each.sender == me and each.members == proposal.members for each in world.delayed
+            )
+            after = self._steps.refused(world.replicas[me], me, is_open=is_open)
+            if after != world.replicas[me]:
                 yield self._changes.advanced(("refused", me, *members), world, me, after)
+
+    def _answer(self, known: Known, proposal: Delayed) -> Written | Refused | None:
+        key = (known, proposal)
+        if key not in self._answers:
+            self._answers[key] = self._controlling.answer(known, proposal)
+        return self._answers[key]
+
+    def _ask_late(self, world: World, known: Known, proposal: Delayed) -> Iterator[Move]:
+        """An attempt goes out, or the controller's write for it, and arrives later."""
+        decided = proposal._replace(
+            registrations=tuple(
+                (each.is_registered, each.life, each.unbroken_since) for each in known.standings
+            )
+        )
+        for verb, request in (("send-proposal", proposal), ("decide", decided)):
+            if request not in world.delayed:
+                yield Move((verb, proposal.sender), _with_delayed(world, request))
 
     def _late_arrival(self, world: World, known: Known, place: int) -> Iterator[Move]:
         request = world.delayed[place]
         without = world._replace(delayed=world.delayed[:place] + world.delayed[place + 1 :])
         yield Move(("lost", request.sender), without)
-        if not request.is_fetch:
-            for move in self._propose(without, known, request):
-                yield move._replace(label=("late", *move.label))
+        if request.is_fetch:
+            at = request.receiver
+            after = self._steps.counted_late(world.replicas[at], request)
+            if after is not None:
+                label = ("late", "fetch", request.sender, at)
+                yield self._changes.advanced(label, without, at, after)
             return
-        at = request.receiver
-        after = self._steps.counted_late(world.replicas[at], request)
-        if after is not None:
-            label = ("late", "fetch", request.sender, at)
-            yield self._changes.advanced(label, without, at, after)
+        if request.registrations:
+            if not request.is_current:
+                return  # the state has another version: the write is refused
+            known = known._replace(
+                standings=tuple(
+                    each._replace(is_registered=is_registered, life=life, unbroken_since=since)
+                    for each, (is_registered, life, since) in zip(
+                        known.standings, request.registrations, strict=True
+                    )
+                )
+            )
+            request = request._replace(registrations=())
+        answer = self._answer(known, request)
+        if isinstance(answer, Written):
+            members = (member for member, _ in request.members)
+            label = ("late", "alter", request.sender, *members)
+            yield self._changes.put(label, without, known, answer, sender=request.sender)
 
 
 def _with_delayed(world: World, request: Delayed) -> World:

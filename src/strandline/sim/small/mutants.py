@@ -326,6 +326,12 @@ _ALL: Final = (
         switch_on=patch(Leader, committed=_committed_again),
     ),
     SmallMutant(
+        "mind-open-attempts",
+        "a refusal is not the end while an earlier attempt of the same is under way (2.1)",
+        replace(_PAIR, crashes=1, losses=1),
+        _rule(minds_open_attempts=False),
+    ),
+    SmallMutant(
         "definite-refusals-only",
         "a refusal that leaves the outcome open does not end a proposal (2.1)",
         replace(_PAIR, epochs=2),

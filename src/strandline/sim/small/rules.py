@@ -18,11 +18,11 @@ class Bounds:
     """Records that clients write, all in all."""
     epochs: int = 3
     """Leader epochs, the first one included."""
-    crashes: int = 1
+    crashes: int = 0
     """Processes that die, all in all."""
-    losses: int = 1
+    losses: int = 0
     """Deaths among them in which the machine forgets the end of the log."""
-    expiries: int = 1
+    expiries: int = 0
     """Sessions that end although the process lives: zombies."""
     delayed: int = 0
     """Requests that are under way at the same time, for any time."""
@@ -57,6 +57,8 @@ class Rules:
     """What a leader knew of its followers counts only in the epoch just after."""
     keeps_on_open_refusal: bool = True
     """A proposal that was refused stays, unless it was certainly not carried out."""
+    minds_open_attempts: bool = True
+    """A refusal leaves a replica counted that an earlier attempt may yet bring into the set."""
     counts_diverging_fetch: bool = False
     """A fetch that was answered with a divergence counts as an acknowledgement."""
 

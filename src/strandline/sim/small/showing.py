@@ -19,13 +19,20 @@ from strandline.sim.small.values import (
     OUT,
     UNKNOWN,
     UNTOLD,
+    WITHDRAWN,
     Reign,
     Replica,
     Table,
     World,
 )
 
-_MEMBERSHIPS: Final = {OUT: " out", MEMBER: "", JOINING: " joins", LEAVING: " leaves"}
+_MEMBERSHIPS: Final = {
+    OUT: " out",
+    MEMBER: "",
+    JOINING: " joins",
+    LEAVING: " leaves",
+    WITHDRAWN: " withdrawn",
+}
 
 
 def show(world: World, table: Table) -> str:

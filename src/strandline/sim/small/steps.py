@@ -60,7 +60,7 @@ class Steps:
         self._told: dict[tuple[int, int, int, int, tuple[bool, ...]], int] = {}
         self._writes: dict[tuple[int, int], int] = {}
         self._shrinks: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}
-        self._refusals: dict[tuple[int, int], int] = {}
+        self._refusals: dict[tuple[int, int, bool], int] = {}
         self._quieted: dict[tuple[int, int], int] = {}
 
     def first(self, *, is_leader: bool) -> int:
@@ -189,13 +189,14 @@ class Steps:
             self._shrinks[number, me] = found
         return found
 
-    def refused(self, number: int, me: int) -> int:
-        """What a leader has proposed was certainly not done."""
-        found = self._refusals.get((number, me))
+    def refused(self, number: int, me: int, *, is_open: bool) -> int:
+        """What a leader proposes is not done; `is_open`: an earlier attempt may yet succeed."""
+        key = (number, me, is_open)
+        found = self._refusals.get(key)
         if found is None:
             replica = self.table.all[number]
-            after = _led(replica, self._leading.refused(me, replica))
-            found = self._refusals[number, me] = self.table.number(after)
+            after = _led(replica, self._leading.refused(me, replica, is_open=is_open))
+            found = self._refusals[key] = self.table.number(after)
         return found
 
     def proposal(self, me: int, replica: Replica) -> Delayed:

@@ -71,7 +71,7 @@ class Symmetry:
         return world._replace(
             replicas=tuple(self._rename(world.replicas[old], order) for old in order),
             leaders=tuple(new[leader] for leader in world.leaders),
-            delayed=tuple(sorted(_renamed(each, new) for each in world.delayed)),
+            delayed=tuple(sorted(_renamed(each, new, order) for each in world.delayed)),
         )
 
     def _rename(self, at: int, order: Order) -> int:
@@ -87,11 +87,12 @@ class Symmetry:
         return found
 
 
-def _renamed(request: Delayed, new: dict[int, int]) -> Delayed:
+def _renamed(request: Delayed, new: dict[int, int], order: Order) -> Delayed:
     return request._replace(
         sender=new[request.sender],
         receiver=new[request.receiver],
         members=tuple(sorted((new[member], life) for member, life in request.members)),
+        registrations=tuple(request.registrations[old] for old in order if request.registrations),
     )
 
 

@@ -21,6 +21,8 @@ OUT: Final = 0
 MEMBER: Final = 1
 JOINING: Final = 2
 LEAVING: Final = 3
+WITHDRAWN: Final = 4
+"""It was to join, and may still do so although the leader has given that up."""
 
 Entries: TypeAlias = tuple[tuple[int, int], ...]
 """A table of leader epochs: each with the offset at which it begins."""
@@ -94,6 +96,9 @@ class Delayed(NamedTuple):
     is_current: bool = False
     members: tuple[tuple[int, int], ...] = ()
     """Of a proposal: brokers and their lives."""
+    registrations: tuple[tuple[bool, int, int], ...] = ()
+    """Not empty: the controller has decided, by what was registered then (see `Standing`), and its
+    write is under way; it succeeds if the state has the same version still."""
 
 
 class Left(NamedTuple):

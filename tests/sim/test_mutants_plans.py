@@ -1,0 +1,60 @@
+"""Situations that are made for one rule: without it they go wrong, with it they do not.
+
+Random seeds come to them rarely. Each plan in `without/` names a rule; a few rules share one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from strandline.sim.mutants import MUTANTS
+from strandline.sim.run import run
+from strandline.sim.scenarios.script import parse_script
+from strandline.sim.text import PlanScript, read_plan
+
+PLANS = sorted(Path(__file__).with_name("without").glob("*.txt"))
+SEEDS = 4
+"""Times within a situation are drawn, so not every seed hits the moment."""
+
+ALSO = {
+    "a_late_proposal": ("name-broker-epochs",),
+    "the_last_one_standing": ("remember-eligible-leaders",),
+}
+
+
+def read(path: Path) -> PlanScript:
+    return read_plan(parse_script(path.name, path.read_text(encoding="utf-8")))
+
+
+def pairs() -> list[tuple[Path, str]]:
+    return [
+        (path, rule)
+        for path in PLANS
+        for rule in (read(path).without or "", *ALSO.get(path.stem, ()))
+    ]
+
+
+@pytest.mark.parametrize(("path", "rule"), pairs(), ids=lambda value: getattr(value, "stem", value))
+def test_without_the_rule_it_goes_wrong(path: Path, rule: str) -> None:
+    script = read(path)
+    expected = {*script.violates, *MUTANTS[rule].expected}
+    first = script.plan.options.seed
+    for seed in range(first, first + SEEDS):
+        plan = replace(script.plan, options=replace(script.plan.options, seed=seed))
+        broken = run(plan, without=rule, stop_at_violation=True).violations
+        if {violation.invariant for violation in broken} & expected:
+            return
+    pytest.fail(f"None of {SEEDS} seeds has missed {rule}.")
+
+
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
+def test_with_all_rules_it_goes_well(path: Path) -> None:
+    assert not run(read(path).plan).violations
+
+
+def test_every_plan_names_a_rule() -> None:
+    assert PLANS
+    assert {rule for _, rule in pairs()} <= MUTANTS.keys()
