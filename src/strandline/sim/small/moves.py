@@ -252,7 +252,8 @@ class Moves:
             answer.code in _DEFINITE or not self._rules.keeps_on_open_refusal
         ):
             is_open = self._rules.minds_open_attempts and any(
-                each.sender == me and each.members == proposal.members for each in world.delayed
+                each.sender == me and members == tuple(member for member, _ in each.members)
+                for each in world.delayed
             )
             after = self._steps.refused(world.replicas[me], me, is_open=is_open)
             if after != world.replicas[me]:
@@ -283,8 +284,8 @@ class Moves:
             at = request.receiver
             after = self._steps.counted_late(world.replicas[at], request)
             if after is not None:
-                label = ("late", "fetch", request.sender, at)
-                yield self._changes.advanced(label, without, at, after)
+                fetch: Label = ("late", "fetch", request.sender, at)
+                yield self._changes.advanced(fetch, without, at, after)
             return
         if request.registrations:
             if not request.is_current:
@@ -301,8 +302,8 @@ class Moves:
         answer = self._answer(known, request)
         if isinstance(answer, Written):
             members = (member for member, _ in request.members)
-            label = ("late", "alter", request.sender, *members)
-            yield self._changes.put(label, without, known, answer, sender=request.sender)
+            alter: Label = ("late", "alter", request.sender, *members)
+            yield self._changes.put(alter, without, known, answer, sender=request.sender)
 
 
 def _with_delayed(world: World, request: Delayed) -> World:
