@@ -204,6 +204,19 @@ def test_leader_dance_moves_the_leadership_without_a_death(clog: str) -> None:
         assert [each.life for each in it.world.machines.values()] == [1, 1, 1]
 
 
+def test_the_last_one_standing_loses_its_power_and_another_one_leads() -> None:
+    with stage() as it:
+        it.do("last-standing t-0 after=4s for=6s down=3s")
+        it.run(3_900)
+        assert it.state.in_sync_replicas == (1,)
+        assert set(it.state.elr) == {2, 3}
+        it.run(200)
+        assert not it[1].is_powered
+        it.run(2_500)
+        assert it.state.leader in (2, 3)
+        it.settle()
+
+
 # -- network ---------------------------------------------------------------------------------
 
 

@@ -43,7 +43,7 @@ CATALOGUE: Final = (
     Row(
         "F-07",
         "last replica standing",
-        ("isolate leader:t-0 for=4s", "power-cut leader:t-0 mode=prefix"),
+        ("last-standing t-0 for=8s after=4s",),
         remark='seen as "leader is elected out of the eligible"',
     ),
     Row("F-08", "crash during recovery, several times", ("crash-in-recovery 1 times=3",)),

@@ -84,7 +84,7 @@ class Draw:
         """How long: a blip, about as long as a lag, or about as long as a session."""
         scale = self.random.choices((self.blip_us, self.lag_us, self.session_us), (45, 25, 30))[0]
         us = int(scale * self.random.uniform(0.3, 2.0))
-        return _round(max(1_000, min(us, at_most_us)))
+        return round_us(max(1_000, min(us, at_most_us)))
 
     def moment(self) -> dict[str, str]:
         """`when=`, sometimes."""
@@ -102,5 +102,6 @@ class Draw:
         return self.random.choice(("any", "any", "prefix", "torn", "hole", "none"))
 
 
-def _round(us: int) -> str:
+def round_us(us: int) -> str:
+    """A time in whole milliseconds, at least one, as a plan writes it."""
     return format_us(max(1, us // 1_000) * 1_000)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from strandline.sim.faults.draw import Draw, Drawn
+from strandline.sim.faults.draw import Draw, Drawn, round_us
 from strandline.sim.plan import BEYOND, Options
 
 
@@ -86,6 +86,13 @@ def _election_storm(draw: Draw) -> Drawn:
 def _leader_dance(draw: Draw) -> Drawn:
     options = {"times": str(draw.random.randint(2, 6)), "every": draw.time(at_most_us=800_000)}
     return Drawn("leader-dance", (draw.partition(),), options | draw.maybe(0.7, "clog", "yes"))
+
+
+def _last_standing(draw: Draw) -> Drawn:
+    # Longer than a lag and a session together, so that the leader is alone when it is struck.
+    until_us = draw.session_us + draw.lag_us + draw.random.randint(500_000, 3_000_000)
+    options = {"after": round_us(until_us), "for": round_us(2 * until_us), "down": draw.time()}
+    return Drawn("last-standing", (draw.partition(),), options)
 
 
 def _twin(draw: Draw) -> Drawn:
@@ -325,6 +332,7 @@ KINDS: Final = (
     Kind(_crash_in_recovery, 0.15, 0.5),
     Kind(_election_storm, 0.08, 0.4),
     Kind(_leader_dance, 0.15, 0.6, brokers=2),
+    Kind(_last_standing, 0.1, 0.4, brokers=2),
     Kind(_twin, 0.05, 0.3),
     Kind(_cut, 0.3),
     Kind(_cut_one_way, 0.25),

@@ -22,20 +22,20 @@ _FOR_US: Final = 2_000_000
 Pair = tuple[End, End]
 
 
-def cut(scene: Scene, action: Action) -> None:
+def cut_link(scene: Scene, action: Action) -> None:
     """Nothing passes between two ends."""
-    _cut(scene, _both_ways(*_two(scene, action)), _for(action))
+    cut(scene, both_ways(*_two(scene, action)), _for(action))
 
 
 def cut_one_way(scene: Scene, action: Action) -> None:
     """Nothing passes from the first to the second; what the second sends arrives."""
-    _cut(scene, _pairs(*_two(scene, action)), _for(action))
+    cut(scene, _pairs(*_two(scene, action)), _for(action))
 
 
 def isolate(scene: Scene, action: Action) -> None:
     """One broker is cut off from all others, and as wanted from the store and from clients."""
     mine = ends(scene, action.word(0))
-    _cut_off(scene, action, mine, _both_ways(mine, _others(scene, mine)))
+    _cut_off(scene, action, mine, both_ways(mine, _others(scene, mine)))
 
 
 def partition(scene: Scene, action: Action) -> None:
@@ -49,7 +49,7 @@ def partition(scene: Scene, action: Action) -> None:
         case "in":
             pairs = _pairs(others, mine)
         case _:
-            pairs = _both_ways(mine, others)
+            pairs = both_ways(mine, others)
     _cut_off(scene, action, mine, pairs)
 
 
@@ -65,7 +65,7 @@ def ring(scene: Scene, action: Action) -> None:
         for b in range(count)
         if a != b and (a - b) % count not in (1, count - 1)
     ]
-    _cut(scene, far, _for(action))
+    cut(scene, far, _for(action))
 
 
 def clog(scene: Scene, action: Action) -> None:
@@ -81,7 +81,7 @@ def swizzle(scene: Scene, action: Action) -> None:
     for_us, step_us = _for(action), action.time_us("step", 100_000)
     order = random.sample(range(len(chosen)), len(chosen))
     for turn, broker_id in enumerate(chosen):
-        pairs = _both_ways([broker_id], _others(scene, [broker_id]))
+        pairs = both_ways([broker_id], _others(scene, [broker_id]))
         held_us = for_us + (order[turn] - turn) * step_us
         scene.later(
             turn * step_us,
@@ -144,7 +144,8 @@ def _pairs(some: Iterable[End], others: Iterable[End]) -> list[Pair]:
     return [(a, b) for a, b in product(some, others) if a != b]
 
 
-def _both_ways(some: Iterable[End], others: Iterable[End]) -> list[Pair]:
+def both_ways(some: Iterable[End], others: Iterable[End]) -> list[Pair]:
+    """Every pair of one of these and one of those, in both directions."""
     some, others = list(some), list(others)
     return list(dict.fromkeys((*_pairs(some, others), *_pairs(others, some))))
 
@@ -152,9 +153,9 @@ def _both_ways(some: Iterable[End], others: Iterable[End]) -> list[Pair]:
 def _around(scene: Scene, action: Action) -> list[Pair]:
     """Between two words; with one word only, between it and all other brokers."""
     if len(action.words) > 1:
-        return _both_ways(*_two(scene, action))
+        return both_ways(*_two(scene, action))
     mine = ends(scene, action.word(0))
-    return _both_ways(mine, _others(scene, mine))
+    return both_ways(mine, _others(scene, mine))
 
 
 def _once(pairs: Iterable[Pair]) -> Iterator[Pair]:
@@ -167,8 +168,8 @@ def _once(pairs: Iterable[Pair]) -> Iterator[Pair]:
 
 def _cut_off(scene: Scene, action: Action, mine: list[End], pairs: list[Pair]) -> None:
     if action.options.get("clients", "no") == "yes":
-        pairs = [*pairs, *_both_ways(mine, scene.client_names)]
-    _cut(scene, pairs, _for(action))
+        pairs = [*pairs, *both_ways(mine, scene.client_names)]
+    cut(scene, pairs, _for(action))
     if action.options.get("store", "no") == "yes":
         for each in mine:
             if isinstance(each, int):
@@ -183,7 +184,8 @@ def cut_store(scene: Scene, broker_id: BrokerId, for_us: int) -> None:
     )
 
 
-def _cut(scene: Scene, pairs: Iterable[Pair], for_us: int) -> None:
+def cut(scene: Scene, pairs: Iterable[Pair], for_us: int) -> None:
+    """Let nothing pass between these."""
     network = scene.world.network
     _each(scene, "cut", pairs, network.cut, network.mend, for_us)
 
@@ -206,7 +208,7 @@ def _each(
 
 
 VERBS: Final = (
-    Verb("cut", cut, "END END [for=]"),
+    Verb("cut", cut_link, "END END [for=]"),
     Verb("cut-one-way", cut_one_way, "FROM TO [for=]"),
     Verb("isolate", isolate, "BROKER [store=yes] [clients=yes] [for=]"),
     Verb(
