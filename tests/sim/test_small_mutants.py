@@ -21,6 +21,7 @@ CAUGHT = {
     "join-from-epoch-start": ({"I-16"}, 9),
     "keep-what-is-undecided": ({"I-13"}, 7),
     "lead-in-this-life-only": ({"I-11"}, 5),
+    "mind-open-attempts": ({"I-13"}, 9),
     "mark-never-back": ({"I-10"}, 6),
     "mark-within-the-log": ({"I-01", "I-22"}, 6),
     "name-the-life-that-qualified": ({"I-16", "I-14"}, 11),

@@ -180,8 +180,9 @@ CONTROLLING: Final = (
         "last-leader-first",
         "Of several crashed replicas the one that was in sync longest is elected (Unclean "
         "Recovery, KIP-966).",
-        ("I-23",),
+        (),
         patch(Members, of=staticmethod(_members)),
+        "each of them has what acks=all has promised; of the rest the last leader has most",
     ),
     Mutant(
         "remember-eligible-leaders",
@@ -272,7 +273,8 @@ CONTROLLING: Final = (
     Mutant(
         "proposals-of-the-leader-only",
         "Only the leader of the present epoch changes the in-sync set (KIP-497).",
-        ("I-12", "I-13"),
+        (),
         patch(_Judge, _check_leader=nothing),
+        "an election raises the version of the state, too: see compare-versions",
     ),
 )

@@ -20,9 +20,10 @@ from strandline.records.batch import Buffer
 from strandline.replication.follower import Asked
 from strandline.replication.policies import DEFAULT, TruncateBy
 from strandline.replication.truncation import Target, first_truncation
+from strandline.sim.mutants.appending import in_any_order
 from strandline.sim.mutants.mutant import Mutant, no, patch, together, yes
 from strandline.storage.leader_epochs import LeaderEpochs
-from strandline.storage.log_append import AppendResult
+from strandline.storage.log_append import AppendResult, AppendsRecords
 from strandline.types import NO_EPOCH, Instant, Offset
 
 _true_follow = Fetchers.follow
@@ -165,16 +166,25 @@ FOLLOWING: Final = (
     Mutant(
         "answers-to-the-last-question",
         "An answer to a question that is not the last one is not used (F-28, KAFKA-6361).",
-        ("I-22",),
+        (),
+        patch(FetchedPartition, _judge=_as_if_asked_now, is_asked_by=yes),
+        "what a late answer brings is compared with the leader's log by the next fetch, and what does not fit is refused: see answers-that-fit",
+    ),
+    Mutant(
+        "answers-that-fit",
+        "What a follower appends is an answer to its last question, and continues its log (1.5).",
+        ("I-02", "I-03", "I-21"),
         together(
             patch(FetchedPartition, _judge=_as_if_asked_now, is_asked_by=yes),
+            patch(AppendsRecords, _checked=in_any_order),
         ),
     ),
     Mutant(
         "no-records-of-later-epochs",
         "A follower takes no records of a leader that it does not know yet (1.5).",
-        ("I-03",),
+        (),
         patch(FollowsPartition, append_as_follower=_of_any_epoch),
+        "a leader refuses fetches of another epoch before: see fence-by-leader-epoch",
     ),
     Mutant(
         "follow-the-log-start",

@@ -144,7 +144,7 @@ SERVING: Final = (
     Mutant(
         "refuse-below-the-minimum",
         "acks=all is refused before the append while too few replicas are in sync (3.3).",
-        ("I-41",),
+        (),
         patch(LeadsPartition, _check_appendable=_appendable),
         "the high watermark rests then, and nothing is acknowledged: see rest-below-the-minimum",
     ),
@@ -182,14 +182,16 @@ SERVING: Final = (
     Mutant(
         "ends-of-epochs",
         "OffsetForLeaderEpoch says where that epoch ended, not where the log does (KIP-320).",
-        ("I-25", "I-29", "I-35"),
+        (),
         patch(OffsetForLeaderEpochHandler, _look_up=_log_end_for_epoch),
+        "what consumers have read is never cut, except after unclean elections, for which nothing is promised",
     ),
     Mutant(
         "send-readers-to-complete-replicas",
         "A consumer is sent only to a replica that is in sync and has its offset (KIP-392).",
-        ("I-25", "I-35", "I-50"),
+        (),
         patch(fetch_reading, readable_followers=_all_followers),
+        "a consumer that is refused asks the leader again: it loses time, and no record",
     ),
     Mutant(
         "tell-the-mark",
@@ -206,8 +208,9 @@ SERVING: Final = (
     Mutant(
         "next-session-epoch-only",
         "A fetch session takes exactly the next request (KIP-227).",
-        ("I-42",),
+        (),
         patch(FetchSessions, resolve=_any_session_epoch),
+        "requests of a session come over one connection in their order, and a lost one ends it",
     ),
     Mutant(
         "sessions-hear-all-news",
@@ -224,8 +227,9 @@ SERVING: Final = (
     Mutant(
         "sessions-per-registration",
         "A fetch session of a former registration of the follower is looked at anew (KIP-903).",
-        ("I-15", "I-42"),
+        (),
         patch(FollowerSession, identify=nothing),
+        "a follower begins a new session under a new registration, and each fetch is looked at: see refuse-fetches-from-before-a-restart",
     ),
     Mutant(
         "wake-those-who-wait-for-a-commit",

@@ -334,7 +334,7 @@ _ALL: Final = (
     SmallMutant(
         "definite-refusals-only",
         "a refusal that leaves the outcome open does not end a proposal (2.1)",
-        replace(_PAIR, epochs=2),
+        Bounds(records=1, epochs=1, expiries=1),
         _rule(keeps_on_open_refusal=False),
     ),
 )
