@@ -59,7 +59,7 @@ def test_nothing_is_switched_off_without_a_name() -> None:
 
 
 def test_an_unknown_rule_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UnknownMutant, match="no rule 'sense'.*read-to-the-mark"), mutated("sense"):
+    with pytest.raises(UnknownMutant, match=r"no rule 'sense'.*read-to-the-mark"), mutated("sense"):
         pass
 
 

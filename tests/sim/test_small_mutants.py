@@ -14,7 +14,7 @@ CAUGHT = {
     "compare-versions": ({"I-13"}, 10),
     "count-whoever-joins": ({"I-16", "I-14"}, 6),
     "count-whoever-leaves": ({"I-14"}, 2),
-    "definite-refusals-only": ({"I-14"}, 9),
+    "definite-refusals-only": ({"I-13"}, 7),
     "elect-complete-replicas": ({"I-19", "I-31"}, 5),
     "epoch-entry-at-election": ({"I-49"}, 8),
     "forget-older-reigns": ({"I-15"}, 10),

@@ -52,7 +52,6 @@ class Sometimes(Silent):
         self._found: Counter[str] = Counter()
         self._metadata = MetadataStates(world, self._found)
         self._replicas = ReplicaStates(world, self._found)
-        self._starting: set[int] = set()
 
     def node_acted(self, machine: Machine) -> None:
         """See `Observer`."""

@@ -61,7 +61,7 @@ def _producer(name: str, topic: TopicSpec, usual: dict[str, str], random: Random
         options["in-flight"] = str(random.choice((1, 1, 2, 5)))
     options["every"] = random.choice(("30ms", "80ms", "150ms", "200ms", "300ms", "500ms"))
     options["records"] = str(random.choice((1, 2, 3, 8)))
-    options["size"] = str(random.choice((0, 20, 20, 200)))
+    options["size"] = str(random.choice((0, 20, 20, 20, 200, 200, 3_000)))
     if random.random() < 0.25:
         options["keys"] = str(random.choice((1, 3, 10)))
     if random.random() < 0.5:

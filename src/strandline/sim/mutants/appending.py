@@ -54,6 +54,7 @@ def _deletes_anything(self: LogState, offset: Offset) -> bool:
     if offset <= self.log_start_offset:
         return False
     self.log_start_offset = offset
+    self.raised[self] = None
     self.leader_epochs.truncate_from_start(offset)
     self.producers.advance_log_start_to(offset)
     return True

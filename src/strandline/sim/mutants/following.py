@@ -168,7 +168,8 @@ FOLLOWING: Final = (
         "An answer to a question that is not the last one is not used (F-28, KAFKA-6361).",
         (),
         patch(FetchedPartition, _judge=_as_if_asked_now, is_asked_by=yes),
-        "what a late answer brings is compared with the leader's log by the next fetch, and what does not fit is refused: see answers-that-fit",
+        "the next fetch compares what a late answer has brought, and what does not fit is refused: "
+        "see answers-that-fit",
     ),
     Mutant(
         "answers-that-fit",

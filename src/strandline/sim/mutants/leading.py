@@ -95,9 +95,14 @@ def _any_version(self: Leader, members: Collection[BrokerId], partition_epoch: i
     return _true_committed(self, members, partition_epoch)
 
 
-def _any_refusal(self: Leader, *, definite: bool, proposal: Any = None) -> bool:
+def _any_refusal(self: Leader, *, definite: bool, **more: Any) -> bool:
     del definite
-    return _true_refused(self, definite=True, proposal=proposal)
+    return _true_refused(self, definite=True, **more)
+
+
+def _closed(self: Leader, *, definite: bool, proposal: Any = None, is_open: bool = False) -> bool:
+    del is_open
+    return _true_refused(self, definite=definite, proposal=proposal)
 
 
 def _silence_refuses(self: InSyncChanges, reason: str, now: Instant) -> None:
@@ -196,6 +201,13 @@ LEADING: Final = (
         "A refusal that leaves the outcome open does not end a proposal (2.1).",
         ("I-13", "I-14"),
         patch(Leader, refused=_any_refusal),
+    ),
+    Mutant(
+        "withdraw-what-is-open",
+        "A refused proposal of which an earlier attempt was never answered may still come true "
+        "(KIP-497).",
+        ("I-13", "I-14"),
+        patch(Leader, refused=_closed),
     ),
     Mutant(
         "silence-is-no-refusal",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,11 +21,13 @@ from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_state import LogState
 from strandline.storage.producer_state import ProducerStates, Reload
 from strandline.storage.recovery import Recovery
-from strandline.types import Instant, Offset, TopicPartition
+from strandline.storage.segment import Segment
+from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicPartition
 
 _true_flush_plan = LogState.flush_plan
 _true_log_synced = Background.log_synced
 _true_open = Logs.open
+_true_recover_segment = Recovery._recover_segment
 _true_run = Recovery.run
 
 
@@ -67,6 +69,15 @@ def _cut_in_memory(self: DropsRecords, offset: Offset, now_ms: int) -> Offset:
     return end
 
 
+def _without_epochs(self: Recovery, segment: Segment) -> Any:
+    with patch(LeaderEpochs, epoch_for_offset=_no_epoch)():
+        return _true_recover_segment(self, segment)
+
+
+def _no_epoch(*_: Any) -> LeaderEpoch:
+    return NO_EPOCH
+
+
 def _point_stays(self: LogState, offset: Offset) -> None:
     del offset
     self._set_flush_offset()
@@ -106,12 +117,22 @@ def _from_memory_only(self: LogDirectory[Any], partitions: Iterable[TopicPartiti
         self.logs.pop(partition, None)
 
 
+def _saved_in_memory(self: Logs, directory: Any, raised: Sequence[LogState]) -> Sequence[LogState]:
+    del self, directory
+    for each in raised:
+        each.log_start_saved = each.log_start_offset
+    return raised
+
+
 def _of_any_topic(self: Logs, partition: Any, topic_id: Any, *args: Any, **more: Any) -> Any:
     directory = self.directory_of(partition)
     if directory is not None:
         directory.logs[partition].topic_id = topic_id
     return _true_open(self, partition, topic_id, *args, **more)
 
+
+_NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
+_STALE = patch(Recovery, _recover_segment=_without_epochs)
 
 RECOVERING: Final = (
     Mutant(
@@ -190,8 +211,22 @@ RECOVERING: Final = (
     Mutant(
         "sync-what-was-cut",
         "A truncation is durable before anything is written in its place (I-21).",
+        (),
+        _NO_SYNC,
+        "what comes back is of an epoch that the table gives to another: see what-was-cut-is-gone",
+    ),
+    Mutant(
+        "recover-no-stale-batch",
+        "Recovery ends where a batch is older than the leader epoch that was noted for it (I-21).",
+        (),
+        _STALE,
+        "what was cut is durably cut, unless the process ends in between: see what-was-cut-is-gone",
+    ),
+    Mutant(
+        "what-was-cut-is-gone",
+        "What a follower has cut does not come back under the epoch of its new leader (I-21).",
         ("I-21", "I-03", "I-46"),
-        patch(DropsRecords, _cut_last_segment=_cut_in_memory),
+        together(_NO_SYNC, _STALE),
     ),
     Mutant(
         "recovery-point-falls",
@@ -213,9 +248,9 @@ RECOVERING: Final = (
     ),
     Mutant(
         "write-log-starts",
-        "Where a log starts is written down, not only known (I-27).",
+        "Records are deleted when that is written down, not only known (I-27).",
         ("I-27",),
-        patch(Background, _write_starts=nothing),
+        patch(Logs, _save_log_starts=_saved_in_memory),
     ),
     Mutant(
         "tables-forget-deleted-logs",

@@ -115,7 +115,7 @@ def _own_start(self: Leader, log_start_offset: Offset, is_alive: Any) -> Offset:
 
 def _of_the_living(self: LeadsPartition) -> Offset:
     leader = self.check_leading()
-    return leader.low_watermark(self.log.log_start_offset, self.host.is_alive)
+    return leader.low_watermark(self.log.log_start_saved, self.host.is_alive)
 
 
 def _all_followers(leader: Leader, fetch_offset: Offset, rack_of: Any) -> Any:
@@ -184,7 +184,7 @@ SERVING: Final = (
         "OffsetForLeaderEpoch says where that epoch ended, not where the log does (KIP-320).",
         (),
         patch(OffsetForLeaderEpochHandler, _look_up=_log_end_for_epoch),
-        "what consumers have read is never cut, except after unclean elections, for which nothing is promised",
+        "what consumers have read is cut by unclean elections only, and then nothing is promised",
     ),
     Mutant(
         "send-readers-to-complete-replicas",
@@ -229,7 +229,8 @@ SERVING: Final = (
         "A fetch session of a former registration of the follower is looked at anew (KIP-903).",
         (),
         patch(FollowerSession, identify=nothing),
-        "a follower begins a new session under a new registration, and each fetch is looked at: see refuse-fetches-from-before-a-restart",
+        "a follower begins a new session under a new registration, and each fetch is looked at: "
+        "see refuse-fetches-from-before-a-restart",
     ),
     Mutant(
         "wake-those-who-wait-for-a-commit",
