@@ -356,3 +356,16 @@ def test_a_reader_that_has_jumped_is_let_off() -> None:
     of.forget("g", AT)
     of.fetched("g", AT, 2, floor=7)
     assert sentences(of) == []
+
+
+def test_offsets_of_a_topic_that_may_be_deleted_prove_nothing() -> None:
+    watch = GroupWatch(Schedule(None))
+    at, other = TopicPartition("t", 0), TopicPartition("u", 0)
+    for each in (at, other):
+        watch.committing("g", each, 5)
+        watch.committed("g", each, 1, 5)
+    watch.forget_topic("t")
+    watch.fetched("g", at, -1, floor=watch.floor("g", at, 2))
+    assert watch.findings == []
+    watch.fetched("g", other, -1, floor=watch.floor("g", other, 2))
+    assert [finding.invariant for finding in watch.findings] == ["I-39"]

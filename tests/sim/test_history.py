@@ -333,6 +333,13 @@ def test_a_weak_acknowledgement_orders_nobody_else_s_records() -> None:
     assert check(events).counts == {AnomalyKind.REORDERED: 1}
 
 
+def test_a_record_may_be_appended_again_behind_its_deletion() -> None:
+    """What a broker knows of a producer may go with the records."""
+    before = [sent("a", "b"), polled((3, "a"))]
+    assert kinds(*before, [Deleted(A, 4)], polled((7, "a"))) == []
+    assert kinds(*before, [Deleted(A, 3)], polled((7, "a"))) == [AnomalyKind.DUPLICATE]
+
+
 def test_loss_explains_some_kinds_and_not_others() -> None:
     report = judged(sent("a", "b"), acked(a=0), [Refused(A, "b")], polled((0, "b")))
     assert [found.kind for found in report.beyond(LOSS_KINDS)] == [AnomalyKind.REFUSED_READ]

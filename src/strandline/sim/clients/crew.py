@@ -65,6 +65,8 @@ class Crew:
         name = f"admin-{len(self.operations) + 1}"
         operation = make_operation(self.world, name, action)
         operation.on_deleted = self._on_deleted
+        if action.verb in _DELETING:
+            self.group_watch.forget_topic(action.word(0))
         self.operations.append(operation)
         operation.start()
         return operation

@@ -57,6 +57,7 @@ class GroupWatch:
         self.findings: list[Finding] = []
         self._schedule = schedule
         self._groups: dict[str, _Group] = {}
+        self._deleted: dict[str, None] = {}
 
     # -- generations -------------------------------------------------------------------------
 
@@ -117,6 +118,11 @@ class GroupWatch:
         """The reader has jumped back, honestly (the topic was made anew, or its log was cut)."""
         self._commits(group, at).is_forgotten = True
 
+    def forget_topic(self, topic: str) -> None:
+        """The topic may be deleted from now on. Its committed offsets go with it, whenever each
+        coordinator hears of that; so nothing can be said of them any more."""
+        self._deleted[topic] = None
+
     def commit_unknown(self, group: str, at: TopicPartition, generation: int, offset: int) -> None:
         """Nobody knows what became of a commit."""
         unknown = self._commits(group, at).unknown
@@ -134,7 +140,7 @@ class GroupWatch:
     def fetched(self, group: str, at: TopicPartition, offset: int, *, floor: int) -> None:
         """A member was told a committed offset (-1: none); `floor` is from when it asked."""
         commits = self._commits(group, at)
-        if commits.is_forgotten:
+        if commits.is_forgotten or at.topic in self._deleted:
             return
         if offset < floor:
             self._found(

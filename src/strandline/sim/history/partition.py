@@ -234,7 +234,11 @@ class PartitionHistory:
                 AnomalyKind.INCONSISTENT_OFFSETS,
                 f"offset {offset} holds {there!r} and, {how}, {value!r}",
             )
-        if elsewhere != offset:
+        if elsewhere < min(offset, self.log_start):
+            # A broker remembers a producer by its records. Where these were deleted, a retry that
+            # is late enough may be appended again after a restart (KIP-360).
+            self.offset_of[value] = offset
+        elif elsewhere != offset:
             self._found(
                 AnomalyKind.DUPLICATE,
                 f"{value!r} lies at offset {elsewhere} and, {how}, at offset {offset}",
