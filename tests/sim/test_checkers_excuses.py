@@ -15,7 +15,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
 )
 from strandline.sim.checkers.recovery_rules import LastWords
 from strandline.storage.log_state import LogState
-from strandline.types import BrokerId, Offset
+from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import controller_caller
 from tests.sim.checked_world import AT, Checked, always, shadow_of
 from tests.sim.test_checkers_recovery import LOG, batch_bytes, restart
@@ -194,6 +194,58 @@ def test_a_log_without_a_topic_id_is_that_of_its_replica(checked: Checked) -> No
     checked.write(2)
     assert shadow_of(checked, 2).end == 7
     assert checked.found == []
+
+
+def test_records_that_rot_are_not_what_is_remembered_of_their_producer(checked: Checked) -> None:
+    """I-05 asks nothing where the batches that it would scan have rotted since."""
+    file = checked.replica(2).log.active.log
+    file.write_at(3 * batch_bytes(checked) + 56, b"\x07")  # in the base sequence
+    checked.world[2].disk.damaged[LOG] = "rotten by a test"
+    checked.checkers.at_phase_end()
+    assert checked.found == []
+    checked.world[2].disk.damaged.clear()
+    checked.checkers.at_phase_end()
+    assert "I-05" in checked.found
+
+
+def test_what_is_appended_to_a_damaged_log_is_what_it_says(checked: Checked) -> None:
+    """Also if it is a retry, with the checksum of a batch that another leader wrote there."""
+    shadow, replica = shadow_of(checked, 2), checked.replica(2)
+    again = bytearray(replica.log.active.log.peek(4 * batch_bytes(checked), batch_bytes(checked)))
+    again[12:16] = (1).to_bytes(4, "big")  # the leader epoch, which the checksum does not cover
+    shadow.was_damaged = True
+    replica.log.truncate_to(Offset(4), 0)
+    checked.act(2)
+    replica.leader_epoch = LeaderEpoch(1)
+    replica.log.append_as_follower(again, 0)
+    checked.act(2)
+    assert [batch.leader_epoch for batch in shadow.batches] == [0, 0, 0, 0, 1]
+    assert shadow.batches[-1] is not shadow_of(checked, 1).batches[-1]
+
+
+def test_a_leader_whose_log_failed_may_still_commit_what_all_have(checked: Checked) -> None:
+    checked.isolate(3)
+    checked.write(acks=1, settle=False)
+    log = checked.replica(1).log
+    assert (log.log_end_offset, log.high_watermark) == (6, 5)
+    log.fail("a test")
+    checked.act(1)
+    checked.world.network.heal()
+    assert checked.world.run_until(lambda: checked.replica(2).log.high_watermark == 6)
+    assert log.high_watermark == 6
+    assert checked.found == []
+
+
+def test_a_leader_whose_log_failed_must_not_commit_alone(checked: Checked) -> None:
+    checked.isolate(2)
+    checked.isolate(3)
+    checked.write(acks=1, settle=False)
+    log = checked.replica(1).log
+    log.fail("a test")
+    checked.act(1)
+    log.high_watermark = log.log_end_offset
+    checked.act(1)
+    assert "lacks batch 5 of epoch 0" in checked.only("I-14").what
 
 
 def test_a_log_directory_is_left_alone_while_it_is_offline(checked: Checked) -> None:

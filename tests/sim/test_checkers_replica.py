@@ -14,6 +14,8 @@ from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs
 from strandline.storage.log_cut import DropsRecords
 from strandline.storage.producer_state import ProducerStates
 from strandline.types import LeaderEpoch, Offset
+from tests.node.messages import batch, produce
+from tests.sim.callers import Caller
 from tests.sim.checked_world import AT, Checked, always
 
 
@@ -299,6 +301,35 @@ def test_retention_within_the_rules_is_no_violation() -> None:
     checked.write(2)
     checked.checkers.at_phase_end()
     assert checked.found == []
+    checked.close()
+
+
+@pytest.mark.parametrize(("age_ms", "problem"), [(7_200_000, None), (0, "3600000")])
+def test_each_segment_needs_a_reason_of_its_own_to_go(age_ms: int, problem: str | None) -> None:
+    """The first goes by its size, and the second by the age of the records that a client sent."""
+    checked = Checked()
+    log = checked.replica(1).log
+    now_ms = checked.world[1].now.wall_ms
+    for age in (0, age_ms, 0, 0):
+        records = batch(b"x" * 20, timestamp=now_ms - age)
+        Caller(checked.world, "writer", 1).ask(produce(records, *AT), 9)
+        checked.world.run_for(1_500)
+        log.roll(now_ms)
+        checked.act(1)
+    bases = log.segments.base_offsets
+    assert bases[:5] == [0, 1, 2, 3, 4]
+    size = log.segments.first.size
+    log.update_config(replace(log.config, retention_bytes=3 * size, retention_ms=3_600_000))
+    log.delete_records_to(Offset(2))
+    assert log.drop_below_start(now_ms) == 2
+    checked.act(1)
+    if problem is None:
+        assert checked.found == []
+    else:
+        what = checked.only("I-43").what
+        assert "has dropped batch 1 of epoch 0" in what
+        assert f"but {2 * size} bytes are left of retention.bytes={3 * size}" in what
+        assert what.endswith(f"ms old with retention.ms={problem}")
     checked.close()
 
 

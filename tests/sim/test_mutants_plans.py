@@ -20,7 +20,11 @@ SEEDS = 4
 """Times within a situation are drawn, so not every seed hits the moment."""
 
 ALSO = {
-    "a_late_proposal": ("name-broker-epochs", "withdraw-what-is-open"),
+    "a_late_proposal": (
+        "name-broker-epochs",
+        "withdraw-what-is-open",
+        "members-are-eligible",
+    ),
     "deleted_and_elected": ("follow-the-log-start",),
     "a_hole_in_a_batch": ("check-what-is-recovered",),
     "the_last_one_standing": ("remember-eligible-leaders",),

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.errors import InvariantViolated, StorageError
 from strandline.storage.clean_shutdown import CleanShutdown
-from strandline.storage.files import Files, LockHeld
+from strandline.storage.files import DiskFull, Files, LockHeld
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
@@ -333,6 +333,29 @@ def test_forgotten_partitions_leave_every_table_durably() -> None:
     assert (found.recovery_point, found.log_start_offset, found.high_watermark) == (0, 0, 0)
     assert after.cleaner_offsets == {}
     assert after.logs[PAYMENTS].found.recovery_point == 7
+
+
+def test_a_directory_that_cannot_be_loaded_for_want_of_space_is_offline() -> None:
+    """Neither loaded nor offline, its partitions would be made anew elsewhere (I-08, KIP-112)."""
+    files = MemoryFiles()
+    files.make_directory("/data")
+    directory: Directory = LogDirectory(files, "/data")
+    files.capacity_bytes = 0
+    assert not directory.open(*US)
+    assert directory.offline_reason is not None
+    assert "No space left" in directory.offline_reason
+    directory.close()
+    files.capacity_bytes = 1 << 20
+    files.make_directory("/data/orders-0")
+    again: Directory = LogDirectory(files, "/data")
+    assert again.open(*US)
+
+    def no_room(found: LogToLoad) -> FakeLog:
+        raise DiskFull(f"Cannot append {found.topic_partition}: No space left on device.")
+
+    assert not again.load_logs(no_room)
+    assert again.offline_reason is not None
+    assert "No space left" in again.offline_reason
 
 
 def test_an_offline_directory_stays_offline_with_its_first_reason() -> None:

@@ -135,7 +135,8 @@ class LogDirectory(Generic[LogType]):
         except (LockHeld, ForeignDirectory):
             self.close()
             raise
-        except StorageError:
+        except StorageError as failure:
+            self.go_offline(str(failure))  # a full disk, too
             return False
         return True
 
@@ -154,7 +155,8 @@ class LogDirectory(Generic[LogType]):
                     # The table promises more than the logs have, as after a truncation that did
                     # not come to writing it. New records must not be taken for synced.
                     self.write_recovery_points()
-        except StorageError:
+        except StorageError as failure:
+            self.go_offline(str(failure))  # a full disk, too
             return False
         return True
 

@@ -144,7 +144,7 @@ class Checkers:
                 if words is not None:
                     rules.recovery.check_recovered(truth, shadow, words)
                 rules.commitment.follower_rose(truth, shadow, -1)
-                rules.recovery.check_producers(shadow)
+                rules.recovery.check_producers(shadow, machine)
         for truth, words in list(before.items()):
             if not rules.recovery.check_missing(truth, words, machine):
                 del before[truth]

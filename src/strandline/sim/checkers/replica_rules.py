@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from strandline.config.topic import TopicConfig
 from strandline.replication.in_sync import Committed
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.shadow import (
@@ -236,7 +237,11 @@ class ReplicaRules:
     def check_retention(
         self, shadow: Shadow, before: Mark, removed: Sequence[Batch], now_ms: int
     ) -> None:
-        """I-43: only replicated segments go, and only those that a setting does not keep."""
+        """I-43: only replicated segments go, and only those that a setting does not keep.
+
+        Each segment needs a reason of its own: one goes because enough bytes are left without it,
+        and the next, which may hold records of old, because of its age.
+        """
         first = shadow.mark[FIRST_BASE]
         config = shadow.log.config
         if first > shadow.mark[HIGH_WATERMARK]:
@@ -246,22 +251,45 @@ class ReplicaRules:
                 f"{shadow.mark[HIGH_WATERMARK]}",
                 shadow.at,
             )
-        kept = [batch for batch in removed if batch.next_offset > before[LOG_START]]
-        if not kept:
-            return
         left = shadow.log.segments.size_bytes
-        if not config.deletes_old_segments:
-            problem = "its cleanup policy does not delete"
-        elif 0 <= config.retention_bytes <= left:
-            return
-        elif config.retention_ms < 0:
-            problem = f"only {left} bytes are left of retention.bytes={config.retention_bytes}"
-        else:
-            newest = max(batch.max_timestamp for batch in kept)
-            if newest < 0 or now_ms - newest > config.retention_ms:
-                return
-            problem = (
-                f"{left} bytes are left of retention.bytes={config.retention_bytes}, and the "
-                f"newest record is {now_ms - newest} ms old with retention.ms={config.retention_ms}"
-            )
-        self._findings.add("I-43", f"{shadow} has dropped {kept[-1]}, but {problem}", shadow.at)
+        for segment in reversed(_segments_of(shadow, removed)):
+            if segment[-1].next_offset > before[LOG_START]:
+                problem = _reason_to_keep(config, segment, left, now_ms)
+                if problem is not None:
+                    self._findings.add(
+                        "I-43", f"{shadow} has dropped {segment[-1]}, but {problem}", shadow.at
+                    )
+                    return
+            left += sum(batch.size for batch in segment)
+
+
+def _segments_of(shadow: Shadow, removed: Sequence[Batch]) -> list[list[Batch]]:
+    """Batches that were dropped, segment by segment, as the segments that are still to be removed
+    from the disk tell."""
+    removals = shadow.log.segments.removals
+    bases = {each.segment.base_offset for each in removals if each.segment is not None}
+    found: list[list[Batch]] = []
+    for batch in removed:
+        if not found or batch.base_offset in bases:
+            found.append([])
+        found[-1].append(batch)
+    return found
+
+
+def _reason_to_keep(
+    config: TopicConfig, segment: Sequence[Batch], left: int, now_ms: int
+) -> str | None:
+    """Why a segment should not have been dropped, when `left` bytes were behind it."""
+    if not config.deletes_old_segments:
+        return "its cleanup policy does not delete"
+    if 0 <= config.retention_bytes <= left:
+        return None
+    if config.retention_ms < 0:
+        return f"only {left} bytes are left of retention.bytes={config.retention_bytes}"
+    newest = max(batch.max_timestamp for batch in segment)
+    if newest < 0 or now_ms - newest > config.retention_ms:
+        return None
+    return (
+        f"{left} bytes are left of retention.bytes={config.retention_bytes}, and the newest record "
+        f"is {now_ms - newest} ms old with retention.ms={config.retention_ms}"
+    )

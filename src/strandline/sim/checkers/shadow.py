@@ -185,7 +185,7 @@ class Shadow:
         self._producer_epochs.clear()
         self._tail_base, self._tail_size = -1, 0
         for segment in self.log.segments.all:
-            self._read(segment, 0)
+            self._read(segment, 0, may_be_damaged=self.was_damaged)
 
     def cut(self) -> Sequence[Batch]:
         """The log was truncated, and perhaps appended to since; returns what is gone."""
@@ -237,19 +237,23 @@ class Shadow:
     def _forget(self, kept: int) -> None:
         del self.batches[kept:], self.bases[kept:], self.ends[kept:]
 
-    def _read(self, segment: Segment, position: int) -> None:
+    def _read(self, segment: Segment, position: int, *, may_be_damaged: bool = False) -> None:
         data = peek(segment.log, position, segment.size - position)
         self._tail_base, self._tail_size = segment.base_offset, position
-        self._take(data, segment)
+        self._take(data, segment, may_be_damaged=may_be_damaged)
 
-    def _take(self, data: bytes, segment: Segment) -> None:
-        """Note the batches in bytes that stand in a segment where the shadow has come to."""
+    def _take(self, data: bytes, segment: Segment, *, may_be_damaged: bool) -> None:
+        """Note the batches in bytes that stand in a segment where the shadow has come to.
+
+        Damage is older than the process that found it. What is appended since is what it says,
+        also where a producer's retry has the checksum of a batch that stood there in another epoch.
+        """
         position = 0
         batches, bases, ends = self.batches, self.bases, self.ends
         while position < len(data):
             fields = header_fields(data, position)
             problem = self._problem(fields, data, position, segment)
-            if self.was_damaged:
+            if may_be_damaged or (self.was_damaged and problem is not None):
                 batch = self._remembered(fields, problem, segment)
                 if batch is None:
                     self.is_blind = True

@@ -74,7 +74,7 @@ class Sweeps:
         rules.storage.check_state(shadow)
         rules.storage.check_log(machine, shadow, is_full=True)
         rules.storage.check_partition_files(machine, shadow)
-        rules.recovery.check_producers(shadow)
+        rules.recovery.check_producers(shadow, machine)
         rules.waiting.check_role(machine.node, shadow)
         if leader is not None:
             rules.commitment.check_quorum(truth, shadow, leader)

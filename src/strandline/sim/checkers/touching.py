@@ -51,7 +51,9 @@ class Touching:
             self._follow(hosting, hosted, before)
         if mark[LEADER] is not before[LEADER] or mark[IN_SYNC] is not before[IN_SYNC]:
             self._check_leadership(hosting, hosted, before)
-        if has_content and mark[HIGH_WATERMARK] > before[HIGH_WATERMARK]:
+        if mark[HIGH_WATERMARK] > before[HIGH_WATERMARK] and (
+            has_content or _can_still_commit(shadow, before)
+        ):
             self._risen(hosted)
         if (
             mark[LEADER_ID] != before[LEADER_ID]
@@ -159,3 +161,20 @@ def _has_content(shadow: Shadow, before: Mark) -> bool:
         return not shadow.is_blind
     had_failed, shadow.has_failed = shadow.has_failed, True
     return not had_failed and shadow.mark[CUTS] == before[CUTS]
+
+
+def _can_still_commit(shadow: Shadow, before: Mark) -> bool:
+    """Whether a rise counts although the log has failed: its leader leads on (F-46).
+
+    Nothing is appended to a log that has failed, and a leader does not cut, so the shadow still
+    tells what is in it; and what all members of the in-sync set have got from it before is
+    committed by the rise, and is found so at them.
+    """
+    mark = shadow.mark
+    return (
+        shadow.has_failed
+        and not shadow.is_blind
+        and mark[LEADER] is not None
+        and mark[CUTS] == before[CUTS]
+        and mark[END] == shadow.end
+    )
