@@ -2,7 +2,9 @@
 
 Each seed's default plan runs twice, with all checkers and with none, in turns. Both runs do the
 same things (their trace hashes are compared), so the difference of their CPU times is the checkers.
-Goals: 10,000 checked events per second and 50 simulated seconds per second.
+Goals: 10,000 checked events per second and 50 simulated seconds per second. The plans of seeds are
+crowded on purpose, with timers of a few hundred milliseconds; the second goal is for the default
+timers, which `--plan bench/default-timers.txt` has.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -20,8 +22,9 @@ from typing import Final
 from bench.environment import processor_name
 from bench.goals import Goal
 from strandline.sim.options import draw_plan
-from strandline.sim.plan import BEYOND, SAFE
+from strandline.sim.plan import BEYOND, SAFE, Plan
 from strandline.sim.run import run
+from strandline.sim.text import parse_plan
 from strandline.sim.verdict import Verdict
 
 SEEDS: Final = 40
@@ -85,8 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0; or 1 if a run broke an invariant, or the checkers changed what happens."""
     given = _parser().parse_args(arguments)
     seeds = range(given.first, given.first + given.seeds)
+    plans: Iterable[Plan] = (draw_plan(seed, given.profile) for seed in seeds)
+    if given.plan is not None:
+        plans = [parse_plan(given.plan.read_text())]
     samples = []
-    for sample in measure(seeds, given.profile):
+    for sample in measure(plans):
         samples.append(sample)
         if given.verbose:
             print(line_of(sample), file=sys.stderr)
@@ -104,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--seeds", type=_count, default=SEEDS, help=f"how many (default: {SEEDS})")
     add("--first", type=int, default=0, help="the first of them (default: 0)")
     add("--profile", choices=(SAFE, BEYOND), help="default: as each seed draws it")
+    add("--plan", type=Path, metavar="FILE", help="run this plan instead of seeds")
     add("--json", type=Path, metavar="FILE", help="write every figure there, too")
     add("--verbose", action="store_true", help="a line for each seed as it ends")
     return parser
@@ -116,14 +123,11 @@ def _count(text: str) -> int:
 
 
 def measure(
-    seeds: Sequence[int],
-    profile: str | None = None,
-    *,
-    clock: Callable[[], float] = time.process_time,
+    plans: Iterable[Plan], *, clock: Callable[[], float] = time.process_time
 ) -> Iterator[Sample]:
-    """Run each seed both ways. What goes first changes from seed to seed."""
-    for seed in seeds:
-        plan = draw_plan(seed, profile)
+    """Run each plan both ways. What goes first changes from seed to seed."""
+    for plan in plans:
+        seed = plan.options.seed
         taken_s: dict[bool, float] = {}
         verdicts: dict[bool, Verdict] = {}
         for is_checked in (True, False) if seed % 2 else (False, True):

@@ -10,6 +10,7 @@ import pytest
 
 from bench import sim
 from bench.sim import Figures, Sample, page
+from strandline.sim.options import draw_plan
 
 GOOD = Sample(
     seed=7,
@@ -64,7 +65,7 @@ def test_what_went_wrong_is_said_and_is_the_exit_status(
 
 def test_a_seed_is_measured_with_and_without_checkers() -> None:
     times = iter((0.0, 3.0, 10.0, 14.0))
-    (sample,) = sim.measure([1], clock=lambda: next(times))
+    (sample,) = sim.measure([draw_plan(1)], clock=lambda: next(times))
     assert (sample.checked_s, sample.unchecked_s) == (3.0, 4.0)
     assert sample.events > 1000
     assert sample.simulated_s > 1
@@ -76,3 +77,13 @@ def test_no_seeds_make_no_sense(seeds: str, capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         sim.main([f"--seeds={seeds}"])
     assert "is not a number of seeds" in capsys.readouterr().err
+
+
+def test_a_plan_is_measured_instead_of_seeds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.txt"
+    text = Path("bench/default-timers.txt").read_text()
+    plan.write_text(text.replace("safety=600s", "safety=5s").split("at 60s")[0])
+    assert sim.main(["--plan", str(plan)]) == 0
+    assert "| seeds | 1 |" in capsys.readouterr().out

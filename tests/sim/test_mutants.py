@@ -108,11 +108,24 @@ def test_what_is_not_there_cannot_be_patched() -> None:
         pass
 
 
-NOTICED = {}
+NOTICED = {
+    "wait-for-followers": 0,
+    "epoch-entry-at-election": 0,
+    "count-whoever-joins": 0,
+    "one-fetcher": 0,
+    "eligible-below-the-minimum": 0,
+    "trust-clean-restarts-only": 0,
+    "read-to-the-mark": 0,
+    "truncate-by-leader-epoch": 2,
+}
+"""Rules that are missed soon, and by which seed. Plans are drawn anew when drawing changes: so a
+rule may take the seeds up to that one, and two more."""
 
 
 @pytest.mark.parametrize("name", NOTICED)
 def test_a_rule_that_is_left_out_is_missed(name: str) -> None:
-    seed = NOTICED[name]
-    broken = run(draw_plan(seed), without=name, stop_at_violation=True).violations
-    assert {violation.invariant for violation in broken} & set(MUTANTS[name].expected)
+    for seed in range(NOTICED[name] + 3):
+        broken = run(draw_plan(seed), without=name, stop_at_violation=True).violations
+        if {violation.invariant for violation in broken} & set(MUTANTS[name].expected):
+            return
+    pytest.fail(f"Nothing has missed {name}.")
