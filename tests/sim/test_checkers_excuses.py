@@ -223,17 +223,18 @@ def test_what_is_appended_to_a_damaged_log_is_what_it_says(checked: Checked) -> 
     assert shadow.batches[-1] is not shadow_of(checked, 1).batches[-1]
 
 
-def test_a_leader_whose_log_failed_may_still_commit_what_all_have(checked: Checked) -> None:
+def test_a_leader_whose_log_failed_may_still_commit_what_all_have() -> None:
+    checked = Checked(replica_fetch_max_bytes="100")  # one batch for each fetch
     checked.isolate(3)
-    checked.write(acks=1, settle=False)
+    checked.write(3, acks=1, settle=False)
     log = checked.replica(1).log
-    assert (log.log_end_offset, log.high_watermark) == (6, 5)
+    assert (log.log_end_offset, log.high_watermark) == (3, 0)
     log.fail("a test")
-    checked.act(1)
     checked.world.network.heal()
-    assert checked.world.run_until(lambda: checked.replica(2).log.high_watermark == 6)
-    assert log.high_watermark == 6
+    assert checked.world.run_until(lambda: checked.replica(2).log.high_watermark == 3)
+    assert shadow_of(checked, 1).has_failed
     assert checked.found == []
+    checked.close()
 
 
 def test_a_leader_whose_log_failed_must_not_commit_alone(checked: Checked) -> None:
@@ -242,7 +243,7 @@ def test_a_leader_whose_log_failed_must_not_commit_alone(checked: Checked) -> No
     checked.write(acks=1, settle=False)
     log = checked.replica(1).log
     log.fail("a test")
-    checked.act(1)
+    shadow_of(checked, 1).has_failed = True  # it has been looked at since
     log.high_watermark = log.log_end_offset
     checked.act(1)
     assert "lacks batch 5 of epoch 0" in checked.only("I-14").what
@@ -285,6 +286,23 @@ def test_a_log_that_finds_itself_wrong(checked: Checked) -> None:
     log.recovery_point = Offset(99)
     checked.checkers.sweep()
     assert "the recovery point 99 is beyond the end" in checked.only("I-02").what
+
+
+def test_a_turn_that_waits_for_its_disk_is_judged_when_it_is_over(checked: Checked) -> None:
+    """A look at everything in between compares nothing with a log that goes on changing."""
+    log = checked.replica(1).log
+    log.roll(0)
+    checked.write()
+    log.delete_records_to(Offset(5))
+    assert log.drop_below_start(0) == 1
+    checked.replica(1).changed()
+    for _ in range(3):
+        checked.checkers.sweep()
+    checked.checkers.at_phase_end()
+    assert checked.found == []
+    checked.act(1)
+    assert "has dropped batch 4 of epoch 0" in checked.only("I-43").what
+    assert shadow_of(checked, 1).is_current
 
 
 def test_a_log_with_more_bytes_than_batches(

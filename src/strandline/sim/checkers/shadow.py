@@ -229,6 +229,14 @@ class Shadow:
             del self.batches[:count], self.bases[:count], self.ends[:count]
         return removed
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the log is as long as it was when it was last looked at. It is not while a slow
+        disk holds up the turn that has changed it: that is told when the turn is over."""
+        mark, log = self.mark, self.log
+        is_as_long: bool = mark[END] == log.log_end_offset and mark[CUTS] == log.cuts
+        return is_as_long and mark[FIRST_BASE] == log.segments.base_offsets[0]
+
     def is_behind(self) -> bool:
         """Whether more was handed to the log's files than was read here."""
         active = self.log.active

@@ -40,6 +40,8 @@ class Sweeps:
             if is_turn_over(machine.node.purgatory):
                 rules.waiting.check_parked(machine.node, hosting.by_key)
             for shadow, truth in hosting.seen.values():
+                if not shadow.is_current:
+                    continue
                 rules.storage.check_state(shadow)
                 rules.replica.check_epoch_table(shadow)
                 if shadow.leader is not None:
@@ -62,7 +64,7 @@ class Sweeps:
                 rules.waiting.check_parked(machine.node, hosting.by_key)
             rules.storage.check_directories(machine)
             for shadow, truth in hosting.seen.values():
-                if shadow.log.failure is None:
+                if shadow.log.failure is None and shadow.is_current:
                     self._check_log(machine, shadow, truth)
 
     def _check_log(self, machine: Machine, shadow: Shadow, truth: PartitionTruth) -> None:

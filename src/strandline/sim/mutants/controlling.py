@@ -167,7 +167,7 @@ CONTROLLING: Final = (
     Mutant(
         "unclean-elections-on-request",
         "An incomplete replica is elected only where unclean.leader.election.enable allows it.",
-        ("I-19", "I-23"),
+        ("I-29", "I-19", "I-23"),
         patch(partition_repair, _incomplete_leader=_unasked),
     ),
     Mutant(
@@ -219,7 +219,7 @@ CONTROLLING: Final = (
     Mutant(
         "lead-in-this-life-only",
         "A state from before a restart makes nobody the leader (KIP-380).",
-        ("I-23", "I-14"),
+        ("I-11", "I-23", "I-14"),
         patch(Replicas, _is_of_this_life=yes),
     ),
     Mutant(

@@ -201,6 +201,7 @@ LEADING: Final = (
         "A refusal that leaves the outcome open does not end a proposal (2.1).",
         ("I-13", "I-14"),
         patch(Leader, refused=_any_refusal),
+        "needs answers that come late, which the exhaustive search of the core tries",
     ),
     Mutant(
         "withdraw-what-is-open",
@@ -250,17 +251,18 @@ LEADING: Final = (
             patch(Leader, _check_broker_epoch=nothing),
             patch(ReplicaHost, is_stale=no),
         ),
+        "needs fetches that overtake each other, which the exhaustive search of the core tries",
     ),
     Mutant(
         "fence-by-leader-epoch",
         "A request made for another leader epoch is refused (KIP-320).",
-        ("I-15", "I-14", "I-21"),
+        ("I-40", "I-15", "I-14", "I-21"),
         patch(ReplicaState, check_epoch=nothing),
     ),
     Mutant(
         "resign",
         "A leader that hears of another leader leads no more (1.2).",
-        ("I-09", "I-49"),
+        ("I-21", "I-09", "I-49"),
         patch(Replicas, _give_role=_stays),
     ),
 )

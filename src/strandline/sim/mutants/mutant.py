@@ -23,7 +23,7 @@ class Mutant:
     in a run, because another rule stands behind it or no client can ask for it."""
     switch_on: SwitchOn
     remark: str = ""
-    """Why no run can notice, and what does."""
+    """Why no run notices, or hardly any, and what does."""
 
 
 def patch(place: Any, **replacements: Any) -> SwitchOn:

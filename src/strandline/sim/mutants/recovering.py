@@ -151,13 +151,13 @@ RECOVERING: Final = (
     Mutant(
         "no-gap-in-a-recovered-log",
         "Recovery ends where a batch is missing, also if later ones are there (1.9, F-52).",
-        ("I-02", "I-46"),
+        ("I-35", "I-02", "I-46"),
         patch(Recovery, _gap=nothing),
     ),
     Mutant(
         "clean-once",
         "The marker of a clean shutdown is gone before anything is written (KAFKA-10471).",
-        ("I-46", "I-33", "I-02"),
+        ("I-07", "I-46", "I-33", "I-02"),
         patch(log_directory, take_marker=_left_there),
     ),
     Mutant(
@@ -171,6 +171,7 @@ RECOVERING: Final = (
         "What the table of leader epochs lacks is taken from the batches (F-55).",
         ("I-03", "I-21"),
         patch(Recovery, _complete_leader_epochs=nothing),
+        "a log start never falls back (write-log-starts), so only a lost file needs it (F-55)",
     ),
     Mutant(
         "recover-producers",
@@ -231,7 +232,7 @@ RECOVERING: Final = (
     Mutant(
         "recovery-point-falls",
         "A truncation takes the recovery point back (4.8).",
-        ("I-07", "I-46"),
+        ("I-02", "I-07", "I-46"),
         patch(DropsRecords, _lower_recovery_point=_point_stays),
     ),
     Mutant(

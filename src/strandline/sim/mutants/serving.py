@@ -135,7 +135,7 @@ SERVING: Final = (
     Mutant(
         "acknowledge-what-is-committed",
         "acks=all is answered when the high watermark has passed the records (3.3).",
-        ("I-28",),
+        ("I-29", "I-28"),
         together(
             patch(produce_handler._Waiting, add=_told_at_once),
             patch(produce_path, _Waiting=_Told),
