@@ -175,7 +175,9 @@ def test_two_replicas_with_different_batches(
     assert "has batch 5 of epoch 0" in checked.only("I-21").what
 
 
-def test_the_same_batch_behind_another_one(checked: Checked) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool) -> None:
+    """What lies below a log start need not agree."""
     # Broker 2 gets a batch of epoch 1 that nobody else has, and then the leader's next one.
     log = checked.replica(2).log
     size = log.active.size // 5
@@ -199,7 +201,13 @@ def test_the_same_batch_behind_another_one(checked: Checked) -> None:
     newest = end.log.peek(end.size - size, size)
     checked.replica(2).leader_epoch = LeaderEpoch(2)
     log.append_as_follower(newest, 0)
+    if is_deleted:
+        log.restore_high_watermark(Offset(5))
+        log.delete_records_to(Offset(5))
     checked.act(2)
+    if is_deleted:
+        assert "I-21" not in checked.found
+        return
     what = checked.only("I-21").what
     assert "on broker 2 batch 5 of epoch 2" in what
     assert "follows batch 4 of epoch 1" in what

@@ -178,6 +178,22 @@ def test_an_unsynced_snapshot_replaces_a_longer_one() -> None:
     assert len(snapshots.read(Offset(5))) == 1
 
 
+def test_a_snapshot_that_cannot_be_written_leaves_nothing_behind() -> None:
+    """A part of it would belong to nothing (I-08)."""
+    files = disk()
+    snapshots = snapshots_on(files)
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "append":
+            raise StorageError(f"Cannot {operation} {path}: it is a test.")
+
+    files.on_call = fail
+    with pytest.raises(StorageError, match="it is a test"):
+        snapshots.write(Offset(5), [sample()], sync=False)
+    assert not files.exists(snapshots.path_of(Offset(5)))
+    assert snapshots.offsets == []
+
+
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("failing_call", range(8))
 def test_after_a_crash_a_snapshot_is_whole_or_recognised(failing_call: int, sync: bool) -> None:

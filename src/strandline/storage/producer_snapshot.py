@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from struct import Struct, error
 from typing import Final
 
@@ -196,6 +197,11 @@ class ProducerSnapshots:
         try:
             file.truncate(0)
             file.append(data)
+        except StorageError:
+            # A part of it would lie there and belong to nothing.
+            with suppress(StorageError):
+                self._files.remove(path)
+            raise
         finally:
             file.close()
 

@@ -282,7 +282,11 @@ class Shadow:
 
     def _meet(self, fields: tuple[int, ...]) -> Batch:
         before = self.batches[-1] if self.batches else None
-        if before is not None and before.next_offset != fields[0]:
+        if before is not None and (
+            before.next_offset != fields[0] or before.next_offset <= self.log_start
+        ):
+            # What lies below the log start need not agree with anything: of an epoch older than all
+            # it knows, a leader says that it ends where its own log begins.
             before = None
         if fields[9] >= 0:
             self._note_producer(fields)
