@@ -33,6 +33,8 @@ def seeds_of(target: str) -> list[bytes]:
             found = _messages(requests=target == "requests")
         case "batches":
             found = [bytes([rule]) + batch for batch in _batches() for rule in (0, 1, 2, 3, 0x80)]
+        case "columns":
+            found = [bytes([rule]) + batch for batch in _batches() for rule in (0, 0x0E, 0x88)]
         case "records":
             found = _batches()
         case "recovery":

@@ -23,6 +23,7 @@ from strandline.config.topic import TopicConfig
 from strandline.errors import (
     CorruptRecords,
     InvalidSetting,
+    InvariantViolated,
     MalformedFrame,
     ProtocolError,
     StorageError,
@@ -32,7 +33,13 @@ from strandline.groups.offset_records import CoordinatorRecord, decode_record
 from strandline.protocol.apis import KNOWN
 from strandline.protocol.framing import parse_request_header, parse_response_header, split_frames
 from strandline.protocol.schema import decode_from
-from strandline.records.batch import HEADER_BYTES, iterate_headers, set_crc
+from strandline.records.batch import HEADER_BYTES, iterate_headers, parse_header, set_crc
+from strandline.records.columns import (
+    BuilderLimits,
+    ColumnBuilder,
+    PythonColumnBuilder,
+    new_builder,
+)
 from strandline.records.record import read_records
 from strandline.records.rules import AppendRules
 from strandline.records.validation import validate_client_batch
@@ -110,6 +117,41 @@ def batches(data: bytes) -> None:
         validate_client_batch(records, _RULES[data[0] % len(_RULES)], _NOW_MS)
     except ProtocolError:
         return
+
+
+def columns(data: bytes) -> None:
+    """Columns of a batch, with both builders; byte 0 chooses limits, or a checksum that fits."""
+    if not data:
+        return
+    batch = bytearray(data[1:])
+    if data[0] & 0x80 and len(batch) > HEADER_BYTES:
+        struct.pack_into(">i", batch, 8, len(batch) - 12)
+        batch[16] = 2
+        set_crc(batch, 0, len(batch))
+    limits = BuilderLimits(
+        start=data[0] & 0x03, end=2**63 - 1 - (data[0] & 0x04), with_headers=bool(data[0] & 0x08)
+    )
+    first, second = (_columns(make(limits), batch) for make in (new_builder, PythonColumnBuilder))
+    if first != second:
+        raise InvariantViolated(f"The builders of columns disagree: {first}, {second}.")
+
+
+def _columns(builder: ColumnBuilder, batch: bytearray) -> tuple[object, ...]:
+    """All that can be seen of a builder after one batch."""
+    error = ""
+    position = builder.take_plain(batch, 0, stops_at_transactions=False)
+    if position == 0:
+        try:
+            builder.take_batch(parse_header(batch), batch, 0)
+        except CorruptRecords as raised:
+            error = str(raised)
+    seen = (position, builder.rows, builder.size_bytes, builder.next_offset, error)
+    made = builder.columns()
+    buffers = (*made.key, *made.value, made.offset, made.timestamp, made.timestamp_type)
+    if made.headers is not None:
+        buffers += (made.headers.offsets, made.headers.validity)
+        buffers += (*made.headers.key, *made.headers.value)
+    return (*seen, *(None if each is None else bytes(memoryview(each)) for each in buffers))
 
 
 def records(data: bytes) -> None:
@@ -252,6 +294,7 @@ TARGETS: Final[dict[str, Target]] = {
     "responses": responses,
     "framing": framing,
     "batches": batches,
+    "columns": columns,
     "records": records,
     "checkpoints": checkpoints,
     "snapshots": snapshots,

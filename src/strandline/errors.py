@@ -6,6 +6,7 @@
     ├── CorruptRecords          the bytes of a record batch are damaged
     ├── InvalidSetting          a setting's name or value is refused; names the setting
     ├── BadScript               a scenario or plan of the simulator cannot be understood (in `sim`)
+    ├── TableError              a table refuses a batch, or is none (in `lakehouse.tables`, a tree)
     ├── StorageError            a disk operation failed; the log directory is suspect
     └── InvariantViolated       a bug of ours: the partition it happened in goes offline
 

@@ -14,6 +14,7 @@ from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import read_value
 from strandline.config.setting import Service, Setting, Update
+from strandline.config.tables.strandline import STRANDLINE
 from strandline.config.tables.zookeeper import ZOOKEEPER
 from strandline.config.values import format_value
 from strandline.errors import InvalidSetting
@@ -68,7 +69,7 @@ def facts(setting: Setting) -> tuple[str, ...]:
 def test_settings_are_kafkas(rows: list[list[str]], table: str, ours: dict[str, Setting]) -> None:
     theirs = {row[1]: row for row in rows if row[0] == table}
     known = {name for name, each in ours.items() if not each.dynamic_only}
-    assert theirs.keys() == known - {each.name for each in ZOOKEEPER}
+    assert theirs.keys() == known - {each.name for each in (*ZOOKEEPER, *STRANDLINE)}
     differing = set()
     for name, (_, _, kind, default, valid, importance, internal) in theirs.items():
         expected = (kind, default, importance, internal)

@@ -6,6 +6,7 @@ Found by tests/sim/test_disk_recovery.py and tests/sim/test_disk_damage.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -14,9 +15,13 @@ import pytest
 from strandline.records.builder import build_control_batch
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage.batch_scan import DamagedSegment
+from strandline.storage.files import DiskFull
+from strandline.storage.indexed_segment import REBUILT
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.segment import Segment
+from strandline.storage.segment_names import OFFSET_INDEX, TIME_INDEX
 from strandline.types import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from tests.storage.conftest import SMALL, World
 
@@ -105,6 +110,31 @@ def test_a_recovery_point_above_the_log_is_not_left_on_disk(world: World, kit: A
 
     following.load_logs(load)
     assert following._recovery_points.read() == {log.topic_partition: 5}
+
+
+def test_i22_a_high_watermark_above_the_log_is_not_left_on_disk(world: World, kit: Any) -> None:
+    """What a power failure took was committed; other records that come there need not be."""
+    directory: LogDirectory[Log] = LogDirectory(world.files, "/data")
+    directory.open(BrokerId(1), "c")
+    log = world.create()
+    directory.add(log)
+    directory.load_logs(_never)
+    kit.fill(log, 5)
+    _flush(world, log, kit.now_ms)
+    kit.fill(log, 7)
+    log.advance_high_watermark_to(Offset(12))
+    directory.write_recovery_points()
+    directory.write_high_watermarks()
+    following: LogDirectory[Log] = LogDirectory(_memory(world).crash_clone(), "/data")
+    following.open(BrokerId(1), "c")
+
+    def load(found: LogToLoad) -> Log:
+        assert found.high_watermark == 12
+        return Log.load(following._files, found, SMALL, now_ms=kit.now_ms, random=Random(7))
+
+    following.load_logs(load)
+    assert following.logs[log.topic_partition].log_end_offset == 5
+    assert following._high_watermarks.read() == {log.topic_partition: 5}
 
 
 def _never(found: LogToLoad) -> Log:
@@ -270,3 +300,92 @@ def test_a_start_stays_in_the_table_when_its_segment_begins_there(world: World, 
         assert following.load_logs(load), following.offline_reason
         (again,) = following.logs.values()
         assert (again.log_start_offset, again.log_end_offset) == (20, 20)
+
+
+def test_i46_an_epoch_that_could_not_be_cut_is_not_followed(world: World, kit: Any) -> None:
+    """An empty epoch was cut in memory, on a full disk. What the follower fetched since, in an
+    older epoch, was taken for truncated records after a crash, and given up."""
+    log = world.create()
+    _follow(log, kit, b"first", epoch=1)
+    log.leader_epochs.assign(LeaderEpoch(5), log.log_end_offset)
+
+    def is_full(operation: str, path: str) -> None:
+        if "leader-epoch" in path:
+            raise DiskFull(f"Cannot {operation} {path}: it is a test.")
+
+    _memory(world).on_call = is_full
+    with pytest.raises(DiskFull):
+        log.truncate_to(Offset(1), kit.now_ms)
+    assert log.leader_epochs.latest == 5, "else it goes on to fetch records of epoch 1"
+    _memory(world).on_call = None
+    log.truncate_to(Offset(1), kit.now_ms)
+    _follow(log, kit, b"second", epoch=1)
+    found = world.kill(log)
+    assert kit.values(kit.records(found)) == [b"first", b"second"]
+
+
+def test_i04_an_index_made_anew_is_whole_or_not_there(world: World, kit: Any) -> None:
+    """A reader that finds a closed segment without its index makes it anew. Half of it survived a
+    power failure, and recovery, which trusts what lies below the recovery point, took it as it was.
+    """
+    log = world.create(replace(SMALL, index_interval_bytes=1))
+    while len(log.segments) < 3:
+        kit.append(log, b"x" * 20, timestamp=kit.now_ms + log.log_end_offset)
+    _flush(world, log, kit.now_ms)
+    segment = log.segments.all[1]
+    paths = [segment.path(OFFSET_INDEX), segment.path(TIME_INDEX)]
+    whole = [world.files.read_bytes(path) for path in paths]
+
+    def read_without_indexes(crash_at: int) -> tuple[bool, MemoryFiles]:
+        """A disk without the indexes, after a read of the segment until the n-th operation."""
+        world.files = _memory(world).kill_clone()
+        for path in paths:
+            world.files.remove(path)
+        world.files.sync_directory(world.directory)
+        left = crash_at
+
+        def crash(operation: str, path: str) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise _Crash
+
+        found = Segment.existing(world.files, world.directory, segment.base_offset)
+        found.index_interval_bytes = 1
+        _memory(world).on_call = crash
+        try:
+            found.find(segment.base_offset)
+        except _Crash:
+            return False, _memory(world)
+        finally:
+            _memory(world).on_call = None
+        return True, _memory(world)
+
+    is_done, crash_at = False, 0
+    while not is_done:
+        crash_at += 1
+        is_done, left = read_without_indexes(crash_at)
+        for number in range(20):
+            clone = left.crash_clone(Random(number))
+            found = [clone.read_bytes(path) if clone.exists(path) else None for path in paths]
+            for seen, expected in zip(found, whole, strict=True):
+                assert seen in (None, expected), (crash_at, number)
+            if is_done:
+                assert found == whole, "it is durable before anybody reads by it"
+    assert crash_at > 5
+
+
+def test_i04_an_index_half_made_is_gone_after_a_start(world: World, kit: Any) -> None:
+    log = world.create()
+    while len(log.segments) < 3:
+        kit.append(log, b"x" * 20)
+    _flush(world, log, kit.now_ms)
+    path = log.segments.first.path(OFFSET_INDEX) + REBUILT
+    world.files.open(path, create=True).append(b"half")
+    found = world.kill(log, recovery_point=log.recovery_point)
+    assert not world.files.exists(path)
+    assert any(path in note for note in found.recovery_report.notes)
+
+
+class _Crash(BaseException):
+    """The process ends here."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from strandline.errors import InvariantViolated, StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint
+from strandline.storage.files import DiskFull
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import LeaderEpoch, Offset
@@ -137,17 +138,41 @@ def test_nothing_is_known_without_entries() -> None:
     assert epochs.end_offset_for(LeaderEpoch(-1), Offset(5)) == UNKNOWN
 
 
-def test_truncation_waits_for_flush_and_flush_writes_it() -> None:
+def test_truncation_from_the_end_is_durable_when_it_returns() -> None:
     files = disk()
     epochs = epochs_of((0, 0), (1, 10), (2, 20), files=files)
     assert epochs.truncate_from_end(Offset(20))
     assert not epochs.truncate_from_end(Offset(20))
     assert epochs.latest == 1
-    assert epochs.has_unwritten_changes
-    assert LeaderEpochs.load(files, PATH).latest == 2
-    epochs.flush()
     assert not epochs.has_unwritten_changes
     assert LeaderEpochs.load(files.crash_clone(), PATH).entries == ((0, 0), (1, 10))
+
+
+def test_i46_a_truncation_that_cannot_be_written_does_not_count() -> None:
+    files = disk()
+    epochs = epochs_of((0, 0), (1, 10), (2, 20), files=files)
+
+    def fail(operation: str, path: str) -> None:
+        raise DiskFull(f"Cannot {operation} {path}: it is a test.")
+
+    files.on_call = fail
+    with pytest.raises(DiskFull):
+        epochs.truncate_from_end(Offset(20))
+    assert epochs.latest == 2
+    assert epochs.entries == ((0, 0), (1, 10), (2, 20))
+    files.on_call = None
+    assert epochs.truncate_from_end(Offset(20))
+
+
+def test_truncation_from_the_start_waits_for_flush_and_flush_writes_it() -> None:
+    files = disk()
+    epochs = epochs_of((0, 0), (1, 10), (2, 20), files=files)
+    assert epochs.truncate_from_start(Offset(15))
+    assert epochs.has_unwritten_changes
+    assert LeaderEpochs.load(files, PATH).entries == ((0, 0), (1, 10), (2, 20))
+    epochs.flush()
+    assert not epochs.has_unwritten_changes
+    assert LeaderEpochs.load(files.crash_clone(), PATH).entries == ((1, 15), (2, 20))
 
 
 def test_truncation_from_the_start_keeps_the_epoch_that_goes_on() -> None:

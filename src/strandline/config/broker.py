@@ -67,6 +67,15 @@ class BrokerConfig:
     num_partitions: int = 1
     unclean_leader_election_enable: bool = False
 
+    # Compaction
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_enable: bool = True
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_buffer_size: int = 524_288
+    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
+    log_cleaner_threads: int = 1
+
     # Log directories
     log_dirs: tuple[str, ...] = ("./strandline-data",)
     log_flush_offset_checkpoint_interval_ms: int = 60_000
@@ -132,6 +141,10 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = 3
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
+
+    # Our own
+    strandline_ledger_retention_bytes: int = 1 << 30
+    strandline_ledger_retention_ms: int = 604_800_000
 
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     """What a topic without overrides follows on this broker."""

@@ -1,4 +1,4 @@
-"""The two tables of all settings that Kafka 4.3 knows, and those of its ZooKeeper era, by name.
+"""The two tables of all settings that Kafka 4.3 knows, those of its ZooKeeper era, and our own.
 
 Putting them together is all that this file does; what a row means is in `setting`.
 """
@@ -16,6 +16,7 @@ from strandline.config.tables.remote import REMOTE
 from strandline.config.tables.replication import REPLICATION
 from strandline.config.tables.security import SECURITY
 from strandline.config.tables.share import SHARE
+from strandline.config.tables.strandline import STRANDLINE
 from strandline.config.tables.topic import TOPIC
 from strandline.config.tables.transactions import TRANSACTIONS
 from strandline.config.tables.zookeeper import ZOOKEEPER
@@ -42,6 +43,7 @@ BROKER_SECTIONS: Final = {
     "ZooKeeper": ZOOKEEPER,
     "Share groups": SHARE,
     "Tiered storage": REMOTE,
+    "Strandline's own": STRANDLINE,
 }
 """The broker settings in the order in which documentation shows them."""
 

@@ -19,7 +19,7 @@ from strandline.protocol.versions import VersionRange
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, as far as they are known here."""
+    """Kafka's API keys, as far as they are known here, and behind them our own."""
 
     PRODUCE = 0
     FETCH = 1
@@ -65,6 +65,7 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    INSPECT = 21000
 
 
 class Api:
@@ -173,7 +174,11 @@ KNOWN: Final = _table(
     (ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
     (ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
     (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+    (ApiKey.INSPECT, 0, 0, 0),
 )
+
+PRIVATE: Final = frozenset({ApiKey.INSPECT})
+"""Not Kafka's: brokers do not advertise them, and clients of ours ask without that."""
 
 
 def find_api(api_key: int) -> Api | None:

@@ -208,6 +208,19 @@ def rebuild_batch(
     """
     if not survivors:
         return _empty_batch(header)
+    kept, payload = rebuild_records(header, survivors, delete_horizon_ms=delete_horizon_ms)
+    return bytes(join_batch(kept, compress(header.codec, payload, level)))
+
+
+def rebuild_records(
+    header: BatchHeader, survivors: Sequence[Record], *, delete_horizon_ms: int | None = None
+) -> tuple[BatchHeader, bytes]:
+    """The header and the records, not compressed, of what `rebuild_batch` makes of `survivors`.
+
+    Length and checksum in the header are not right yet.
+    """
+    if not survivors:
+        return header._replace(record_count=0), b""
     if delete_horizon_ms is None:
         delete_horizon_ms = header.delete_horizon_ms
     attributes = header.attributes & ~DELETE_HORIZON_BIT
@@ -230,7 +243,7 @@ def rebuild_batch(
         max_timestamp=max_timestamp,
         record_count=len(survivors),
     )
-    return bytes(join_batch(kept, compress(header.codec, payload, level)))
+    return kept, bytes(payload)
 
 
 def join_batch(header: BatchHeader, packed: bytes) -> bytearray:

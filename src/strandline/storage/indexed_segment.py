@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from strandline.errors import StorageError
 from strandline.records.batch import HEADER_BYTES, BatchHeader
 from strandline.storage.batch_scan import (
     SCAN_CHUNK_BYTES,
@@ -35,6 +36,8 @@ from strandline.storage.transaction_index import TransactionIndex
 from strandline.types import NO_TIMESTAMP, Offset
 
 INDEX_INTERVAL_DEFAULT: Final = 4096
+REBUILT: Final = ".tmp"
+"""Ends the names of indexes that are being made anew."""
 _T = TypeVar("_T")
 
 
@@ -187,12 +190,46 @@ class IndexedSegment:
     def rebuild_indexes(self) -> None:
         """Make the offset and time index anew from the batches, whose checksums are not read."""
         capacity = self.offset_index.capacity * OFFSET_LAYOUT.size
-        was_active = capacity > 0
-        self.start_indexes(capacity or self.size + HEADER_BYTES)
+        if capacity:
+            # Of an active segment: the next start makes these anew unless it was clean.
+            self._index_everything(capacity)
+        else:
+            self._rebuild_aside()
+
+    def _rebuild_aside(self) -> None:
+        """Of a closed segment, whose indexes recovery may trust: whole and durable, or as before.
+
+        Written in place, half an index could outlive a crash and pass for a whole one (I-04).
+        """
+        paths = self.offset_index.path, self.time_index.path
+        self.offset_index.close()
+        self.time_index.close()
+        try:
+            self._use_indexes_at(*(path + REBUILT for path in paths))
+            self._index_everything(self.size + HEADER_BYTES)
+            self.close_indexes()
+            for index in (self.offset_index, self.time_index):
+                index.file.sync()
+                path = index.path.removesuffix(REBUILT)
+                self.files.rename(index.path, path)
+                index.moved_to(path)
+            self.files.sync_directory(self.directory)
+        except StorageError:
+            self.offset_index.close()
+            self.time_index.close()
+            self._use_indexes_at(*paths)
+            for path in paths:
+                self.files.remove(path + REBUILT)
+            raise
+
+    def _use_indexes_at(self, offset_path: str, time_path: str) -> None:
+        self.offset_index = OffsetIndex(self.files, offset_path, self.base_offset)
+        self.time_index = TimeIndex(self.files, time_path, self.base_offset)
+
+    def _index_everything(self, capacity_bytes: int) -> None:
+        self.start_indexes(capacity_bytes)
         for position, header in headers_between(self.log, 0, self.size, SCAN_CHUNK_BYTES):
             self.note_batch(header, position)
-        if not was_active:
-            self.close_indexes()
 
     def start_indexes(self, capacity_bytes: int) -> None:
         self.max_timestamp = NO_TIMESTAMP

@@ -6,10 +6,11 @@ was cut. Theory: epochs and start offsets both strictly increase, so the last of
 epoch wrote is where the next one starts; followers truncate by that answer and never by the high
 watermark.
 
-An assignment is written and synced before it is visible, so the file never lacks an entry that
-batches were written under. Cuts only change memory and are written by `flush` or with the next
-assignment: a stale entry that survives a crash is cut again when the log is loaded, because the
-log then repeats both truncations.
+An assignment, and a cut at the end, is written and synced before it is visible. So the file never
+lacks an entry that batches were written under, and never names an epoch for offsets that an older
+one goes on to fill: recovery takes such batches for truncated ones. A cut at the start only changes
+memory and is written by `flush` or with the next assignment: a stale entry that survives a crash is
+cut again when the log is loaded.
 """
 
 from __future__ import annotations
@@ -136,11 +137,17 @@ class LeaderEpochs:
         """Drop the epochs that start at or after `end_offset`; returns whether there were any.
 
         Needed even if the log itself does not shrink: an ex-leader may hold an epoch in which it
-        wrote nothing (KAFKA-10706). A negative offset is an unknown end and drops nothing.
+        wrote nothing (KAFKA-10706). A negative offset is an unknown end and drops nothing. The
+        change is on disk when this returns; after a `StorageError` the table is as before.
         """
         if end_offset < 0:
             return False
-        return self._maybe_keep(up_to_end(self._entries, end_offset))
+        kept = up_to_end(self._entries, end_offset)
+        if len(kept) == len(self._entries):
+            return False
+        self._write(kept)
+        self._publish(kept)
+        return True
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
         """Forget epochs that ended at or before `start_offset`; returns whether entries changed.

@@ -6,7 +6,9 @@ parts:
     log_state    offsets, configuration, rolling, what to sync
     log_append   as leader, as coordinator, as follower
     log_read     by offset, by time, aborted transactions
-    log_cut      truncation, retention, deletion
+    log_cut      truncation, deletion
+    retention    dropping old segments
+    log_clean    compaction: new segments for old ones
     recovery     loading from disk
 
 It must not know replicas, requests or clocks. A log is used by the node's thread only; the files
@@ -23,18 +25,20 @@ from strandline.storage.files import Files, join, parent_of
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log_append import AppendsRecords
+from strandline.storage.log_clean import ReplacesSegments
 from strandline.storage.log_cut import DropsRecords
 from strandline.storage.log_directory import LogToLoad
 from strandline.storage.log_read import ReadsRecords
 from strandline.storage.partition_metadata import read_topic_id, write_topic_id
 from strandline.storage.producer_state import ProducerStates
 from strandline.storage.recovery import Recovery
+from strandline.storage.retention import DropsOldSegments
 from strandline.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
 PRODUCER_EXPIRATION_MS_DEFAULT = 86_400_000
 
 
-class Log(AppendsRecords, ReadsRecords, DropsRecords):
+class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, ReplacesSegments):
     """See the module and `LogState` for the attributes."""
 
     __slots__ = ()

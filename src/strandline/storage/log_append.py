@@ -12,7 +12,7 @@ It uses header fields by position and keeps attributes in locals on purpose.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
 from strandline.records.batch import (
@@ -37,6 +37,8 @@ from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset
 
 _CLIENT = AppendOrigin.CLIENT
+GAP_MAX: Final = 2**30
+"""How far in front of its first batch a segment may begin: offsets in it have 31 bits."""
 
 
 class UnexpectedOffset(CorruptRecords):
@@ -213,7 +215,11 @@ class AppendsRecords(LogState):
         if self.active.size == 0 and base_offset <= self.active.last_offset_max:
             # Full indexes or a limit below one batch: a new empty segment would be no better.
             return self.active
-        return self.roll(now_ms, base_offset)
+        if base_offset - self.log_end_offset > GAP_MAX:
+            return self.roll(now_ms, base_offset)
+        # Where compaction left a gap in the leader's log, the new segment begins in front of it:
+        # after a crash, a gap between segments means that something was lost.
+        return self.roll(now_ms)
 
     def _judge_own_batch(
         self, validated: ValidatedBatch, transaction_version: int

@@ -1,8 +1,7 @@
-"""Dropping records: truncation at the end, retention at the start, the whole log.
+"""Dropping records: truncation at the end, the whole log. (`retention` drops at the start.)
 
 This file knows what may be dropped and in which order files change, so that a crash at any moment
-leaves a log that recovery understands. It must not know why a follower diverged or when retention
-runs.
+leaves a log that recovery understands. It must not know why a follower diverged.
 
 Truncation syncs what it cut before it returns. Otherwise a power loss could bring removed batches
 back under offsets for which the epoch table, which is synced at each assignment, names another
@@ -77,7 +76,7 @@ class DropsRecords(LogState):
         new.synced_names = True
         self._move_log_start(offset if log_start_offset is None else log_start_offset)
         self.log_end_offset = offset
-        self.high_watermark = min(max(self.high_watermark, self.log_start_offset), offset)
+        self._lower_high_watermark(min(max(self.high_watermark, self.log_start_offset), offset))
         self._lower_recovery_point(offset)
 
     def _cut_last_segment(self, offset: Offset, now_ms: int) -> Offset:
@@ -98,7 +97,7 @@ class DropsRecords(LogState):
         self.leader_epochs.truncate_from_end(end)
         self.leader_epochs.flush()
         self._move_log_start(min(self.log_start_offset, end))
-        self.high_watermark = min(self.high_watermark, end)
+        self._lower_high_watermark(min(self.high_watermark, end))
         reload = self.producers.truncate_and_reload(self.log_start_offset, end, now_ms)
         replay_producers(self.producers, self.segments, reload.scan_from, end, now_ms)
         self.producers.acknowledge_to(self.high_watermark)
@@ -113,6 +112,10 @@ class DropsRecords(LogState):
         elif offset > self.log_start_offset:
             self.raised[self] = None
         self.log_start_offset = offset
+
+    def _lower_high_watermark(self, offset: Offset) -> None:
+        self.high_watermark_fell = self.high_watermark_fell or offset < self.high_watermark
+        self.high_watermark = offset
 
     def _lower_recovery_point(self, offset: Offset) -> None:
         if offset < self.recovery_point:
@@ -130,101 +133,6 @@ class DropsRecords(LogState):
         for segment in list(reversed(segments)):
             self.segments.retire(self.files, [segment], due_ms)
             self.files.sync_directory(self.directory)
-
-    # -- Retention ---------------------------------------------------------------------------
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Drop the oldest segments that the topic's settings do not keep; returns how many."""
-        self.expire(now_ms)
-        return self.drop_below_start(now_ms)
-
-    def expire(self, now_ms: int) -> bool:
-        """Raise the log start to what the topic's settings keep; whether it moved.
-
-        The files stay until `drop_below_start`. The log directory must write its log start
-        checkpoint in between: where renames reach the disk in any order, a power failure may keep
-        that of a later segment and lose that of an earlier one, and only the checkpoint then says
-        that neither is part of the log.
-        """
-        self.check_usable()
-        if not self.config.deletes_old_segments:
-            return False
-        count = self._beyond_age(self._beyond_size(self._below_start()), now_ms)
-        if count == 0:
-            return False
-        if count == len(self.segments):
-            self.roll(now_ms)
-        return self.delete_records_to(Offset(self._upper_bound(count - 1)))
-
-    def drop_below_start(self, now_ms: int) -> int:
-        """Drop the segments that are wholly below the log start; returns how many."""
-        self.check_usable()
-        dropped = list(self.segments.all[: self._below_start()])
-        if not dropped:
-            return 0
-        due_ms = now_ms + self.config.file_delete_delay_ms
-        try:
-            self.segments.retire(self.files, dropped, due_ms)
-            snapshots = self.producers.snapshots
-            retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
-        except StorageError as error:
-            self.fail(f"Old segments could not be dropped: {error}")
-            raise
-        self.segments.retire_files([path for path in retired if path is not None], due_ms)
-        return len(dropped)
-
-    def remove_due_files(self, now_ms: int) -> int:
-        """Remove the files of dropped segments after `file.delete.delay.ms`; how many went."""
-        return self.segments.remove_due(self.files, now_ms)
-
-    def _upper_bound(self, index: int) -> int:
-        bases = self.segments.base_offsets
-        return bases[index + 1] if index + 1 < len(bases) else self.log_end_offset
-
-    def _may_drop(self, index: int) -> bool:
-        """Only what is replicated may go (KAFKA-5634), and never the empty last segment."""
-        segment = self.segments.all[index]
-        is_last = index + 1 == len(self.segments)
-        return self.high_watermark >= self._upper_bound(index) and not (
-            is_last and segment.size == 0
-        )
-
-    def _below_start(self) -> int:
-        bases = self.segments.base_offsets
-        count = 0
-        while count + 1 < len(bases) and bases[count + 1] <= self.log_start_offset:
-            if not self._may_drop(count):
-                break
-            count += 1
-        return count
-
-    def _beyond_size(self, count: int) -> int:
-        """How many of the oldest, at least `count`, can go while `retention.bytes` still remain."""
-        if self.config.retention_bytes < 0:
-            return count
-        excess = self.size_bytes - self.config.retention_bytes
-        for index, segment in enumerate(self.segments.all):
-            excess -= segment.size
-            if excess < 0 or (index >= count and not self._may_drop(index)):
-                return max(count, index)
-        return len(self.segments)
-
-    def _beyond_age(self, count: int, now_ms: int) -> int:
-        """How many of the oldest, at least `count`, are older than `retention.ms`.
-
-        A segment is as old as the newest record in it.
-        """
-        retention_ms = self.config.retention_ms
-        if retention_ms < 0:
-            return count
-        for index in range(count, len(self.segments)):
-            segment = self.segments.all[index]
-            newest_ms = segment.largest_timestamp().timestamp
-            if newest_ms < 0:
-                newest_ms = self.files.modified_ms(segment.log.path)
-            if now_ms - newest_ms <= retention_ms or not self._may_drop(index):
-                return index
-        return len(self.segments)
 
     # -- Moving and deleting -----------------------------------------------------------------
 

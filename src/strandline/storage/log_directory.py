@@ -27,13 +27,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from strandline.errors import InvariantViolated, StorageError
+from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
-from strandline.storage.files import DiskFull, Files, Lock, LockHeld, join, name_of, parent_of
+from strandline.storage.files import DiskFull, Files, Lock, LockHeld, join, parent_of
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
-from strandline.types import BrokerId, Offset, TopicPartition
+from strandline.types import NO_OFFSET, BrokerId, Offset, TopicPartition
 
 LOCK_FILE: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -73,6 +73,8 @@ class LogToLoad:
     high_watermark: Offset
     needs_recovery: bool
     """The last shutdown was not clean: segments from the recovery point on must be scanned."""
+    cleaned_to: Offset = NO_OFFSET
+    """Compaction has come so far; `NO_OFFSET` if it was never there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +144,22 @@ class LogDirectory(Generic[LogType]):
 
     def load_logs(self, load_log: Callable[[LogToLoad], LogType]) -> bool:
         """Load every partition found; whether all of them were. A disk error ends it, offline."""
-        fell = False
+        fell = is_less_committed = False
         try:
             with self._or_offline("load the logs of"):
                 while self._to_load:
                     found = self._to_load[-1]
                     loaded = self.logs[found.topic_partition] = load_log(found)
                     fell |= loaded.recovery_point < found.recovery_point
+                    is_less_committed |= loaded.high_watermark < found.high_watermark
                     self._to_load.pop()
                 self.fully_loaded = True
                 if fell:
                     # The table promises more than the logs have, as after a truncation that did
                     # not come to writing it. New records must not be taken for synced.
                     self.write_recovery_points()
+                if is_less_committed:
+                    self.write_high_watermarks()  # nor for committed
         except StorageError as failure:
             self.go_offline(str(failure))  # a full disk, too
             return False
@@ -223,13 +228,6 @@ class LogDirectory(Generic[LogType]):
         with self._or_offline("checkpoint"):
             self._cleaner_table.write(self._cleaner_offsets)
 
-    def remove_deleted(self, path: str) -> None:
-        """Remove a directory whose name says that it was deleted, after the delay is over."""
-        if parent_of(path) != self.path or not is_deleted(path):
-            raise InvariantViolated(f"{path} is not a deleted partition of {self.path}.")
-        with self._or_offline("remove a deleted partition from"):
-            self._files.remove_tree(path)
-
     def go_offline(self, reason: str) -> None:
         """A disk operation failed: nothing here is used any more. The first reason stays."""
         if self.offline_reason is None:
@@ -292,6 +290,7 @@ class LogDirectory(Generic[LogType]):
                 log_start_offset=log_starts.get(at, Offset(0)),
                 high_watermark=high_watermarks.get(at, Offset(0)),
                 needs_recovery=self.clean_shutdown is None,
+                cleaned_to=self._cleaner_offsets.get(at, NO_OFFSET),
             )
             for at in reversed(self.contents.partitions)
         ]
@@ -346,11 +345,6 @@ class LogDirectory(Generic[LogType]):
         except StorageError as failure:
             self.go_offline(str(failure))
             raise
-
-
-def is_deleted(path: str) -> bool:
-    """Whether the name says that this partition was deleted."""
-    return parse_directory_name(name_of(path)).kind is DirectoryKind.DELETED
 
 
 def scan_directory(files: Files, path: str) -> DirectoryContents:

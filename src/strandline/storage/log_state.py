@@ -43,8 +43,9 @@ class LogState:
       DeleteRecords and truncation; the high watermark by the partition's leader or follower; the
       end by appends and truncation.
     - `recovery_point`: everything below it is durable (I-07). Moved up by `mark_flushed`, down by
-      truncation. When `recovery_point_fell` is set, the log directory must write its recovery
-      point checkpoint before the next append, and then clears it.
+      truncation. When `recovery_point_fell`, `log_start_fell` or `high_watermark_fell` is set, the
+      log directory must write that checkpoint before the next append, and then clears it: by an
+      older one, records of later would be taken for synced, deleted or committed.
     - `log_start_saved <= log_start_offset`: where the log starts after a crash at this moment. Only
       from here on may anybody be told that records are deleted. Moved by whoever writes the log
       start checkpoint. `raised` is where the log notes that this is due; logs share it.
@@ -66,6 +67,7 @@ class LogState:
         "flush_at_offset",
         "header_suffices",
         "high_watermark",
+        "high_watermark_fell",
         "last_flush_ms",
         "leader_epochs",
         "log_end_offset",
@@ -111,6 +113,7 @@ class LogState:
         self.recovery_point = START
         self.recovery_point_fell = False
         self.log_start_fell = False
+        self.high_watermark_fell = False
         self.failure: str | None = None
         self.closed = False
         self.cuts = 0
@@ -129,6 +132,11 @@ class LogState:
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
         return max(unstable, self.log_start_offset)
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether a checkpoint must be written before the next append."""
+        return self.recovery_point_fell or self.log_start_fell or self.high_watermark_fell
 
     @property
     def size_bytes(self) -> int:

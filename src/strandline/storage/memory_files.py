@@ -119,14 +119,18 @@ class MemoryFiles:
         clone.now_ms = self.now_ms
         return clone
 
-    def durable_end(self, path: str) -> int:
-        """How many leading bytes of the file any power cut leaves; 0 if its name may be lost."""
+    def durable_end(self, path: str, *, renamed_from: str = "") -> int:
+        """How many leading bytes of the file any power cut leaves; 0 if its name may be lost.
+
+        `renamed_from`: what the name ended with, before a rename that need not be durable.
+        """
         node: Node = self.root
         for name in _parts(path):
             if not isinstance(node, Directory):
                 return 0
             below = node.names.get(name)
-            if below is None or node.durable.get(name) is not below:
+            kept = (node.durable.get(name), node.durable.get(name + renamed_from))
+            if below is None or not any(each is below for each in kept):
                 return 0
             node = below
         return node.durable_end() if isinstance(node, Contents) else 0

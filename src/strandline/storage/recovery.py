@@ -28,6 +28,7 @@ from strandline.storage.batch_scan import (
 )
 from strandline.storage.files import join
 from strandline.storage.index_file import DamagedIndex
+from strandline.storage.indexed_segment import REBUILT
 from strandline.storage.leader_epochs import EpochEntry
 from strandline.storage.log_directory import LogToLoad
 from strandline.storage.log_state import LogState
@@ -52,6 +53,8 @@ class Recovery:
         self._cuts: list[Cut] = []
         self._notes: list[str] = []
         self._recovered = 0
+        self._is_sparse = False
+        """Whether records are missing between those of the segment that was recovered last."""
 
     def run(self) -> None:
         """Fill the log's segments, offsets, producers and leader epochs."""
@@ -82,7 +85,7 @@ class Recovery:
     # -- What is there -----------------------------------------------------------------------
 
     def _open_segments(self) -> list[Segment]:
-        """The segments on disk; removes index files that belong to none."""
+        """The segments on disk; removes index files that belong to none or are not whole."""
         log = self._log
         names = log.files.list_directory(log.directory)
         parsed = [(name, parse_segment_name(name)) for name in names]
@@ -92,6 +95,9 @@ class Recovery:
                 self._check_missing(p.base_offset, bases)
                 log.files.remove(join(log.directory, name))
                 self._notes.append(f"Removed {join(log.directory, name)}: it has no segment.")
+            elif name.endswith(REBUILT) and parse_segment_name(name.removesuffix(REBUILT)):
+                log.files.remove(join(log.directory, name))
+                self._notes.append(f"Removed {join(log.directory, name)}: it is not finished.")
         return [Segment.existing(log.files, log.directory, base) for base in sorted(bases)]
 
     def _check_missing(self, base_offset: int, bases: set[int]) -> None:
@@ -175,7 +181,7 @@ class Recovery:
         )
         expected: int | None = None
         for segment in list(segments.since(base_offset)):
-            if expected is not None and not log.config.is_compacted:
+            if expected is not None:
                 reason = self._gap(segment, expected)
                 if reason is not None:
                     self._cut_before(segment, Offset(expected), reason)
@@ -190,7 +196,10 @@ class Recovery:
                 return
 
     def _gap(self, segment: Segment, expected: int) -> str | None:
-        if segment.base_offset == expected:
+        if segment.base_offset == expected or segment.base_offset <= self._found.cleaned_to:
+            return None
+        if self._is_sparse:
+            # What compaction writes is synced as a whole: nothing of the segment before was lost.
             return None
         # Only compaction makes gaps. Without it, batches in front of this segment were lost
         # although they are older, as a disk may do that writes in its own order.
@@ -202,6 +211,7 @@ class Recovery:
         epochs = self._log.leader_epochs
         limit = min(segment.last_offset_max, self._next_base(segment) - 1)
         valid_bytes, expected = 0, segment.base_offset
+        self._is_sparse = False
         reason = None
         try:
             for position, header, batch in checked_batches(segment.log, 0, segment.size):
@@ -214,6 +224,9 @@ class Recovery:
                     reason = f"The batch at {header.base_offset} was replaced by a newer leader's."
                     break
                 self._take(segment, header, position, batch)
+                self._is_sparse |= (
+                    header.base_offset > expected or header.record_count <= header.last_offset_delta
+                )
                 valid_bytes, expected = position + header.size_bytes, header.next_offset
         except CorruptRecords as error:
             reason = str(error)

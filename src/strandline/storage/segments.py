@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import islice
 
 from strandline.errors import InvariantViolated
 from strandline.storage.files import Files
@@ -18,12 +19,14 @@ from strandline.storage.segment import Segment
 from strandline.storage.segment_names import DELETED, SEGMENT_FILES
 
 
-class Removal(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Removal:
     """Files that were renamed away and go at `due_ms`."""
 
     due_ms: int
     paths: tuple[str, ...]
     segment: Segment | None
+    is_under_way: bool = False
 
 
 class Segments:
@@ -69,6 +72,12 @@ class Segments:
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
 
+    def insert(self, segment: Segment) -> None:
+        """Put a segment where compaction took others away."""
+        index = bisect_left(self._bases, segment.base_offset)
+        self._segments.insert(index, segment)
+        self._bases.insert(index, segment.base_offset)
+
     def index_of(self, offset: int) -> int:
         """The index of the segment whose range holds `offset`: the first for one below all."""
         return max(0, bisect_right(self._bases, offset) - 1)
@@ -109,26 +118,33 @@ class Segments:
         if paths:
             self.removals.append(Removal(due_ms, paths, None))
 
-    def remove_due(self, files: Files, now_ms: int) -> int:
-        """Remove the retired files whose time has come; returns how many files went."""
-        due = [removal for removal in self.removals if removal.due_ms <= now_ms]
-        count = 0
-        for removal in due:
+    def take_due(self, now_ms: int, at_most: int) -> list[Removal]:
+        """The retired files whose time has come, to be removed in any thread; then `settle`."""
+        due = islice(
+            (each for each in self.removals if each.due_ms <= now_ms and not each.is_under_way),
+            at_most,
+        )
+        taken = list(due)
+        for removal in taken:
+            removal.is_under_way = True
             if removal.segment is not None:
                 removal.segment.close()
-            count += sum(files.remove(path) for path in removal.paths)
-            self.removals.remove(removal)
-        return count
+        return taken
+
+    def settle(self, taken: Iterable[Removal], *, is_done: bool) -> None:
+        """Forget what was removed, or have what could not be removed taken again."""
+        for removal in taken:
+            removal.is_under_way = False
+        if is_done:
+            done = set(taken)
+            self.removals = [each for each in self.removals if each not in done]
 
     def moved_to(self, directory: str) -> None:
         """Tell that the directory of the partition was renamed."""
         for segment in self._segments:
             segment.moved_to(directory)
-        self.removals = [
-            Removal(r.due_ms, tuple(_inside(directory, path) for path in r.paths), r.segment)
-            for r in self.removals
-        ]
         for removal in self.removals:
+            removal.paths = tuple(_inside(directory, path) for path in removal.paths)
             if removal.segment is not None:
                 removal.segment.moved_to(directory, DELETED)
 

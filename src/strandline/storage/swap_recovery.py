@@ -8,12 +8,17 @@ renames the old files to `.deleted` and the `.swap` files to their final names. 
 file means that the decision was not made: what was renamed already (`.swap` at or above the lowest
 `.cleaned`) goes too. Only `.swap` files mean that it was made: the old files in their range go, and
 the `.swap` files take their place.
+
+The end of a swapped segment says which segments it stands for: the last batch of what was compacted
+stays, even without records. What must not be seen in another order after a power failure is synced
+in between, as in the swap itself (`log_clean`).
 """
 
 from __future__ import annotations
 
 from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, headers_between
 from strandline.storage.files import Files, join
+from strandline.storage.log_clean import rename_suffix
 from strandline.storage.segment_names import (
     CLEANED,
     DELETED,
@@ -47,10 +52,13 @@ def finish_interrupted_swaps(files: Files, directory: str) -> list[str]:
         remove(sorted(cleaned, reverse=True), "its compaction was not finished")
         swaps = {name: parsed for name, parsed in swaps.items() if name not in given_up}
     if swaps:
+        # The renames that decide may be in memory only; without them the old files are needed.
+        files.sync_directory(directory)
         remove(_replaced(files, directory, found, swaps), "a compacted segment replaces it")
-        for name in sorted(swaps):
-            files.rename(join(directory, name), join(directory, name.removesuffix(SWAP)))
-            notes.append(f"Finished the compaction of {join(directory, name)}.")
+        files.sync_directory(directory)
+        for base_offset in sorted({parsed.base_offset for parsed in swaps.values()}):
+            rename_suffix(files, directory, base_offset, SWAP, "")
+        notes += [f"Finished the compaction of {join(directory, name)}." for name in sorted(swaps)]
     if notes:
         files.sync_directory(directory)
     return notes

@@ -1,0 +1,2 @@
+from strandline.records.compacting import BatchFilter as BatchFilter
+from strandline.records.compacting import KeyMap as KeyMap

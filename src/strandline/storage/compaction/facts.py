@@ -1,0 +1,190 @@
+"""Why a log is compacted, or not yet, and how far: the rules of `bounds`, told instead of followed.
+
+This file knows how to say it. It changes nothing and decides nothing by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from strandline.config.topic import LONG_MAX
+from strandline.storage.compaction.bounds import (
+    Bound,
+    CleanableRange,
+    cleanable_range,
+    dirty_closed_segments,
+    first_timestamp,
+)
+from strandline.storage.log_state import LogState
+from strandline.storage.segment import Segment
+from strandline.types import Offset
+
+
+class State(StrEnum):
+    """What compaction thinks of a segment."""
+
+    CLEAN = "clean"
+    DIRTY = "dirty"
+    """It is compacted with the next round."""
+    UNCLEANABLE = "uncleanable"
+    ACTIVE = "active"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """One segment. `end_offset` is exclusive; times are wall-clock milliseconds."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    newest_ms: int
+    """The largest timestamp in it, -1 without one."""
+    state: State
+    why: str
+    """A sentence."""
+    until_ms: int | None
+    """When time alone makes it cleanable."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFacts:
+    """What compaction thinks of a log at one moment."""
+
+    is_compacted: bool
+    range: CleanableRange
+    min_ratio: float
+    why_bound: str
+    """Which rule ends the cleanable part."""
+    is_due: bool
+    why_due: str
+    due_at_ms: int | None
+    """When time alone makes a log due that is not."""
+    segments: tuple[SegmentFacts, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """For documents."""
+        found = self.range
+        return {
+            "is_compacted": self.is_compacted,
+            "first_dirty_offset": found.first_dirty,
+            "first_uncleanable_offset": found.first_uncleanable,
+            "bound": found.bound.value,
+            "bound_offset": found.bound_offset,
+            "why_bound": self.why_bound,
+            "clean_bytes": found.clean_bytes,
+            "cleanable_bytes": found.cleanable_bytes,
+            "dirty_ratio": found.ratio,
+            "min_cleanable_dirty_ratio": self.min_ratio,
+            "is_due": self.is_due,
+            "why_due": self.why_due,
+            "due_at_ms": self.due_at_ms,
+            "segments": [{**asdict(each), "state": each.state.value} for each in self.segments],
+        }
+
+
+def compaction_facts(log: LogState, checkpoint: Offset | None, now_ms: int) -> CompactionFacts:
+    """What a cleaner that looks at the log at `now_ms` would do, and why.
+
+    Looks at the newest timestamp of every segment, which may read its time index.
+    """
+    config = log.config
+    found = cleanable_range(log, checkpoint, now_ms)
+    is_due = config.is_compacted and found.is_due(config)
+    return CompactionFacts(
+        config.is_compacted,
+        found,
+        config.min_cleanable_dirty_ratio,
+        _why_bound(log, found),
+        is_due,
+        _why_due(log, found),
+        _due_at_ms(log, found, now_ms) if config.is_compacted and not is_due else None,
+        tuple(_segment(log, index, found) for index in range(len(log.segments))),
+    )
+
+
+def _segment(log: LogState, index: int, found: CleanableRange) -> SegmentFacts:
+    segment = log.segments.all[index]
+    bases = log.segments.base_offsets
+    end = bases[index + 1] if index + 1 < len(bases) else log.log_end_offset
+    state, why = _state(log, segment, end, found)
+    lag_ms = log.config.min_compaction_lag_ms
+    waits = state is State.UNCLEANABLE and lag_ms > 0
+    newest_ms = segment.largest_timestamp().timestamp
+    return SegmentFacts(
+        segment.base_offset,
+        end,
+        segment.size,
+        newest_ms,
+        state,
+        why,
+        newest_ms + lag_ms if waits else None,
+    )
+
+
+def _state(log: LogState, segment: Segment, end: int, found: CleanableRange) -> tuple[State, str]:
+    if segment is log.active:
+        return State.ACTIVE, "It is being written to; it is closed by segment.bytes or segment.ms."
+    if end <= found.first_dirty:
+        return State.CLEAN, f"All below offset {found.first_dirty} is compacted."
+    if segment.base_offset >= found.first_uncleanable:
+        return State.UNCLEANABLE, _why_bound(log, found)
+    return State.DIRTY, "It has not been compacted since it was written."
+
+
+def _why_bound(log: LogState, found: CleanableRange) -> str:
+    lag_ms = log.config.min_compaction_lag_ms
+    match found.bound:
+        case Bound.ACTIVE_SEGMENT:
+            return f"The active segment begins at offset {found.bound_offset}."
+        case Bound.HIGH_WATERMARK:
+            return f"The high watermark is {found.bound_offset}: what follows may be truncated."
+        case Bound.LAST_STABLE_OFFSET:
+            return f"A transaction that began at offset {found.bound_offset} is not decided."
+        case Bound.MIN_COMPACTION_LAG:
+            return (
+                f"The segment at offset {found.bound_offset} has records younger than "
+                f"min.compaction.lag.ms={lag_ms}."
+            )
+
+
+def _why_due(log: LogState, found: CleanableRange) -> str:
+    config = log.config
+    least = config.min_cleanable_dirty_ratio
+    if not config.is_compacted:
+        return "cleanup.policy has no compact."
+    if found.cleanable_bytes == 0:
+        return "Nothing is cleanable."
+    if found.overdue_ms > 0:
+        return (
+            f"A record has been older than max.compaction.lag.ms={config.max_compaction_lag_ms} "
+            f"for {found.overdue_ms} ms."
+        )
+    relation = "exceeds" if found.ratio > least else "does not exceed"
+    return f"The dirty ratio {found.ratio:.3f} {relation} min.cleanable.dirty.ratio={least}."
+
+
+def _due_at_ms(log: LogState, found: CleanableRange, now_ms: int) -> int | None:
+    """When the log becomes due if nothing is written and nothing else changes."""
+    config = log.config
+    segments = dirty_closed_segments(log, found.first_dirty)
+    committed = [s for s in segments if s.base_offset < _committed_bound(log)]
+    times: list[int] = []
+    if committed and config.max_compaction_lag_ms < LONG_MAX:
+        stamps = [stamp for s in segments if (stamp := first_timestamp(s)) > 0]
+        times += [min(stamps) + config.max_compaction_lag_ms + 1] if stamps else []
+    cleanable, at_ms = 0, now_ms
+    for segment in committed:
+        newest_ms = segment.largest_timestamp().timestamp
+        at_ms = max(at_ms, newest_ms + config.min_compaction_lag_ms)
+        cleanable += segment.size
+        if cleanable / (found.clean_bytes + cleanable) > config.min_cleanable_dirty_ratio:
+            times.append(at_ms)
+            break
+    return min(times, default=None)
+
+
+def _committed_bound(log: LogState) -> int:
+    """The base of the segment in which not everything is decided."""
+    stable = min(log.last_stable_offset, log.active.base_offset)
+    return log.segments.since(stable)[0].base_offset
