@@ -96,3 +96,81 @@ def test_damage_names_the_partition_and_the_offset() -> None:
     damaged[len(batch(0, 7, b"aborted 0", b"aborted 1")) + 40] ^= 1
     with pytest.raises(CorruptRecords, match="t-0 cannot be read beyond offset 2"):
         read(0, FetchSettings(), bytes(damaged))
+
+
+TWO_PRODUCERS = (
+    batch(0, 7, b"7 aborted 0", b"7 aborted 1"),
+    batch(2, 8, b"8 aborted 2"),
+    marker(3, 7, ControlType.ABORT),
+    batch(4, 7, b"7 committed 4", b"7 committed 5"),
+    batch(6, 8, b"8 aborted 6"),
+    marker(7, 7, ControlType.COMMIT),
+    marker(8, 8, ControlType.ABORT),
+    batch(9, 8, b"8 committed 9"),
+    batch(10, 7, b"7 aborted 10"),
+    batch(11, -1, b"plain 11"),
+    marker(12, 8, ControlType.COMMIT),
+    marker(13, 7, ControlType.ABORT),
+    batch(14, 7, b"7 aborted 14"),
+    marker(15, 7, ControlType.ABORT),
+    batch(16, 7, b"7 committed 16"),
+    batch(17, 8, b"8 committed 17", b"8 committed 18"),
+    marker(19, 7, ControlType.COMMIT),
+    marker(20, 8, ControlType.COMMIT),
+)
+BASES = (0, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21)
+ABORTED = ((7, 0, 3), (8, 2, 8), (7, 10, 13), (7, 14, 15))
+"""The producer, the first offset and the marker's offset of each aborted transaction."""
+COMMITTED_VALUES = {
+    4: b"7 committed 4",
+    5: b"7 committed 5",
+    9: b"8 committed 9",
+    11: b"plain 11",
+    16: b"7 committed 16",
+    17: b"8 committed 17",
+    18: b"8 committed 18",
+}
+
+
+def answer(offset: int, first: int, stop: int) -> dict[int, bytes | None]:
+    """What a committed reader makes of the batches with these indexes, asked for from `offset`."""
+    data = PartitionData(
+        high_watermark=21,
+        last_stable_offset=21,
+        aborted_transactions=[
+            AbortedTransaction(producer_id=producer, first_offset=begun)
+            for producer, begun, ended in ABORTED
+            if ended >= offset and begun < BASES[stop]
+        ],
+        records=memoryview(b"".join(TWO_PRODUCERS[first:stop])),
+    )
+    asked = FetchFrom(PARTITION, NO_TOPIC_ID, Offset(offset), LeaderEpoch(0))
+    fetched = records_of(asked, data, COMMITTED)
+    assert fetched.next_offset == BASES[stop]
+    return {record.offset: record.value for record in fetched.records}
+
+
+def test_every_way_to_cut_a_range_in_two_gives_the_same_records() -> None:
+    assert answer(0, 0, len(TWO_PRODUCERS)) == COMMITTED_VALUES
+    for cut in range(len(TWO_PRODUCERS)):
+        before = answer(0, 0, cut)
+        behind = answer(BASES[cut], cut, len(TWO_PRODUCERS))
+        assert before | behind == COMMITTED_VALUES, f"cut at {BASES[cut]}"
+
+
+def test_batch_by_batch_gives_the_same_records() -> None:
+    found: dict[int, bytes | None] = {}
+    for index in range(len(TWO_PRODUCERS)):
+        found |= answer(BASES[index], index, index + 1)
+    assert found == COMMITTED_VALUES
+
+
+def test_a_marker_of_before_does_not_hide_what_its_producer_committed_next() -> None:
+    assert answer(3, 2, 6) == {4: b"7 committed 4", 5: b"7 committed 5"}
+
+
+def test_a_reader_inside_of_the_range_finds_the_same() -> None:
+    for offset in range(21):
+        first = max(index for index in range(len(TWO_PRODUCERS)) if BASES[index] <= offset)
+        expected = {at: value for at, value in COMMITTED_VALUES.items() if at >= offset}
+        assert answer(offset, first, len(TWO_PRODUCERS)) == expected

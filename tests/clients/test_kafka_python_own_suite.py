@@ -30,6 +30,7 @@ CACHE: Final = Path(
 INFERRED: Final = "4.3"
 """The Kafka version that kafka-python takes us for."""
 SUITE_SECONDS: Final = 240
+AGAIN: Final = 2
 
 _ACLS = "There is no authorizer yet, so the ACL requests are not served."
 _TRANSACTIONS = "Transactions are not served yet."
@@ -176,10 +177,21 @@ def outcomes(said: str, *kinds: str) -> set[str]:
 
 
 def test_suite(suite: Path, their_broker: BrokerProcess, version: str) -> None:
-    """Everything passes but what is deselected by name."""
+    """Everything passes but what is deselected by name.
+
+    Some of the library's tests give a broker two seconds, which a machine that is busy with other
+    tests may not have for it: what fails is tried again alone, and has to pass then.
+    """
     without = [f"--deselect=test/integration/{test}" for test in DESELECTED[version]]
     said = run(suite, their_broker, version, "test/integration", *without)
-    assert outcomes(said, "FAILED", "ERROR") == set(), said
+    failed = outcomes(said, "FAILED", "ERROR")
+    for _ in range(AGAIN):
+        if not failed:
+            return
+        again = run(suite, their_broker, version, *(f"test/integration/{test}" for test in failed))
+        assert outcomes(again, "PASSED", "FAILED", "ERROR") >= failed, again
+        failed = outcomes(again, "FAILED", "ERROR")
+    assert failed == set(), said
     assert len(outcomes(said, "PASSED")) == PASSING[version], said
 
 

@@ -24,6 +24,7 @@ from strandline.cluster.controller import (
     create_topics,
     reconcile,
     register_broker,
+    report_offline,
     touched_by,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
@@ -127,6 +128,11 @@ class Story:
     def announce_shutdown(self, number: int) -> None:
         """A broker says that it is about to stop."""
         self.do(announce_shutdown(self.image, BrokerId(number)), session_of(number))
+
+    def disks_failed(self, number: int, *partitions: TopicPartition) -> None:
+        """A broker says that the disks under these replicas, and no others, have failed."""
+        told = report_offline(self.image, BrokerId(number), frozenset(partitions))
+        self.do(told, session_of(number))
 
     def epoch(self, number: int) -> int:
         """The broker's epoch."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from strandline.cluster.controller import ConfigAlteration, incremental_alter_configs
 from strandline.cluster.controller.events import (
     MembersChanged,
     RestartedLeaderElected,
     UncleanElection,
 )
+from strandline.cluster.znodes import ResourceKind
+from strandline.config.alter import Alteration, Operation
 from strandline.types import BrokerId, LeaderEpoch, TopicPartition
 from tests.cluster.story import Policy, Story, leads, three
 
@@ -210,3 +213,105 @@ def test_when_all_crashed_the_last_leader_leads_before_the_first_assigned() -> N
     story.join(2)
     story.reconcile()
     assert leads(story)[0] == 2
+
+
+# ── another minimum ────────────────────────────────────────────────────────────────────────────
+
+MIN_IN_SYNC = "min.insync.replicas"
+
+
+def set_minimum(story: Story, minimum: int | None, resource: str = "t") -> None:
+    """Of the topic, or of the cluster (an empty name); None takes the setting away."""
+    kind = ResourceKind.TOPIC if resource else ResourceKind.BROKER
+    change = (
+        Alteration(MIN_IN_SYNC, Operation.DELETE, None)
+        if minimum is None
+        else Alteration(MIN_IN_SYNC, Operation.SET, str(minimum))
+    )
+    request = ConfigAlteration(kind, resource, [change])
+    [result] = story.follow(incremental_alter_configs(story.image, [request], story.config))
+    assert result.refusal is None
+    story.policy = Policy(minimum or 1)
+
+
+def without_two(minimum: int = 3) -> Story:
+    """1 leads and is in sync alone; 2 is eligible, and 3, which crashed, was complete once."""
+    story = three(min_isr=minimum)
+    story.shrink(1, 2)
+    story.shrink(1)
+    story.restart(3, is_clean=False)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1,), (2,))
+    assert story.partition().last_known_elr == (THREE,)
+    return story
+
+
+def test_i23_who_was_complete_under_another_minimum_does_not_lead_under_this_one() -> None:
+    """Two suffice now, and commit records without the third. It must not be elected for them."""
+    story = three(min_isr=3)
+    story.shrink(1, 2)
+    assert leads(story) == (1, 0, (1, 2), (3,))
+    story.restart(3, is_clean=False)
+    story.reconcile()
+    assert story.partition().last_known_elr == (THREE,)
+    set_minimum(story, 2)
+    assert leads(story) == (1, 0, (1, 2), ())
+    assert story.partition().last_known_elr == ()
+    story.leave(1, 2)
+    story.reconcile()
+    story.join(1)
+    story.reconcile()
+    assert leads(story)[0] == -1, "3 is there, and 2 may have what 1 has lost"
+
+
+def test_eligibility_ends_in_the_same_write_as_the_minimum_that_it_came_from() -> None:
+    for minimum, resource in ((2, "t"), (2, ""), (1, "t")):
+        story = without_two()
+        written = len(story.history)
+        set_minimum(story, minimum, resource)
+        assert len(story.history) == written + 1
+        assert leads(story) == (1, 0, (1,), ())
+        assert story.partition().last_known_elr == ()
+        assert story.partition().in_sync_epochs == {ONE: story.epoch(1)}
+
+
+def test_a_minimum_that_is_taken_away_ends_eligibility_too() -> None:
+    story = three(min_isr=2)
+    set_minimum(story, 2)
+    story.shrink(1)
+    assert leads(story) == (1, 0, (1,), (2, 3))
+    set_minimum(story, None)
+    assert leads(story) == (1, 0, (1,), ())
+
+
+def test_a_minimum_of_others_ends_no_eligibility() -> None:
+    story = three(min_isr=2)
+    set_minimum(story, 2)
+    story.place("u", [1, 2, 3])
+    story.shrink(1)
+    for minimum, resource in ((3, "u"), (3, ""), (2, "t")):
+        set_minimum(story, minimum, resource)
+        story.policy = Policy(2)
+        assert leads(story) == (1, 0, (1,), (2, 3)), resource
+
+
+def test_a_partition_that_nobody_is_in_sync_of_keeps_who_may_lead_it() -> None:
+    """Nothing was committed since, and without them nobody could ever lead."""
+    story = three(min_isr=2)
+    story.shrink(1)
+    story.leave(2, 3)
+    story.restart(1, is_clean=False)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (), (2, 3))
+    set_minimum(story, 3)
+    assert leads(story) == (-1, 1, (), (2, 3))
+
+
+def test_whoever_was_complete_once_does_not_count_while_enough_are_in_sync() -> None:
+    story = three(min_isr=2)
+    story.rewrite(last_known_elr=(THREE,), in_sync_replicas=(ONE, TWO))
+    story.leave(1, 2)
+    story.reconcile()
+    story.join(1)
+    story.reconcile()
+    assert leads(story)[0] == -1, "only 1 of those in sync has crashed: 2 may be whole"

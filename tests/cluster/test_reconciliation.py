@@ -14,6 +14,7 @@ from strandline.cluster.controller import (
     become_controller,
     delete_topics,
     reconcile,
+    report_offline,
     step_down,
     touched_by,
 )
@@ -31,6 +32,7 @@ from strandline.cluster.znodes import (
     partition_path,
     state_path,
 )
+from strandline.errors import ErrorCode
 from strandline.types import BrokerId, LeaderEpoch, TopicPartition
 from tests.cluster.story import NOW_MS, Policy, Story, leads, session_of, three
 
@@ -145,6 +147,44 @@ def test_who_is_not_assigned_neither_leads_nor_is_in_sync() -> None:
     story.reassign_by_hand(replace(node, partitions={0: (TWO, THREE)}))
     story.reconcile()
     assert leads(story) == (2, 1, (2, 3), ())
+
+
+# ── failed disks ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_f46_leadership_moves_away_from_a_failed_disk_only() -> None:
+    story = three()
+    story.disks_failed(1, T0)
+    [event] = story.reconcile()
+    assert event == LeaderElected(T0, TWO, ONE, LeaderEpoch(1), (TWO, THREE))
+    assert report_offline(story.image, ONE, frozenset({T0})) == (), "that is known"
+    other = three()
+    other.disks_failed(1, TopicPartition("t", 7))
+    assert other.reconcile() == []
+    assert leads(other) == (1, 0, (1, 2, 3), ())
+
+
+def test_a_replica_on_a_failed_disk_is_not_let_in() -> None:
+    story = three()
+    story.disks_failed(3, T0)
+    story.reconcile()
+    assert leads(story) == (1, 0, (1, 2), ())
+    answer = story.propose(story.proposal(1, 2, 3))
+    assert answer.refusal is not None
+    assert answer.refusal.code is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_the_last_replica_is_waited_for_until_its_disk_is_mended() -> None:
+    story = three(min_isr=1)
+    for number in (2, 3):
+        story.disks_failed(number, T0)
+    story.reconcile()
+    story.disks_failed(1, T0)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (1,), ())
+    story.disks_failed(1)
+    story.reconcile()
+    assert leads(story) == (1, 2, (1,), ())
 
 
 # ── shutting down ──────────────────────────────────────────────────────────────────────────────

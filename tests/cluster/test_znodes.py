@@ -160,11 +160,25 @@ def test_our_own_keys_of_a_partition_state_are_read_strictly(broken: bytes) -> N
 def test_our_own_keys_of_a_broker() -> None:
     plain = BrokerNode.decode(BROKER, KAFKAS_BROKER)
     assert (plain.previous_epoch, plain.is_shutting_down) == (NO_PREVIOUS_EPOCH, False)
-    node = BrokerNode(BROKER, (Endpoint("A", "h", 1),), previous_epoch=77, is_shutting_down=True)
+    offline = frozenset({TopicPartition("t", 3), TopicPartition("t", 0), TopicPartition("u", 1)})
+    node = BrokerNode(
+        BROKER,
+        (Endpoint("A", "h", 1),),
+        previous_epoch=77,
+        is_shutting_down=True,
+        offline=offline,
+    )
     written = json.loads(node.encode())
     assert (written["previous_epoch"], written["shutting_down"]) == (77, True)
+    assert written["offline"] == {"t": [0, 3], "u": [1]}
     assert BrokerNode.decode(BROKER, node.encode()) == node
-    for broken in (b'"shutting_down":1', b'"previous_epoch":"x"'):
+    for broken in (
+        b'"shutting_down":1',
+        b'"previous_epoch":"x"',
+        b'"offline":["t"]',
+        b'"offline":{"t":0}',
+        b'"offline":{"t":[true]}',
+    ):
         with pytest.raises(MalformedNode):
             BrokerNode.decode(BROKER, KAFKAS_BROKER[:-1] + b"," + broken + b"}")
 

@@ -10,6 +10,7 @@ from strandline.protocol.messages.api_versions import ApiVersionsRequest
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.storage.files import DiskFull
 from tests.node.messages import batch, fetch, list_offsets, produce
 from tests.node.world import Client, World, failing
 
@@ -48,7 +49,7 @@ class Workload:
                     world.create_topic(name, rng.randint(1, 3))
             case 5 if rng.random() < 0.2:
                 broken = {"append"} if rng.random() < 0.5 else set()
-                world.files.on_call = failing(broken, f"/{rng.choice(TOPICS)}-0/")
+                world.files.on_call = failing(broken, f"/{rng.choice(TOPICS)}-0/", DiskFull)
             case 6 if self.clients and rng.random() < 0.2:
                 rng.choice(self.clients).send_frame(rng.randbytes(rng.randrange(40)))
                 world.turn()
@@ -131,6 +132,6 @@ def test_every_request_is_answered_once_or_its_connection_closed(seed: int) -> N
     ends = {at.topic_partition: at.log.log_end_offset for at in world.node.replicas}
     world.kill_and_restart()
     after = {at.topic_partition: at.log.log_end_offset for at in world.node.replicas}
-    # What could not be created on the failing disk is there now.
+    # What could not be created on the full disk is there now.
     assert ends.items() <= after.items()
     assert all(after[at] == 0 for at in after.keys() - ends.keys())

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from strandline.errors import ErrorCode, StorageError
+from strandline.node.ledger.keeping import Reason
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
+from strandline.storage.files import DiskFull
 from strandline.storage.log_append import UnexpectedOffset
 from strandline.types import NO_OFFSET, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from tests.node.followers import B, C, Cluster, from_leader
@@ -78,12 +80,65 @@ def test_a_truncation_is_written_down_before_new_records_come(following: Cluster
     world.directory.write_recovery_points()
     path = f"{DATA}/recovery-point-offset-checkpoint"
     assert b"orders 0 3\n" in world.files.read_bytes(path)
-    following.replica().truncate_to(Offset(1), world.now)
+    following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     assert not log.recovery_point_fell
     assert b"orders 0 1\n" in world.files.read_bytes(path)
     assert following.offsets() == (1, 0)
     following.replica().truncate_fully_to(Offset(7), world.now)
     assert following.offsets() == (7, 7)
+
+
+def test_i22_a_lowered_high_watermark_is_written_down_before_new_records_come(
+    following: Cluster,
+) -> None:
+    """After an unclean election committed records went. The old mark in the checkpoint was then
+    taken for that of the records which came in their place, as far as there were any."""
+    world, path = following.world, f"{DATA}/replication-offset-checkpoint"
+    assert followed(following, 3) == (0, 3)
+    world.directory.write_high_watermarks()
+    assert b"orders 0 3\n" in world.files.read_bytes(path)
+    following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    assert b"orders 0 1\n" in world.files.read_bytes(path)
+    assert not following.replica().log.has_fallen
+
+
+def test_what_a_full_disk_did_not_write_down_is_written_before_new_records_come(
+    following: Cluster,
+) -> None:
+    world, path = following.world, f"{DATA}/replication-offset-checkpoint"
+    assert followed(following, 3) == (0, 3)
+    world.directory.write_high_watermarks()
+
+    def is_full(operation: str, path: str) -> None:
+        if "-offset-checkpoint" in path:
+            raise DiskFull(f"Cannot {operation} {path}: it is a test.")
+
+    world.files.on_call = is_full
+    with pytest.raises(DiskFull):
+        following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    with pytest.raises(DiskFull):
+        following.replica().append_as_follower(from_leader(1, b"new"), world.now)
+    assert following.offsets() == (1, 1)
+    world.files.on_call = None
+    following.replica().append_as_follower(from_leader(1, b"new"), world.now)
+    assert b"orders 0 1\n" in world.files.read_bytes(path)
+    assert following.offsets() == (2, 1)
+
+
+def test_nobody_leads_before_a_lowered_offset_is_written_down(following: Cluster) -> None:
+    world, at = following.world, following.replica().topic_partition
+
+    def is_full(operation: str, path: str) -> None:
+        if "-offset-checkpoint" in path:
+            raise DiskFull(f"Cannot {operation} {path}: it is a test.")
+
+    assert followed(following, 3) == (0, 3)
+    world.files.on_call = is_full
+    with pytest.raises(DiskFull):
+        following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    following.set_state(leader=1)
+    world.files.on_call = None
+    assert world.node.replicas.why_unavailable(at) is not None
 
 
 def test_r26_a_follower_takes_any_sequence_and_leads_on_with_it(following: Cluster) -> None:
@@ -112,6 +167,31 @@ def test_records_that_do_not_continue_the_log_change_nothing(following: Cluster)
     with pytest.raises(UnexpectedOffset):
         following.replica().append_as_follower(from_leader(1, b"x"), following.world.now)
     assert following.offsets() == (3, 0)
+
+
+def test_i01_a_log_that_cannot_begin_inside_a_batch_is_as_it_was(cluster: Cluster) -> None:
+    """The leader's log starts at 2, inside a batch; this one is empty there, and the disk is full.
+
+    Emptied for a batch that could not be written, the log began at 2 and ended at 0."""
+    cluster.set_state(leader=2)
+    replica, world = cluster.replica(), cluster.world
+    replica.truncate_fully_to(Offset(2), world.now)
+    inside = from_leader(0, b"m0", b"m1", b"m2", b"m3")
+
+    def is_full(operation: str, path: str) -> None:
+        if operation == "append" and path.endswith(".log"):
+            raise DiskFull(f"Cannot {operation} {path}: it is a test.")
+
+    world.files.on_call = is_full
+    with pytest.raises(DiskFull):
+        replica.start_inside_batch(inside, Offset(0), world.now)
+    world.files.on_call = None
+    world.turn()
+    replica.log.check()
+    assert (replica.log.log_start_offset, replica.log.log_end_offset) == (2, 2)
+    replica.start_inside_batch(inside, Offset(0), world.now)
+    assert followed(cluster, 4, 2) == (2, 4)
+    assert replica.log.log_end_offset == 4
 
 
 def test_a_failing_disk_takes_no_more_records(
@@ -177,7 +257,7 @@ def test_a_truncation_answers_who_waits_beyond_it(following: Cluster) -> None:
     client = following.world.connect()
     client.send(fetch(("orders", 0, 3), max_wait_ms=500), 11)
     following.world.turn()
-    following.replica().truncate_to(Offset(1), following.world.now)
+    following.replica().truncate_to(Offset(1), following.world.now, Reason.DIVERGED)
     following.world.turn()
     (partition,) = fetched(client.answers[0]).values()
     assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -165,6 +165,31 @@ def test_a_dead_replica_that_may_be_elected_is_waited_for(
     assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
+def test_i40_a_deletion_ends_when_nobody_who_is_away_may_be_elected_any_more(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The leader knew the in-sync set from the answer to its proposal, so the state that ended the
+    eligibility of the dead replica was no news, and woke nobody."""
+    cluster = make_cluster()
+    cluster.create_topic(min_insync_replicas="3")
+    cluster.produce(b"m0", b"m1", b"m2")
+    for follower in (B, C):
+        cluster.fetch(follower, 3)
+    client = delete(cluster, 2, timeout_ms=100)
+    cluster.fetch(B, 3, log_start_offset=2)
+    cluster.leave(C)
+    cluster.world.turn()
+    state = cluster.state()
+    assert (state.in_sync_replicas, state.elr) == ((1, B), (C,))
+    cluster.replica().in_sync_committed((1, B), state.partition_epoch + 1, cluster.world.now)
+    cluster.world.turn()
+    assert client.answers == []
+    cluster.set_state(isr=(1, B), new_epoch=False)
+    cluster.world.turn()
+    assert cluster.state().elr == ()
+    assert outcome(client) == (0, 2)
+
+
 def test_a_deletion_that_takes_too_long(full: Cluster) -> None:
     client = delete(full, 2, timeout_ms=100)
     full.world.advance(99)

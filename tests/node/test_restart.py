@@ -21,6 +21,7 @@ from strandline.protocol.messages.offset_commit import (
 )
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from strandline.storage.files import DiskFull
+from strandline.types import TopicPartition
 from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
 from tests.node.world import WALL_MS, Client, World, failing
 
@@ -126,7 +127,7 @@ def test_a_full_disk_refuses_appends_until_there_is_room(world: World, warm: boo
     assert len(values(answer)) == (6 if warm else 3)
 
 
-def test_a_failing_file_harms_its_own_partition_only(world: World) -> None:
+def test_f46_a_disk_that_fails_under_an_append_is_not_used_any_more(world: World) -> None:
     world.create_topic("other")
     client = world.connect()
     assert (code(client), code(client, "other")) == (0, 0)
@@ -135,10 +136,15 @@ def test_a_failing_file_harms_its_own_partition_only(world: World) -> None:
     codes = [topic.partition_responses[0].error_code for topic in answer.responses]
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
     world.files.on_call = failing(set(), "")
-    # The file is in an unknown state: nothing is appended to it until a restart.
-    assert code(client) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert code(client, "other") == 0
-    assert len(values(client.ask(fetch(("orders", 0, 0)), 11))) == 1
+    for topic in ("orders", "other"):
+        assert code(client, topic) == ErrorCode.KAFKA_STORAGE_ERROR
+        (read,) = client.ask(fetch((topic, 0, 0)), 11).responses[0].partitions
+        assert read.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        state = world.node.metadata.image.partition(TopicPartition(topic, 0))
+        assert state is not None
+        assert (state.leader, state.in_sync_replicas) == (-1, (1,))
+    assert len(world.halted) == 1
+    assert "Every log directory is offline" in world.halted[0]
     world.kill_and_restart()
     client = world.connect()
     assert code(client) == 0

@@ -25,15 +25,21 @@ from strandline.cluster.store import (
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, Endpoint
 from strandline.config.load import load_broker_config
-from strandline.errors import StorageError
+from strandline.errors import StorageError, StrandlineError
 from strandline.node.connection import Connection
 from strandline.node.effects import (
     Ask,
     Chunk,
+    CleanLog,
     Close,
     Dial,
+    ExamineLog,
+    Halt,
     HangUp,
+    PaceCleaning,
+    RemoveFiles,
     Send,
+    StopCleaning,
     SyncLog,
     WriteMetadata,
 )
@@ -50,6 +56,8 @@ from strandline.protocol.messages.create_topics import (
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.protocol.schema import decode_response
 from strandline.sim.bugs import BugWatch
+from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable, carry_out
+from strandline.storage.compaction.dry_run import dry_run
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.log_read import LogSlice
@@ -79,6 +87,11 @@ class World:
         self.holds_metadata = False
         self.held: deque[WriteMetadata] = deque()
         self.synced: list[SyncLog] = []
+        self.halted: list[str] = []
+        self.holds_cleaning = False
+        self.held_cleaning: list[CleanLog] = []
+        self.stopped_cleaning: list[int] = []
+        self.paces: list[float] = []
         self.links: list[Dial | Ask | HangUp] = []
         """What the node wanted of other brokers, of which nothing comes here."""
         self.sync_error: StorageError | None = None
@@ -206,6 +219,21 @@ class World:
                         self._sync(effect)
                     case Dial() | Ask() | HangUp():
                         self.links.append(effect)
+                    case CleanLog() if self.holds_cleaning:
+                        self.held_cleaning.append(effect)
+                    case CleanLog():
+                        self._clean(effect)
+                    case StopCleaning(token):
+                        self.stopped_cleaning.append(token)
+                    case PaceCleaning(bytes_per_second):
+                        self.paces.append(bytes_per_second)
+                    case ExamineLog(token, plan):
+                        self.node.log_examined(token, dry_run(plan, self.files), self.now)
+                    case RemoveFiles(token):
+                        error = self._remove(effect)
+                        self.node.files_removed(token, error, self.now)
+                    case Halt(reason):
+                        self.halted.append(reason)
         raise AssertionError("The node never comes to rest.")
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -241,6 +269,28 @@ class World:
     def metadata_changed(self, changes: Changes) -> None:
         """Somebody changed the metadata."""
         self.node.metadata_changed(changes, self.now)
+
+    def carry_on_cleaning(self) -> None:
+        """Carry out what was held back; what comes next is held back again."""
+        while self.held_cleaning:
+            self._clean(self.held_cleaning.pop(0))
+        self.turn()
+
+    def _clean(self, effect: CleanLog) -> None:
+        error: StrandlineError | None = None
+        try:
+            for result in carry_out(effect.plan, self.files):
+                self.node.log_cleaned(effect.token, result, self.now)
+        except (CleaningAborted, Uncleanable, StorageError) as ended:
+            error = ended
+        self.node.cleaning_ended(effect.token, error, self.now)
+
+    def _remove(self, effect: RemoveFiles) -> StorageError | None:
+        try:
+            effect.carry_out(self.files)
+        except StorageError as error:
+            return error
+        return None
 
     def _sync(self, effect: SyncLog) -> None:
         self.synced.append(effect)
@@ -436,12 +486,14 @@ def _class_name(message: object) -> str:
     return type(message).__name__
 
 
-def failing(operations: set[str], part_of_path: str) -> Callable[[str, str], None]:
+def failing(
+    operations: set[str], part_of_path: str, kind: type[StorageError] = StorageError
+) -> Callable[[str, str], None]:
     """A hook for `MemoryFiles.on_call`: these operations fail on paths that contain a text."""
 
     def on_call(operation: str, path: str) -> None:
         if operation in operations and part_of_path in path:
-            raise StorageError(f"Cannot {operation} {path}: Input/output error.")
+            raise kind(f"Cannot {operation} {path}: the test says so.")
 
     return on_call
 

@@ -202,16 +202,26 @@ def test_a_fetch_from_before_the_last_restart_changes_nothing() -> None:
     assert leader.progress[B].log_end_offset == 3
 
 
-def test_a_leader_that_stays_knows_where_its_followers_are() -> None:
+def test_a_leader_that_stays_knows_where_the_members_of_its_in_sync_set_are() -> None:
     former = make_leader(in_sync=(A, B))
     fetch(former, B, 6, end=8)
     fetch(former, C, 3, end=8)
     leader = make_leader(in_sync=(A, B), epoch=2, start=8, former=former, now_ms=100)
     assert leader.progress[B].log_end_offset == 6
-    assert leader.progress[C].log_end_offset == 3
+    assert leader.progress[C].log_end_offset == NO_OFFSET
     assert leader.progress[C].last_caught_up_ms == NEVER_MS
     assert not leader.progress[C].has_fetched
     assert advance(leader, 0, 8, 100) == 6
+
+
+def test_i15_who_was_moved_away_and_back_is_not_believed_to_have_what_it_had() -> None:
+    """Both moves may be heard of at once, and the replica came back with an empty log under the
+    same registration. It is not in sync then: members do not leave without a new leader epoch."""
+    former = make_leader((A, B, C), (A, B, C))
+    fetch(former, C, 8, end=8)
+    leader = make_leader((A, B, C), (A, B), epoch=2, start=8, former=former)
+    assert leader.progress[C].log_end_offset == NO_OFFSET
+    assert leader.progress[C].log_start_offset == NO_OFFSET
 
 
 def test_a_leader_that_missed_another_reign_knows_nothing() -> None:

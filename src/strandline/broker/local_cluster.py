@@ -41,6 +41,7 @@ class LocalCluster:
         self._starting: set[BrokerId] = set()
         self._groups: tuple[frozenset[BrokerId], ...] = ()
         self._without_metadata: frozenset[BrokerId] = frozenset()
+        self._fault_control: str | None = None
 
     @classmethod
     async def start(cls, configs: Sequence[BrokerConfig], metadata_directory: str) -> LocalCluster:
@@ -75,9 +76,12 @@ class LocalCluster:
         return offline_notice(self.image)
 
     async def until_unfit(self) -> str:
-        """Never returns: these brokers have the metadata to themselves, so nobody takes an id."""
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        return await never
+        """Wait until no broker has a log directory left, and say what became of them.
+
+        These brokers have the metadata to themselves, so nobody takes an id.
+        """
+        reasons = await asyncio.gather(*(each.until_unfit() for each in self.brokers.values()))
+        return " ".join(dict.fromkeys(reasons))
 
     async def stop(self) -> bool:
         """Stop all brokers cleanly, and the metadata store; whether all of them could."""
@@ -137,6 +141,7 @@ class LocalCluster:
         finally:
             self._starting.discard(broker_id)
         self.brokers[broker_id] = broker
+        broker.node.fault_control = self._fault_control
         self._cut(broker)
         return broker
 
@@ -157,6 +162,12 @@ class LocalCluster:
     def kill(self, broker_id: BrokerId) -> None:
         """End a broker without warning, as SIGKILL does."""
         self.brokers.pop(broker_id).abandon()
+
+    def tell_fault_control(self, address: str) -> None:
+        """Have all brokers tell clients where faults can be asked for."""
+        self._fault_control = address
+        for broker in self.brokers.values():
+            broker.node.fault_control = address
 
     # -- the network -------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.cluster.image import ClusterImage, PartitionImage
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 
 class Readiness:
@@ -49,7 +49,11 @@ class Readiness:
         state = None if topic is None else topic.partitions.get(number)
         if state is None or is_present(image, state, state.leader):
             return True
-        return not any(image.is_alive(each) for each in state.in_sync_replicas)
+        partition = TopicPartition(name, number)
+        return not any(
+            broker is not None and partition not in broker.offline
+            for broker in map(image.brokers.get, state.in_sync_replicas)
+        )
 
 
 def offline_notice(image: ClusterImage) -> str | None:

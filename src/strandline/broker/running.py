@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -92,9 +92,13 @@ class Broker:
         """Wait until this broker must not go on, and say why.
 
         That is when another process has its id, which took it over when this one seemed dead: both
-        would be taken for the same broker.
+        would be taken for the same broker. Or when every log directory has failed.
         """
-        await self._watch.for_ever_until(lambda: self.node.membership.is_ousted)
+        await self._watch.for_ever_until(
+            lambda: self.node.membership.is_ousted or self._server.halted is not None
+        )
+        if self._server.halted is not None:
+            return self._server.halted
         other = self.node.metadata.image.brokers[self.broker_id]
         return (
             f"Another process, at {other.endpoints[0]}, runs as broker {self.broker_id} now: "
@@ -136,7 +140,8 @@ class Broker:
         self._embedded.abandon()
         self._directories.abandon()
         for removed in self.node.replicas.removed:
-            removed.log.close()
+            if removed.log is not None:
+                removed.log.close()
 
     def pause(self) -> None:
         """Do nothing any more, as by SIGSTOP: sockets stay open, the metadata session runs out."""
@@ -153,6 +158,23 @@ class Broker:
         self._server.resume()
         self._embedded.resume()
         self._watch.changed()
+
+    def hold(self) -> None:
+        """Do nothing until `let_go`, as while a write to a slow disk takes its time: the process
+        lives, and so does its session."""
+        self._server.pause()
+
+    def let_go(self) -> None:
+        """Go on after `hold`."""
+        self._server.resume()
+
+    def after_turns(self, look: Callable[[], None] | None) -> None:
+        """Have `look` called after each turn from now on; None ends that."""
+        self._server.after_turn = look
+
+    def expire_session(self) -> None:
+        """Have the metadata store take this broker for dead now. It registers anew."""
+        self._embedded.expire()
 
     def cut_from(self, others: Collection[BrokerId], *, and_metadata: bool) -> None:
         """Lose exactly these connections: of this broker to others, and to the metadata store."""

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, assert_never
 
 from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
+from strandline.broker.cleaners import Cleaners
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
@@ -26,12 +27,18 @@ from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import (
     Ask,
+    CleanLog,
     Close,
     ConnectionId,
     Dial,
     Effect,
+    ExamineLog,
+    Halt,
     HangUp,
+    PaceCleaning,
+    RemoveFiles,
     Send,
+    StopCleaning,
     SyncLog,
     WriteMetadata,
 )
@@ -65,9 +72,14 @@ class Server:
         files: Files,
         limits: Limits,
         listeners: Sequence[ListenerSocket],
+        *,
+        on_halt: Callable[[], None],
     ) -> None:
+        """`on_halt` is called when the node has nothing left to serve; `halted` says why."""
         self.frame_bytes_max = limits.frame_bytes_max
         self.receive = node.receive
+        self.halted: str | None = None
+        self._on_halt = on_halt
         self._node = node
         self._store = store
         self._files = files
@@ -85,11 +97,15 @@ class Server:
         self._stopping = False
         self._stopped = False
         self._paused = False
+        self.after_turn: Callable[[], None] | None = None
+        """For faults: called when the effects of a turn are carried out."""
         self._held: list[Callable[[Instant], None]] = []
         """Events that came while the server was paused."""
         self._now = read_clock()
         self._writes: set[asyncio.Task[None]] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="strandline-sync")
+        self._cleaners = Cleaners(node, self.tell)
+        self._removals = ThreadPoolExecutor(1, thread_name_prefix="strandline-remove")
         self.links = Links(
             node, self, self._shared, self._pool, frame_bytes_max=limits.frame_bytes_max
         )
@@ -115,6 +131,7 @@ class Server:
         """Stop accepting, let metadata writes and syncs end, and close every connection."""
         self._stopping = True
         self._acceptor.close()
+        await self._cleaners.close()
         self._finish_turn()
         for _ in range(_LAST_ROUNDS_MAX):
             if not self._writes:
@@ -123,16 +140,19 @@ class Server:
             await asyncio.wait(self._writes)
             self._finish_turn()
         self._end()
-        await self._loop.run_in_executor(None, self._disk.shutdown)
+        for pool in (self._disk, self._removals):
+            await self._loop.run_in_executor(None, pool.shutdown)
 
     def abandon(self) -> None:
         """End as a killed process does: sockets close, and nobody is told anything."""
         self._stopping = True
         self._acceptor.close()
         self._end()
+        self._cleaners.abandon()
         for task in self._writes:
             task.cancel()
-        self._disk.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._disk, self._removals):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _end(self) -> None:
         """Nothing reaches the node from here on."""
@@ -274,6 +294,8 @@ class Server:
                 log.exception("%s could not be carried out", type(effect).__name__)
         self._set_alarm()
         self._turn_ended_ns = time.monotonic_ns()
+        if self.after_turn is not None:
+            self.after_turn()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -293,12 +315,28 @@ class Server:
                 task = self._loop.create_task(self._sync_log(effect))
                 self._writes.add(task)
                 task.add_done_callback(self._writes.discard)
+            case CleanLog():
+                self._cleaners.clean(effect)
+            case ExamineLog():
+                self._cleaners.examine(effect)
+            case StopCleaning():
+                self._cleaners.stop_round(effect.token)
+            case PaceCleaning():
+                self._cleaners.set_pace(effect.bytes_per_second)
+            case RemoveFiles():
+                task = self._loop.create_task(self._remove_files(effect))
+                self._writes.add(task)
+                task.add_done_callback(self._writes.discard)
             case Ask():
                 self.links.ask(effect)
             case Dial():
                 self.links.dial(effect)
             case HangUp():
                 self.links.hang_up(effect)
+            case Halt():
+                log.critical("The broker cannot go on: %s", effect.reason)
+                self.halted = effect.reason
+                self._on_halt()
             case _:
                 assert_never(effect)
 
@@ -344,6 +382,17 @@ class Server:
             log.exception("A log could not be synced")
             result = StorageError(f"A log could not be synced: {bug}")
         self.tell(partial(self._node.log_synced, effect.token, result))
+
+    async def _remove_files(self, effect: RemoveFiles) -> None:
+        error: StorageError | None = None
+        try:
+            await self._loop.run_in_executor(self._removals, effect.carry_out, self._files)
+        except StorageError as failed:
+            error = failed
+        except Exception as bug:
+            log.exception("Files could not be removed")
+            error = StorageError(f"Files could not be removed: {bug}")
+        self.tell(partial(self._node.files_removed, effect.token, error))
 
     def tell(self, event: Callable[[Instant], None]) -> None:
         """Hand an event to the node, now or when the server goes on."""

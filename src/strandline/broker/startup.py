@@ -101,7 +101,12 @@ class _Start:
         node = self._start_up.make_node(advertised_endpoints(self._config, addresses))
         self._node = node
         server = self._server = Server(
-            node, store, self._files, _limits(self._config), self._sockets
+            node,
+            store,
+            self._files,
+            _limits(self._config),
+            self._sockets,
+            on_halt=self._watch.changed,
         )
         server.links.block_exactly(self._cut_from)
         node.start(read_clock())

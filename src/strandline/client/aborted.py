@@ -16,7 +16,12 @@ from strandline.types import Offset, ProducerId
 
 
 class AbortedFilter:
-    """Goes along the batches of one response, in their order."""
+    """Goes along the batches of one response, in their order.
+
+    Every batch must be told, also markers, to `skips` or `pass_marker`: a response may begin with
+    the marker of a transaction whose records lie before it. An entry that no marker has ended yet
+    would hide what its producer committed since.
+    """
 
     __slots__ = ("_active", "_coming")
 
@@ -26,12 +31,16 @@ class AbortedFilter:
 
     def skips(self, header: BatchHeader) -> bool:
         """Whether the batch's records belong to an aborted transaction."""
-        while self._coming and self._coming[-1][1] <= header.last_offset:
-            self._active.add(self._coming.pop()[0])
+        self._begin_up_to(header.last_offset)
         return header.is_transactional and header.producer_id in self._active
 
     def pass_marker(self, header: BatchHeader, record: Record) -> None:
         """Note the control record of a control batch: an abort ends what is skipped."""
+        self._begin_up_to(header.last_offset)
         marker = parse_marker(record)
         if marker is not None and marker.type is ControlType.ABORT:
             self._active.discard(header.producer_id)
+
+    def _begin_up_to(self, offset: Offset) -> None:
+        while self._coming and self._coming[-1][1] <= offset:
+            self._active.add(self._coming.pop()[0])

@@ -23,6 +23,7 @@ from strandline.client.metadata import (
     TopicInfo,
     merge_views,
     view_of,
+    with_newest_epochs,
 )
 from strandline.client.refusal import check, refusal
 from strandline.client.retry import Backoff, retrying
@@ -119,7 +120,7 @@ class ClusterClient:
             lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
         )
         check(response.error_code, None, "the cluster")
-        fresh = view_of(response)
+        fresh = with_newest_epochs(self._view, view_of(response))
         self._view = fresh if names is None else merge_views(self._view, fresh)
         now_ms = self.clock.monotonic_ms()
         if names is None:

@@ -23,7 +23,7 @@ from strandline.client.clock import Clock, SystemClock
 from strandline.client.refusal import refusal
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import ErrorCode, InvariantViolated, MalformedFrame, ProtocolError
-from strandline.protocol.apis import Api, ApiKey, api_of
+from strandline.protocol.apis import PRIVATE, Api, ApiKey, api_of
 from strandline.protocol.framing import (
     SIZE_BYTES,
     frame_size,
@@ -208,6 +208,8 @@ class Connection:
 
     def _common(self, key: ApiKey, highest: int | None) -> VersionRange:
         served = self._served.get(key)
+        if served is None and key in PRIVATE:
+            served = api_of(key).versions
         if served is None:
             return VersionRange(0, -1)
         common = served.overlap(api_of(key).versions)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strandline.client.settings import Address
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from strandline.types import BrokerId, LeaderEpoch, TopicId
+from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
 
 NO_LEADER = BrokerId(-1)
 
@@ -86,6 +86,30 @@ def merge_views(known: ClusterView, fresh: ClusterView) -> ClusterView:
         {**topics, **fresh.topics},
         {**refused, **fresh.refused},
     )
+
+
+def with_newest_epochs(known: ClusterView, fresh: ClusterView) -> ClusterView:
+    """A fresh view; of partitions with an older leader epoch what is known already.
+
+    A broker that is cut off from the others tells of leaders of before, and one of them would say
+    of a reader's position that it is out of its log (KIP-320). A topic that is made anew begins
+    with other epochs, so this needs topic ids.
+    """
+    topics: dict[str, TopicInfo] = {}
+    for name, topic in fresh.topics.items():
+        before = known.topics.get(name)
+        if before is None or topic.topic_id == NO_TOPIC_ID or before.topic_id != topic.topic_id:
+            topics[name] = topic
+            continue
+        partitions = {
+            number: before.partitions[number]
+            if number in before.partitions
+            and 0 <= partition.leader_epoch < before.partitions[number].leader_epoch
+            else partition
+            for number, partition in topic.partitions.items()
+        }
+        topics[name] = replace(topic, partitions=partitions)
+    return replace(fresh, topics=topics)
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicInfo:

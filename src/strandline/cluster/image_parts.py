@@ -56,6 +56,11 @@ class BrokerImage:
         return self.node.is_shutting_down
 
     @property
+    def offline(self) -> frozenset[TopicPartition]:
+        """Partitions whose replica on this broker lies on a failed disk."""
+        return self.node.offline
+
+    @property
     def previous_epoch(self) -> int:
         """The former registration since which it lost nothing, or `NO_PREVIOUS_EPOCH`."""
         return self.node.previous_epoch

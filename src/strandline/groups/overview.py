@@ -41,6 +41,8 @@ class MemberOverview:
     session_timeout_ms: int
     subscribed_topics: frozenset[str]
     assigned_partitions: tuple[TopicPartition, ...]
+    is_awaited: bool = False
+    """Whether the rebalance under way waits for it: to join, or to take its assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,4 +148,11 @@ def _member_overview(group: Group, member: Member) -> MemberOverview:
         session_timeout_ms=member.session_timeout_ms,
         subscribed_topics=topics,
         assigned_partitions=partitions,
+        is_awaited=_is_awaited(group, member),
     )
+
+
+def _is_awaited(group: Group, member: Member) -> bool:
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return member.awaiting_join is None
+    return member.member_id in group.pending_syncs

@@ -1,4 +1,6 @@
-"""What a node does without being asked: checkpoints, flushes, retention, removal of old files.
+"""What a node does without being asked: checkpoints, flushes, rolls.
+
+Retention stands in `departing`, compaction in `cleaning`.
 
 Each piece of work has Kafka's interval and its own timer. fsync of log data is the driver's work
 in another thread: a log says what to sync (`FlushPlan`), the driver does, the log is told. At most
@@ -9,11 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from typing import Final
 
 from strandline.errors import InvariantViolated, StorageError
+from strandline.node.cleaning import Cleaning
+from strandline.node.departing import Departing
+from strandline.node.dry_runs import DryRuns
 from strandline.node.effects import SyncLog
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
@@ -47,21 +51,28 @@ class Background:
         self._tokens = count(1)
         self._syncing: dict[int, tuple[ReplicaState, FlushPlan]] = {}
         self._busy: set[ReplicaState] = set()
+        self.cleaning = Cleaning(replicas, settings, timers, outbox)
+        self.dry_runs = DryRuns(outbox)
+        self.departing = Departing(replicas, timers, outbox, is_busy=self.cleaning.is_under_way)
 
     def start(self, now: Instant) -> None:
         """Begin all periodic work."""
         broker = self._settings.broker
+        self._replicas.take_leftovers(broker.topic_defaults.file_delete_delay_ms, now)
+        self.cleaning.start(now)
         initial_ms = broker.log_initial_task_delay_ms
+        ledgers = self._replicas.host.ledgers
         lag_check_ms = max(1, broker.replica_lag_time_max_ms // 2)
         for interval_ms, first_ms, work in (
             (broker.replica_high_watermark_checkpoint_interval_ms, 0, self._write_high_watermarks),
             (broker.log_flush_offset_checkpoint_interval_ms, initial_ms, self._write_recovery),
             (broker.log_flush_start_offset_checkpoint_interval_ms, initial_ms, self._write_starts),
-            (broker.log_retention_check_interval_ms, initial_ms, self._apply_retention),
+            (broker.log_retention_check_interval_ms, initial_ms, self.departing.apply_retention),
             (broker.producer_id_expiration_check_interval_ms, initial_ms, self._expire_producers),
             (lag_check_ms, lag_check_ms, self._check_lag),
+            (broker.log_retention_check_interval_ms, initial_ms, ledgers.expire),
             (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._roll_and_flush),
-            (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self._remove_files),
+            (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self.departing.remove_files),
         ):
             self._repeat(interval_ms, max(first_ms, 1), work, now)
 
@@ -140,29 +151,6 @@ class Background:
         for directory in self._directories():
             self._guarded(directory, directory.write_log_starts)
 
-    def _apply_retention(self, now: Instant) -> None:
-        """Raise the log starts, write them down, and only then drop files; see `Log.expire`."""
-
-        def expire(replica: Replica) -> None:
-            if replica.log.expire(now.wall_ms):
-                replica.changed()  # who waits below the new start learns that it is gone
-
-        self._for_each_usable("Retention", expire)
-        self._replicas.save_log_starts()
-
-        def drop(replica: Replica) -> None:
-            dropped = replica.log.drop_below_start(now.wall_ms)
-            if dropped:
-                log.info(
-                    "Retention dropped %d segments of %s, which now starts at %d",
-                    dropped,
-                    replica.topic_partition,
-                    replica.log.log_start_offset,
-                )
-                replica.changed()
-
-        self._for_each_usable("Retention", drop)
-
     def _check_lag(self, now: Instant) -> None:
         for replica in self._replicas:
             replica.check_lag(now)
@@ -199,13 +187,3 @@ class Background:
         self._busy.add(replica)
         self._syncing[token] = (replica, plan)
         self._outbox.add(SyncLog(token, plan))
-
-    def _remove_files(self, now: Instant) -> None:
-        self._for_each_usable(
-            "Removing old files", lambda replica: replica.log.remove_due_files(now.wall_ms)
-        )
-        for item in list(self._replicas.removed):
-            if item.due_ms <= now.monotonic_ms:
-                self._replicas.removed.remove(item)
-                item.log.close()
-                self._guarded(item.directory, partial(item.directory.remove_deleted, item.path))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from strandline.cluster.store import Operation
+from strandline.storage.compaction.plan import CleaningPlan
+from strandline.storage.files import Files
 from strandline.storage.flush_plan import FlushPlan
 from strandline.storage.log_read import LogSlice
 from strandline.types import BrokerId
@@ -59,6 +61,60 @@ class SyncLog:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanLog:
+    """Carry a round of compaction out, in another thread, with files of its own.
+
+    Every result is told by `Node.log_cleaned`, in their order, and then the end of the round, once,
+    by `Node.cleaning_ended`, with the error if there was one.
+    """
+
+    token: int
+    plan: CleaningPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ExamineLog:
+    """As `CleanLog`, but write nothing; answer with `Node.log_examined`, once."""
+
+    token: int
+    plan: CleaningPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StopCleaning:
+    """Have a round end soon, by `CleaningAborted`; it may have ended already."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaceCleaning:
+    """From now on all rounds together read and write at most so much."""
+
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFiles:
+    """Remove files that nothing uses any more, in another thread; answer `Node.files_removed`.
+
+    Large files take a file system long to give back: hundreds of milliseconds per gigabyte.
+    """
+
+    token: int
+    paths: tuple[str, ...]
+    trees: tuple[str, ...] = ()
+    """Directories with everything in them."""
+
+    def carry_out(self, files: Files) -> None:
+        """Remove everything that is there. Raises `StorageError`."""
+        for path in self.paths:
+            files.remove(path)
+        for path in self.trees:
+            files.remove_tree(path)
+
+
+@dataclass(frozen=True, slots=True)
 class Dial:
     """Connect to another broker; answer with `Node.link_opened` or `Node.link_closed`.
 
@@ -87,4 +143,25 @@ class HangUp:
     link: LinkId
 
 
-Effect: TypeAlias = Send | Close | WriteMetadata | SyncLog | Dial | Ask | HangUp
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """End the process: there is nothing left that this broker could serve. Given once."""
+
+    reason: str
+
+
+Effect: TypeAlias = (
+    Send
+    | Close
+    | WriteMetadata
+    | SyncLog
+    | CleanLog
+    | ExamineLog
+    | StopCleaning
+    | PaceCleaning
+    | RemoveFiles
+    | Dial
+    | Ask
+    | HangUp
+    | Halt
+)

@@ -105,6 +105,7 @@ class FetchPath:
             self._client_id,
             None,
         )
+        self._outbox.fetched_by_followers += 1
         self._handler.go_on(
             request,
             context,

@@ -116,6 +116,8 @@ class ConsumerReader:
 
     def answered(self, replica: Replica, size_bytes: int, now: Instant) -> None:
         """See `Reader`."""
+        del now
+        replica.traffic.bytes_out += size_bytes
 
     def _preferred(self, leader: Leader, offset: Offset) -> BrokerId | None:
         brokers = self._host.metadata.image.brokers
@@ -208,6 +210,7 @@ class FollowerReader:
 
     def answered(self, replica: Replica, size_bytes: int, now: Instant) -> None:
         """See `Reader`."""
+        replica.traffic.replication_out += size_bytes
         self._throttle.record(replica, size_bytes, now)
 
     def _check_replica(self, replica: Replica, fetched: Fetched) -> Leader:

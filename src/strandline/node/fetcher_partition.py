@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import NamedTuple, TypeAlias, assert_never
 
 from strandline.errors import CorruptRecords, ErrorCode, StorageError
+from strandline.node.ledger.keeping import Reason
 from strandline.node.replica import Replica
 from strandline.node.timers import Timer
 from strandline.protocol.messages.fetch import PartitionData
@@ -174,7 +175,7 @@ class FetchedPartition:
             log_end_offset=replica.log.log_end_offset,
         )
         if target is not None:
-            replica.truncate_to(target.offset, now)
+            replica.truncate_to(target.offset, now, Reason.UNCOMPARABLE)
         return Next.FETCH
 
     def _take(self, data: PartitionData, now: Instant) -> Next:
@@ -190,7 +191,7 @@ class FetchedPartition:
                 self.failures = 0
                 return Next.FETCH
             case Truncate():
-                return self._truncate(action.target, now)
+                return self._truncate(action.target, now, Reason.DIVERGED)
             case AskOffsets():
                 return Next.ASK_FOR_ENDS
             case BackOff():
@@ -224,8 +225,7 @@ class FetchedPartition:
             )
             if offset is None:
                 raise
-            replica.start_inside_batch(offset, now)
-            replica.append_as_follower(records, now)
+            replica.start_inside_batch(records, offset, now)
 
     def _judge(self, data: PartitionData) -> Action | None:
         if self._asked is None:
@@ -247,10 +247,10 @@ class FetchedPartition:
         )
         return judge(answer, self._asked, followed)
 
-    def _truncate(self, target: Target, now: Instant) -> Next:
+    def _truncate(self, target: Target, now: Instant, reason: Reason) -> Next:
         replica = self.replica
         before = (replica.log.log_end_offset, replica.log.leader_epochs.latest)
-        replica.truncate_to(target.offset, now)
+        replica.truncate_to(target.offset, now, reason)
         after = (replica.log.log_end_offset, replica.log.leader_epochs.latest)
         log.info(
             "%s was truncated from %d to %d to agree with its leader",
@@ -266,7 +266,7 @@ class FetchedPartition:
         step = out_of_range_step(ends.end, ends.start, replica.log.log_end_offset)
         match step:
             case Truncate():
-                self._truncate(step.target, now)
+                self._truncate(step.target, now, Reason.BEYOND_LEADER)
             case TruncateFully():
                 log.warning(
                     "%s ends at %d, before its leader's log starts: it begins again at %d",

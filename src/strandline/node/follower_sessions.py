@@ -23,6 +23,7 @@ from strandline.node.fetch_sessions import FetchContext, Fetched, FetchKey, Sess
 from strandline.node.purgatory import Watched
 from strandline.node.replica import Replica
 from strandline.replication.leader import Leader
+from strandline.replication.progress import NEVER_MS
 from strandline.types import NO_OFFSET, BrokerId, Instant, Offset
 
 
@@ -115,6 +116,26 @@ class Followed(Fetched):
             log_end_offset=Offset(self.fetch_offset),
             now_ms=session.last_used_ms,
         )
+
+
+def quiet_until_ms(replica: Replica, leader: Leader, broker_id: BrokerId, now_ms: int) -> int:
+    """Until when a follower, of which nothing was noted for a while, is known to have had the
+    whole log; `NEVER_MS` if there is no such session. With a fetch that waits, that is now.
+
+    While nothing happens in a partition its fetches are not noted (`FollowerReader._maybe_settle`);
+    `Followed.happened` makes up for that later. This is for people who look meanwhile.
+    """
+    for listener in replica.listeners:
+        if (
+            not isinstance(listener, Followed)
+            or listener.is_news
+            or listener.noted_by is not leader
+        ):
+            continue
+        session = listener.session
+        if session is not None and session.identity.broker_id == broker_id:
+            return now_ms if session.watch.waiting else session.last_used_ms
+    return NEVER_MS
 
 
 class FollowerSession(Session):

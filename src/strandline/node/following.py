@@ -8,16 +8,19 @@ who may want to write because of it. What each of them does about it is its own 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ImageDelta
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import ResourceKind
+from strandline.node.effects import Halt
 from strandline.node.replicas import RoleChange
 from strandline.types import Instant, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.node.node import Node
+
+_LOOK_AGAIN_MS: Final = 10_000
 
 
 class Following:
@@ -25,6 +28,7 @@ class Following:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._has_halted = False
 
     def start(self, now: Instant) -> None:
         """Take up every partition that the metadata gives this broker."""
@@ -33,6 +37,30 @@ class Following:
         for topic in node.metadata.image.topics.values():
             for number in topic.partitions:
                 self._take_up(TopicPartition(topic.name, number), now, is_new=False)
+        node.timers.schedule(now.monotonic_ms + _LOOK_AGAIN_MS, self._look_again)
+
+    def act(self, now: Instant) -> None:
+        """Give up replicas whose disk has failed, and have the cluster know. Once per turn."""
+        if self._node.replicas.has_news_of_disks:
+            self._look_at_disks(now)
+
+    def _look_at_disks(self, now: Instant) -> None:
+        node = self._node
+        for change in node.replicas.take_failed():
+            self._role_changed(change, now)
+        node.membership.report_offline(node.replicas.offline)
+        if node.replicas.is_without_directory and not self._has_halted:
+            self._has_halted = True
+            reasons = " ".join(d.offline_reason or "" for d in node.replicas.directories)
+            node.outbox.add(Halt(f"Every log directory is offline. {reasons}"))
+
+    def _look_again(self, now: Instant) -> None:
+        """What a full disk has kept from opening may be possible now."""
+        node = self._node
+        node.timers.schedule(now.monotonic_ms + _LOOK_AGAIN_MS, self._look_again)
+        node.replicas.note_failed_logs()
+        for partition in node.replicas.delayed:
+            self._take_up(partition, now, is_new=False)
 
     def follow(self, delta: ImageDelta, now: Instant) -> None:
         """The image has moved on by `delta`."""

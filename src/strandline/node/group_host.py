@@ -76,6 +76,11 @@ class GroupHost:
         """The partition of `__consumer_offsets` in which a group lives."""
         return self._coordinator.partition_for(group_id)
 
+    @property
+    def loading(self) -> list[int]:
+        """Partitions of `__consumer_offsets` whose groups are being read."""
+        return sorted(self._loads)
+
     def overviews(self) -> list[GroupOverview]:
         """All groups that are coordinated here."""
         return self._coordinator.overviews()

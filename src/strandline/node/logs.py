@@ -18,7 +18,7 @@ from strandline.storage.files import DiskFull, Files, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_state import LogState
-from strandline.types import NO_TOPIC_ID, Instant, TopicId, TopicPartition
+from strandline.types import NO_TOPIC_ID, Instant, Offset, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,8 @@ class Removed(NamedTuple):
 
     due_ms: int
     directory: Directory
-    log: Log
+    log: Log | None
+    """None if it was deleted by the process before this one."""
     path: str
 
 
@@ -47,6 +48,8 @@ class Logs:
     ) -> None:
         self.files = files
         self.directories = directories
+        self.usable = list(directories)
+        """Those that are not known to be offline; see `take_failed`."""
         self.removed: list[Removed] = []
         """Deleted partitions whose files are still there."""
         self._raised: dict[LogState, None] = {}
@@ -89,6 +92,13 @@ class Logs:
         found.raised = self._raised
         return found
 
+    def take_leftovers(self, delay_ms: int, now: Instant) -> None:
+        """Have removed what the process before this one had deleted and did not get to remove."""
+        due_ms = now.monotonic_ms + delay_ms
+        for directory in self.usable:
+            for path in directory.contents.deleted:
+                self.removed.append(Removed(due_ms, directory, None, path))
+
     def directory_of(self, partition: TopicPartition) -> Directory | None:
         """The directory that has the partition's log."""
         return next((d for d in self.directories if partition in d.logs), None)
@@ -113,7 +123,15 @@ class Logs:
             directory.write_recovery_points()
         if truncated.log_start_fell and directory is not None:
             directory.write_log_starts()
+        if directory is not None:
+            cleaned_to = directory.cleaner_offsets.get(truncated.topic_partition, Offset(0))
+            if cleaned_to > truncated.log_end_offset:
+                # What takes the place of what was cut is dirty.
+                directory.set_cleaner_offset(truncated.topic_partition, truncated.log_end_offset)
+        if truncated.high_watermark_fell and directory is not None:
+            directory.write_high_watermarks()
         truncated.recovery_point_fell = truncated.log_start_fell = False
+        truncated.high_watermark_fell = False
 
     def save_log_starts(self, *, retry: bool = False) -> list[LogState]:
         """Write down where logs start, if some were raised; returns those that are safe now.
@@ -159,6 +177,13 @@ class Logs:
         directory = self.directory_of(failed.topic_partition)
         if directory is not None:
             self.take_offline(directory, error)
+
+    def take_failed(self) -> list[Directory]:
+        """The directories that have gone offline since the last call, or since the start."""
+        failed = [each for each in self.usable if each.offline_reason is not None]
+        if failed:
+            self.usable = [each for each in self.usable if each.offline_reason is None]
+        return failed
 
     def take_offline(self, directory: Directory, error: StorageError) -> None:
         """Use a directory no more, and tell the operator once."""

@@ -16,7 +16,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from strandline.cluster.controller import Decision, announce_shutdown, register_broker
+from strandline.cluster.controller import (
+    Decision,
+    announce_shutdown,
+    register_broker,
+    report_offline,
+)
 from strandline.cluster.image import BrokerImage, ClusterImage, PartitionImage
 from strandline.cluster.znodes import BrokerNode
 from strandline.cluster.znodes.brokers import NO_PREVIOUS_EPOCH
@@ -24,7 +29,7 @@ from strandline.node.metadata import Metadata
 from strandline.node.settings import Settings
 from strandline.node.standing_order import StandingOrder
 from strandline.node.timers import Timers
-from strandline.types import Instant
+from strandline.types import Instant, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +74,12 @@ class Membership:
         elif mine is not None:
             self._give_up_continuity()
         self._order.wake()
+
+    def report_offline(self, partitions: frozenset[TopicPartition]) -> None:
+        """Have the cluster know that the disk under these replicas, and no others, has failed."""
+        if partitions != self._registration.offline:
+            self._registration = replace(self._registration, offline=partitions)
+            self._order.wake()
 
     def _give_up_continuity(self) -> None:
         """Another process has been this broker: what the cluster knows of it is not true of us."""
@@ -172,6 +183,10 @@ class Membership:
         elif self._is_leaving and not self._is_overdue and not mine.is_shutting_down:
             sentence = f"Broker {self.broker_id} has announced that it is about to stop."
             return Decision((sentence,), tuple(announce_shutdown(image, self.broker_id)))
+        elif mine.offline != self._registration.offline:
+            offline = self._registration.offline
+            sentence = f"Broker {self.broker_id} has told that {len(offline)} replicas are offline."
+            return Decision((sentence,), report_offline(image, self.broker_id, offline))
         return Decision(())
 
     def _register(self, image: ClusterImage) -> Decision[str]:

@@ -33,6 +33,11 @@ class Metadata:
         self._tokens = count(1)
         self._waiting: dict[int, Outcome] = {}
 
+    @property
+    def undecided(self) -> int:
+        """Writes whose outcome is not known yet."""
+        return len(self._waiting)
+
     def write(self, operations: Sequence[Operation], outcome: Outcome, now: Instant) -> None:
         """Have the operations applied, all or none, and be told."""
         if not operations:

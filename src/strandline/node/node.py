@@ -22,7 +22,7 @@ from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import BrokerNode
 from strandline.config.broker import BrokerConfig
-from strandline.errors import MalformedFrame, StorageError
+from strandline.errors import MalformedFrame, StorageError, StrandlineError
 from strandline.node.background import Background
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
@@ -33,6 +33,7 @@ from strandline.node.in_sync_changes import InSyncChanges
 from strandline.node.logs import Directory, Logs
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
+from strandline.node.observed import Observed
 from strandline.node.office import Office
 from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
@@ -49,6 +50,8 @@ from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, peek
 from strandline.protocol.messages.produce import ProduceRequest
 from strandline.protocol.schema import decode_from
+from strandline.storage.compaction.dry_run import DryRun
+from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
 from strandline.types import BrokerId, Instant
 
@@ -90,6 +93,7 @@ class Node:
             self.timers,
         )
         self.replicas = Replicas(host, internal_topics=INTERNAL_TOPICS)
+        self.observed = Observed(self.outbox, self.metadata, self.replicas)
         self.peers = Peers(self.metadata, self.settings, self.outbox, self.timers)
         self.fetchers = Fetchers(
             self.broker_id, self.metadata, self.settings, self.peers, self.timers
@@ -106,6 +110,8 @@ class Node:
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
         self.routes = Routes(self, random)
+        self.fault_control: str | None = None
+        """Where the driver takes orders for faults, if it does; told to whoever asks."""
         self._following = Following(self)
         self._connection_ids = count(1)
 
@@ -120,6 +126,7 @@ class Node:
 
     def begin_shutdown(self, now: Instant) -> None:
         """Ask the cluster to do without this broker; see `is_shutdown_complete`. Idempotent."""
+        self.background.cleaning.stop()
         self.membership.begin_shutdown(now)
 
     @property
@@ -196,7 +203,14 @@ class Node:
         # after a Metadata request for all topics.
         body: object = decode_from(api.request_class, version, frame, position)[0]
         request: Request[Any] = Request(
-            connection, self.outbox, api.key, version, header.correlation_id, header.client_id, body
+            connection,
+            self.outbox,
+            api.key,
+            version,
+            header.correlation_id,
+            header.client_id,
+            body,
+            now.monotonic_ms,
         )
         self._handle(handler, request, now)
         if api_key == ApiKey.PRODUCE:
@@ -234,7 +248,9 @@ class Node:
 
     def metadata_changed(self, changes: Changes, now: Instant) -> None:
         """The store tells what changed, whoever changed it."""
+        before = self.metadata.image
         delta = self.metadata.advance(changes)
+        self.observed.metadata_changed(before, self.metadata.image, delta, now)
         self._following.follow(delta, now)
 
     def metadata_written(self, token: int, error: StoreError | None, now: Instant) -> None:
@@ -244,6 +260,24 @@ class Node:
     def log_synced(self, token: int, result: bool | StorageError, now: Instant) -> None:
         """A `SyncLog` was carried out."""
         self.background.log_synced(token, result, now)
+
+    def log_cleaned(self, token: int, result: CleaningResult, now: Instant) -> None:
+        """A `CleanLog` has brought a new segment."""
+        self.background.cleaning.log_cleaned(token, result, now)
+
+    def cleaning_ended(self, token: int, error: StrandlineError | None, now: Instant) -> None:
+        """A `CleanLog` was carried out, or ended early."""
+        self.background.cleaning.cleaning_ended(token, error, now)
+
+    def log_examined(self, token: int, outcome: DryRun | StrandlineError, now: Instant) -> None:
+        """An `ExamineLog` was carried out."""
+        del now
+        self.background.dry_runs.ended(token, outcome)
+
+    def files_removed(self, token: int, error: StorageError | None, now: Instant) -> None:
+        """A `RemoveFiles` was carried out, or could not be."""
+        del now
+        self.background.departing.files_removed(token, error)
 
     def link_opened(self, link: LinkId, now: Instant) -> None:
         """A `Dial` succeeded."""
@@ -260,13 +294,21 @@ class Node:
     def finish_turn(self, now: Instant) -> list[Effect]:
         """Run what is due, wake what can go on, and hand over everything to be done."""
         self.timers.run_due(now)
+        self._following.act(now)
+        self.background.cleaning.act()
         self.replicas.save_log_starts()
         self.membership.act(now)
         self.office.act(now)
         self.in_sync_changes.act(now)
         self.purgatory.wake(now)
         self.background.sync_if_wanted(now)
+        self.observed.finish_turn(now)
         return self.outbox.take()
+
+    @property
+    def is_without_directory(self) -> bool:
+        """Whether every log directory has failed, so that the process is to end (`Halt`)."""
+        return self.replicas.is_without_directory
 
     def next_deadline_ms(self) -> int | None:
         """Monotonic time at which a turn is due even without an event."""

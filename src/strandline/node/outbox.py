@@ -1,9 +1,35 @@
-"""The effects of the turn in progress, in order, and the connections that have answers to send."""
+"""The effects of the turn in progress, in order, and the connections that have answers to send.
+
+It also carries what was answered in this turn to whoever keeps the record of it.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from strandline.errors import ErrorCode
 from strandline.node.connection import Connection
 from strandline.node.effects import Close, Effect, Send
+
+if TYPE_CHECKING:
+    from strandline.node.request import Request
+
+
+class Origin(NamedTuple):
+    """Who asked."""
+
+    client_id: str | None
+    connection: Connection
+
+
+class Refused(NamedTuple):
+    """A refusal that no response message shows. `about`: topic, partition and group, or None."""
+
+    code: ErrorCode
+    api: str
+    about: tuple[str | None, int | None, str | None]
+    origin: Origin
+    message: str | None
 
 
 class Outbox:
@@ -12,6 +38,14 @@ class Outbox:
     def __init__(self) -> None:
         self._effects: list[Effect] = []
         self._speaking: dict[Connection, None] = {}
+        self.has_records = False
+        """Whether `take_answered` and `take_refused` have anything."""
+        self._answered: list[tuple[Request[Any], object]] = []
+        self._refused: list[Refused] = []
+        self.produced_at_once = 0
+        self.produced_after_ms: list[int] = []
+        self.fetched_by_followers = 0
+        """What went a short way, counted only, until `Meters.take_short` takes it."""
 
     def add(self, effect: Effect) -> None:
         """Queue an effect behind those already queued."""
@@ -20,6 +54,26 @@ class Outbox:
     def speaks(self, connection: Connection) -> None:
         """Note that the connection may have answers to send or is to be closed."""
         self._speaking[connection] = None
+
+    def answers(self, request: Request[Any], response: object) -> None:
+        """Note an answer. `response` is None where it was encoded by hand."""
+        self._answered.append((request, response))
+        self.has_records = True
+
+    def refuses(self, refused: Refused) -> None:
+        """Note a refusal that `answers` does not show."""
+        self._refused.append(refused)
+        self.has_records = True
+
+    def take_answered(self) -> list[tuple[Request[Any], object]]:
+        """The requests that were answered since the last call."""
+        answered, self._answered = self._answered, []
+        return answered
+
+    def take_refused(self) -> list[Refused]:
+        """What was refused since the last call."""
+        refused, self._refused = self._refused, []
+        return refused
 
     def take(self) -> list[Effect]:
         """Hand over what was collected since the last call: stores and disks first, then sends."""

@@ -23,7 +23,7 @@ from crc32c import crc32c
 
 from strandline.errors import ErrorCode, StorageError
 from strandline.node.connection import Connection, Slot
-from strandline.node.outbox import Outbox
+from strandline.node.outbox import Origin, Outbox, Refused
 from strandline.node.replica import Replica
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -54,11 +54,12 @@ _BEHIND_PREFIX_MIN: Final = HEADER_BYTES
 class _Shape:
     """What is constant in a produce request and in its answer."""
 
-    __slots__ = ("acks_all", "answer", "is_flexible", "replica", "timeout_ms", "word")
+    __slots__ = ("acks_all", "answer", "is_flexible", "origin", "replica", "timeout_ms", "word")
 
     def __init__(self, word: int, replica: Replica, request: Request[ProduceRequest]) -> None:
         self.word = word
         self.replica = replica
+        self.origin = Origin(request.client_id, request.connection)
         self.answer = _Answer(request)
         self.is_flexible = request.version >= _FLEXIBLE_SINCE
         self.acks_all = request.body.acks == _ACKS_ALL
@@ -202,10 +203,11 @@ class ProducePath:
         )
         required = base_offset + header[6] + 1
         if shape.acks_all and log.high_watermark < required:
-            waiting = _Waiting(self, answered, answer.error_at)
+            waiting = _Waiting(self, shape, answered, now)
             deadline_ms = now.monotonic_ms + shape.timeout_ms
             replica.await_commit(Offset(required), waiting.decided, deadline_ms=deadline_ms)
             return True
+        self._outbox.produced_at_once += 1
         connection = self._connection
         if connection.slots:
             connection.fill(connection.open_slot(), [answered])
@@ -218,31 +220,38 @@ class ProducePath:
         """Take the next place in the order of answers."""
         return self._connection.open_slot()
 
-    def fill(self, slot: Slot, frame: bytes) -> None:
+    def fill(self, slot: Slot, frame: bytes, waited_ms: int) -> None:
         """Answer later than at once."""
         self._connection.fill(slot, [frame])
         self._outbox.speaks(self._connection)
+        self._outbox.produced_after_ms.append(waited_ms)
+
+    def refused(self, shape: _Shape, code: ErrorCode) -> None:
+        """Have the refusal noted."""
+        about = (*shape.replica.topic_partition, None)
+        self._outbox.refuses(Refused(code, ApiKey.PRODUCE.name, about, shape.origin, None))
 
 
 class _Waiting:
     """A produce with acks=all that is appended, with the answer that it gets if it is committed."""
 
-    __slots__ = ("_error_at", "_frame", "_path", "_slot")
+    __slots__ = ("_frame", "_path", "_shape", "_since_ms", "_slot")
 
-    def __init__(self, path: ProducePath, frame: bytes, error_at: int) -> None:
+    def __init__(self, path: ProducePath, shape: _Shape, frame: bytes, now: Instant) -> None:
         self._path = path
+        self._shape = shape
         self._frame = frame
-        self._error_at = error_at
+        self._since_ms = now.monotonic_ms
         self._slot = path.open_slot()
 
     def decided(self, code: ErrorCode, now: Instant) -> None:
         """Answer, now that the outcome is known, or that it is not known in time."""
-        del now
         frame = self._frame
         if code is not ErrorCode.NONE:
-            at = self._error_at
+            at = self._shape.answer.error_at
             frame = frame[:at] + code.to_bytes(2, "big", signed=True) + frame[at + 2 :]
-        self._path.fill(self._slot, frame)
+            self._path.refused(self._shape, code)
+        self._path.fill(self._slot, frame, now.monotonic_ms - self._since_ms)
 
 
 def _read_length(frame: memoryview, position: int) -> tuple[int, int]:

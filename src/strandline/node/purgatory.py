@@ -14,8 +14,8 @@ own connection is closed, and the rest goes on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from strandline.node.connection import Connection
 from strandline.node.outbox import Outbox
@@ -36,6 +36,27 @@ class Operation(Protocol):
 
     def expire(self, now: Instant) -> None:
         """Answer with what there is, because the time has run out."""
+        ...
+
+
+TOLD_MAX: Final = 10
+"""Partitions that a wait names."""
+
+
+class Wait(NamedTuple):
+    """What a parked operation tells people: whose it is, and what would end the wait."""
+
+    request: Any
+    partitions: tuple[str, ...]
+    sentence: str
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """An operation that can say what it waits for."""
+
+    def wait(self) -> Wait:
+        """What it waits for."""
         ...
 
 
@@ -89,6 +110,10 @@ class Purgatory:
 
     def __len__(self) -> int:
         return len(self._parked)
+
+    def __iter__(self) -> Iterator[ParkedEntry]:
+        """Those that were parked first come first."""
+        return iter(self._parked)
 
     def complete_or_park(
         self, operation: Operation, watched: Iterable[Watched], *, deadline_ms: int, now: Instant

@@ -30,6 +30,8 @@ class Replica(LeadsPartition, FollowsPartition):
     def become_leader(self, state: PartitionImage, now: Instant) -> None:
         """Lead in a new epoch. Nothing is truncated (I-10); raises `StorageError`."""
         log, host = self.log, self.host
+        if log.has_fallen:
+            host.logs.save_cut(log)
         # KAFKA-7415: the epoch begins where the log ends now, whether or not it writes anything.
         log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
         self.leader = Leader(

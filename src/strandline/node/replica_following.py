@@ -6,6 +6,8 @@ here it is carried out, in the order that keeps every reader of this replica saf
 
 from __future__ import annotations
 
+from strandline.errors import CorruptRecords, StorageError
+from strandline.node.ledger.keeping import Reason
 from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import Buffer
 from strandline.replication.follower import follower_high_watermark
@@ -20,7 +22,10 @@ class FollowsPartition(ReplicaState):
 
     def append_as_follower(self, records: Buffer, now: Instant) -> AppendResult:
         """Append what the leader sent. Raises `CorruptRecords` and `StorageError`."""
+        if self.log.has_fallen:
+            self.host.logs.save_cut(self.log)  # what a full disk did not take then
         result = self.log.append_as_follower(records, now.wall_ms, leader_epoch=self.leader_epoch)
+        self.traffic.replication_in += len(records)
         self.note_flush()
         return result
 
@@ -44,26 +49,37 @@ class FollowsPartition(ReplicaState):
         if self.waiting and (log.high_watermark, log.log_start_offset) != before:
             self.host.purgatory.changed(self)
 
-    def truncate_to(self, offset: Offset, now: Instant) -> None:
+    def truncate_to(self, offset: Offset, now: Instant, reason: Reason) -> None:
         """Remove what the leader does not have. Raises `StorageError`."""
+        self.host.ledgers.copy(self, offset, reason, now)
         self.log.truncate_to(offset, now.wall_ms)
         self._truncated()
 
     def truncate_fully_to(self, offset: Offset, now: Instant) -> None:
         """Begin anew at the leader's log start. Raises `StorageError`."""
+        self.host.ledgers.copy(self, self.log.log_start_offset, Reason.BELOW_LEADER, now)
         self.log.truncate_fully_and_start_at(offset, now.wall_ms)
         self._truncated()
 
-    def start_inside_batch(self, offset: Offset, now: Instant) -> None:
-        """Empty the log for a batch that begins at `offset`; the log still starts where it ended.
+    def start_inside_batch(self, records: Buffer, offset: Offset, now: Instant) -> None:
+        """Append records whose first batch begins at `offset`, below the end of this log.
 
-        The leader's log starts inside that batch, which comes whole (KAFKA-6975). Raises
-        `StorageError`.
+        The leader's log starts inside that batch, which comes whole (KAFKA-6975). This log is
+        emptied for it, and still starts where it ended. If the batch cannot be appended, the log is
+        empty at that place again: it must not start beyond its end (I-01). Raises `CorruptRecords`
+        and `StorageError`.
         """
-        self.log.truncate_fully_and_start_at(
-            offset, now.wall_ms, log_start_offset=self.log.log_end_offset
-        )
-        self._truncated()
+        log = self.log
+        end = log.log_end_offset
+        self.host.ledgers.copy(self, log.log_start_offset, Reason.INSIDE_BATCH, now)
+        log.truncate_fully_and_start_at(offset, now.wall_ms, log_start_offset=end)
+        try:
+            self._truncated()
+            self.append_as_follower(records, now)
+        except (CorruptRecords, StorageError):
+            log.truncate_fully_and_start_at(end, now.wall_ms)
+            self._truncated()
+            raise
 
     def _truncated(self) -> None:
         self.host.logs.save_cut(self.log)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import InvariantViolated
+from strandline.node.ledger.keeping import Ledgers
 from strandline.node.logs import Logs
 from strandline.node.metadata import Metadata
 from strandline.node.purgatory import Purgatory
@@ -17,7 +18,7 @@ from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.replication.policies import DEFAULT, Policies
 from strandline.replication.progress import NO_BROKER_EPOCH
-from strandline.types import BrokerId, Instant
+from strandline.types import BrokerId, Instant, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.node.replica_leading import LeadsPartition
@@ -40,6 +41,7 @@ class ReplicaHost:
     __slots__ = (
         "broker_id",
         "flushable",
+        "ledgers",
         "logs",
         "metadata",
         "policies",
@@ -59,6 +61,7 @@ class ReplicaHost:
     ) -> None:
         self.broker_id = BrokerId(settings.broker.node_id)
         self.logs = logs
+        self.ledgers = Ledgers(logs, metadata, settings)
         self.metadata = metadata
         self.settings = settings
         self.purgatory = purgatory
@@ -76,6 +79,11 @@ class ReplicaHost:
     def is_alive(self, broker_id: BrokerId) -> bool:
         """Whether the broker is registered."""
         return broker_id in self.metadata.image.brokers
+
+    def is_there(self, broker_id: BrokerId, partition: TopicPartition) -> bool:
+        """Whether the broker is registered, and the disk under its replica has not failed."""
+        broker = self.metadata.image.brokers.get(broker_id)
+        return broker is not None and partition not in broker.offline
 
     def is_stale(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         """Whether the broker has registered anew since it sent a fetch with that epoch (D-04)."""

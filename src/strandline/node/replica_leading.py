@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.purgatory import Watched
 from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import BatchHeader, WritableBuffer
 from strandline.replication.in_sync import InSyncState
+from strandline.storage.files import DiskFull
 from strandline.storage.log_append import AppendResult
 from strandline.types import BrokerId, Instant, Offset
 
@@ -36,26 +37,44 @@ class LeadsPartition(ReplicaState):
         `acks_all` asks for enough in-sync replicas before anything is appended.
         """
         self._check_appendable(acks_all=acks_all)
-        result = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now.wall_ms
-        )
+        try:
+            result = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=now.wall_ms
+            )
+        except StorageError as error:
+            self._failed_to_append(error)
+            raise
+        if not result.is_duplicate:
+            self.traffic.bytes_in += result.size_bytes
+            self.traffic.records_in += result.last_offset - result.base_offset + 1
         self._appended(now)
         return result
 
     def append_validated(self, batch: memoryview, header: BatchHeader, now: Instant) -> Offset:
         """Append a client's batch that is known to be valid and no duplicate, while leading."""
         base_offset = self.log.append_validated(batch, header, self.leader_epoch, now.wall_ms)
+        self.traffic.bytes_in += len(batch)
+        self.traffic.records_in += header[6] + 1
         self._appended(now)
         return base_offset
 
     def append_as_coordinator(self, records: WritableBuffer, now: Instant) -> AppendResult:
         """Append a batch that this node itself wrote, under the rules of acks=all."""
         self._check_appendable(acks_all=True)
-        result = self.log.append_as_coordinator(
-            records, leader_epoch=self.leader_epoch, now_ms=now.wall_ms
-        )
+        try:
+            result = self.log.append_as_coordinator(
+                records, leader_epoch=self.leader_epoch, now_ms=now.wall_ms
+            )
+        except StorageError as error:
+            self._failed_to_append(error)
+            raise
         self._appended(now)
         return result
+
+    def _failed_to_append(self, error: StorageError) -> None:
+        """A disk that fails is not used any more (F-46); one that is full only for now (F-48)."""
+        if not isinstance(error, DiskFull) or self.log.failure is not None:
+            self.fail(error)
 
     def _check_appendable(self, *, acks_all: bool) -> None:
         leader = self.check_leading()
@@ -138,10 +157,13 @@ class LeadsPartition(ReplicaState):
         self, members: Collection[BrokerId], partition_epoch: int, now: Instant
     ) -> None:
         """The controller has committed an in-sync set, the proposed one or another."""
-        if self.leader is not None and self.leader.committed(members, partition_epoch):
+        if self.leader is None:
+            return
+        if self.leader.committed(members, partition_epoch):
             self._tell_listeners()
             self.advance(now)
-            self.wake_low_watch()
+        # The set may be known from the answer to a proposal, but not yet who is eligible now.
+        self.wake_low_watch()
 
     def in_sync_refused(
         self,
@@ -187,7 +209,8 @@ class LeadsPartition(ReplicaState):
             set(leader.in_sync.maximal) if state is None else {*leader.in_sync.maximal, *state.elr}
         )
         return leader.low_watermark(
-            self.log.log_start_saved, lambda b: b in electable or self.host.is_alive(b)
+            self.log.log_start_saved,
+            lambda b: b in electable or self.host.is_there(b, self.topic_partition),
         )
 
     def watch_low_watermark(self) -> Watched:

@@ -39,6 +39,19 @@ class Listener(Protocol):
         """Something changed; `wakes` if it may be what a parked fetch of all the log waits for."""
 
 
+class Traffic:
+    """What went through a replica since it is here, counted for people. In bytes, and records."""
+
+    __slots__ = ("bytes_in", "bytes_out", "records_in", "replication_in", "replication_out")
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.records_in = 0
+        self.replication_in = 0
+        self.replication_out = 0
+
+
 class ReplicaState(Watched):
     """A hosted partition.
 
@@ -62,6 +75,7 @@ class ReplicaState(Watched):
         "low_watch",
         "topic_id",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -82,6 +96,7 @@ class ReplicaState(Watched):
         self.low_watch: Watched | None = None
         """For those who wait until records are deleted everywhere; made when there is one."""
         self.host = host
+        self.traffic = Traffic()
         self._commits: CommitQueue | None = None
         self.is_alone = False
 
@@ -114,6 +129,11 @@ class ReplicaState(Watched):
         """The disk under the log failed: it takes no more records, nor does its directory."""
         self.host.logs.fail(self.log, error)
         self.changed()
+
+    @property
+    def commits_waiting(self) -> int:
+        """How many appends wait for the high watermark."""
+        return 0 if self._commits is None else len(self._commits)
 
     # -- Waiting for a commit ----------------------------------------------------------------
 

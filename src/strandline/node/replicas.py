@@ -25,7 +25,7 @@ from strandline.node.logs import Directory, Removed
 from strandline.node.replica import NOBODY, Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replica_state import ReplicaState
-from strandline.storage.files import Files
+from strandline.storage.files import DiskFull, Files
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class RoleChange(NamedTuple):
     is_leading: bool
     was_leading: bool
     is_gone: bool = False
-    """No longer to be on this node; its log is deleted."""
+    """No longer to be on this node, or its disk has failed."""
 
 
 class Replicas:
@@ -54,7 +54,9 @@ class Replicas:
         self._metadata = host.metadata
         self._by_name: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[TopicId, int], Replica] = {}
-        self._unavailable: dict[tuple[str, int], str] = {}
+        self._unavailable: dict[TopicPartition, StorageError] = {}
+        """Partitions that are to be on this node, and why their logs cannot be used."""
+        self._has_news = False
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self._by_name.values())
@@ -78,6 +80,15 @@ class Replicas:
         return self._logs.removed
 
     # -- Finding -----------------------------------------------------------------------------
+
+    def find(self, partition: TopicPartition) -> Replica | None:
+        """The replica, in whatever role, or None if it is not hosted here."""
+        return self._by_name.get(partition)
+
+    def why_unavailable(self, partition: TopicPartition) -> str | None:
+        """What is wrong with the disk of a partition that should be here, if anything is."""
+        reason = self._unavailable.get(partition)
+        return None if reason is None else str(reason)
 
     def hosted(self, topic: str, partition: int) -> Replica:
         """The replica to which a request by name goes, in whatever role. Raises `ProtocolError`."""
@@ -128,6 +139,14 @@ class Replicas:
             if replica is not None:
                 yield replica
 
+    def directory_of(self, replica: ReplicaState) -> Directory | None:
+        """The log directory that the replica's log is in."""
+        return self._logs.directory_of(replica.topic_partition)
+
+    def take_leftovers(self, delay_ms: int, now: Instant) -> None:
+        """See `Logs`."""
+        self._logs.take_leftovers(delay_ms, now)
+
     def take_flushable(self) -> list[ReplicaState]:
         """The replicas whose logs asked to be synced since the last call."""
         if not self.host.flushable:
@@ -149,9 +168,9 @@ class Replicas:
 
     def _missing(self, topic: str, partition: int) -> ProtocolError:
         """Why there is no such replica: it is broken, on another broker, or not anywhere."""
-        reason = self._unavailable.get((topic, partition))
+        reason = self._unavailable.get(TopicPartition(topic, partition))
         if reason is not None:
-            return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+            return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(reason))
         if self._metadata.image.partition(TopicPartition(topic, partition)) is not None:
             return ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -188,20 +207,88 @@ class Replicas:
                 known = self._enter(Replica(partition, topic.topic_id, opened, self.host))
             return self._give_role(known, state, now)
         except StorageError as error:
-            log.error("%s cannot be used: %s", partition, error)
-            self._unavailable[partition] = str(error)
-            if known is not None:
+            if known is None:
+                if partition not in self._unavailable:
+                    log.error("%s cannot be used: %s", partition, error)
+                self._set_aside(partition, error)
+                return None
+            self._set_aside(partition, error)
+            was_leading = known.is_leading
+            if not isinstance(error, DiskFull):
                 known.fail(error)
-                self._forget(known)
-                known.retire(ErrorCode.KAFKA_STORAGE_ERROR)
-            return None
+            return self._give_away(known, error, was_leading=was_leading)
+
+    @property
+    def offline(self) -> frozenset[TopicPartition]:
+        """Partitions whose replica here cannot be used until somebody has mended the disk."""
+        return frozenset(
+            partition
+            for partition, error in self._unavailable.items()
+            if not isinstance(error, DiskFull)
+        )
+
+    @property
+    def delayed(self) -> list[TopicPartition]:
+        """Partitions whose replica here can be used as soon as the disk has room again."""
+        return [at for at, error in self._unavailable.items() if isinstance(error, DiskFull)]
+
+    @property
+    def is_without_directory(self) -> bool:
+        """Whether every log directory has failed."""
+        return not self._logs.usable
+
+    @property
+    def has_news_of_disks(self) -> bool:
+        """Whether `take_failed` is due, or `offline` has changed since it was."""
+        return self._has_news or any(d.offline_reason is not None for d in self._logs.usable)
+
+    def note_failed_logs(self) -> None:
+        """Have those given up whose log alone has failed, in a directory that works."""
+        self._has_news = self._has_news or any(each.log.failure is not None for each in self)
+
+    def take_failed(self) -> list[RoleChange]:
+        """Give up the replicas whose directory or whose log has failed.
+
+        They are refused with KAFKA_STORAGE_ERROR from now on; `offline` names them.
+        """
+        self._has_news = False
+        failed = [each for each in self if each.log.failure is not None]
+        for directory in self._logs.take_failed():
+            failed += self.in_directory(directory)
+        changes: list[RoleChange] = []
+        for replica in failed:
+            at = replica.topic_partition
+            if at in self._unavailable:
+                continue
+            directory_of_log = self._logs.directory_of(at)
+            reason = replica.log.failure or (directory_of_log and directory_of_log.offline_reason)
+            error = StorageError(f"The disk under it failed: {reason}")
+            self._set_aside(at, error)
+            replica.log.fail(str(error))
+            changes.append(self._give_away(replica, error, was_leading=replica.is_leading))
+        return changes
+
+    def _set_aside(self, partition: TopicPartition, error: StorageError) -> None:
+        self._unavailable[partition] = error
+        self._has_news = True
+
+    def _bring_back(self, partition: TopicPartition) -> None:
+        if self._unavailable.pop(partition, None) is not None:
+            self._has_news = True
+
+    def _give_away(self, replica: Replica, error: StorageError, *, was_leading: bool) -> RoleChange:
+        """The replica has no role any more; its log stays as it is."""
+        log.error("%s cannot be used: %s", replica.topic_partition, error)
+        self._forget(replica)
+        replica.retire(ErrorCode.KAFKA_STORAGE_ERROR)
+        return RoleChange(replica, is_leading=False, was_leading=was_leading, is_gone=True)
 
     def remove(self, topic: TopicImage, now: Instant) -> list[Replica]:
         """Give a deleted topic up; its files go after `file.delete.delay.ms`."""
         removed: list[Replica] = []
         partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
         for partition in partitions:
-            self._unavailable.pop(partition, None)
+            self._bring_back(partition)
             replica = self._by_name.get(partition)
             if replica is not None:
                 self._forget(replica)
@@ -272,7 +359,7 @@ class Replicas:
         self, partition: TopicPartition, known: Replica | None, now: Instant
     ) -> RoleChange | None:
         """The partition is not, or no longer, to be on this node (KIP-455)."""
-        self._unavailable.pop(partition, None)
+        self._bring_back(partition)
         if known is None:
             return None
         was_leading = known.is_leading
@@ -282,7 +369,7 @@ class Replicas:
         return RoleChange(known, is_leading=False, was_leading=was_leading, is_gone=True)
 
     def _enter(self, replica: Replica) -> Replica:
-        self._unavailable.pop(replica.topic_partition, None)
+        self._bring_back(replica.topic_partition)
         self._by_name[replica.topic_partition] = replica
         if replica.topic_id != NO_TOPIC_ID:
             self._by_id[replica.topic_id, replica.topic_partition.partition] = replica

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from strandline.node.connection import Connection, Slot
 from strandline.node.outbox import Outbox
@@ -12,6 +12,8 @@ from strandline.protocol.framing import response_frame
 from strandline.types import Instant
 
 Body = TypeVar("Body")
+
+NOT_TIMED: Final = -1
 
 
 class Request(Generic[Body]):
@@ -29,6 +31,7 @@ class Request(Generic[Body]):
         "connection",
         "correlation_id",
         "outbox",
+        "received_ms",
         "slot",
         "version",
     )
@@ -42,7 +45,9 @@ class Request(Generic[Body]):
         correlation_id: int,
         client_id: str | None,
         body: Body,
+        received_ms: int = NOT_TIMED,
     ) -> None:
+        """`received_ms` is monotonic time; `NOT_TIMED` keeps the request out of all records."""
         self.connection = connection
         self.outbox = outbox
         self.api_key = api_key
@@ -50,22 +55,28 @@ class Request(Generic[Body]):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.body = body
+        self.received_ms = received_ms
         self.slot: Slot = connection.open_slot()
 
     def reply(self, response: Any) -> None:
         """Answer with a response message of this API."""
         api = KNOWN[self.api_key]
-        self.reply_chunks(response_frame(api, self.version, self.correlation_id, response))
+        chunks: list[Any] = response_frame(api, self.version, self.correlation_id, response)
+        self.connection.fill(self.slot, chunks)
+        self.outbox.speaks(self.connection)
+        if self.received_ms != NOT_TIMED:
+            self.outbox.answers(self, response)
 
     def reply_chunks(self, chunks: list[Any]) -> None:
         """Answer with a whole frame in pieces."""
         self.connection.fill(self.slot, chunks)
         self.outbox.speaks(self.connection)
+        if self.received_ms != NOT_TIMED:
+            self.outbox.answers(self, None)
 
     def no_reply(self) -> None:
         """Leave the request without an answer, as its client expects."""
-        self.connection.fill(self.slot, [])
-        self.outbox.speaks(self.connection)
+        self.reply_chunks([])
 
     def close(self, reason: str) -> None:
         """Close the connection instead of answering; answers before this one still go out."""

@@ -12,14 +12,14 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from strandline.node.request import Handler, Request
-from strandline.protocol.apis import ApiKey
+from strandline.protocol.apis import PRIVATE, ApiKey
 
 if TYPE_CHECKING:
     from strandline.node.group_host import GroupHost
     from strandline.node.node import Node
 
-_BETWEEN_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION})
-"""Served, but of no use to clients: not advertised."""
+_NOT_ADVERTISED: Final = frozenset({ApiKey.ALTER_PARTITION, *PRIVATE})
+"""Served, but of no use to Kafka's clients."""
 
 Family = Callable[[], Mapping[int, Handler]]
 """Makes the handlers of APIs that belong together."""
@@ -66,6 +66,7 @@ class Routes:
             ApiKey.LIST_GROUPS: self._groups,
             ApiKey.DESCRIBE_GROUPS: self._groups,
             ApiKey.DELETE_GROUPS: self._groups,
+            ApiKey.INSPECT: self._inspect,
         }
 
     def find(self, api_key: int) -> Handler | None:
@@ -110,7 +111,7 @@ class Routes:
         return GroupHost(coordinator, node.replicas, node.timers, codec)
 
     def _served(self) -> list[ApiKey]:
-        return [ApiKey(key) for key in self._families if key not in _BETWEEN_BROKERS]
+        return [ApiKey(key) for key in self._families if key not in _NOT_ADVERTISED]
 
     def _api_versions(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.api_versions import ApiVersionsHandler
@@ -217,6 +218,11 @@ class Routes:
 
         producer_ids = ProducerIds(self._node.controller, self._node.broker_id)
         return {ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(producer_ids).handle}
+
+    def _inspect(self) -> Mapping[int, Handler]:
+        from strandline.node.inspection import InspectHandler
+
+        return {ApiKey.INSPECT: InspectHandler(self._node).handle}
 
     def _groups(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.groups import (

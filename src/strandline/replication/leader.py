@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.replication.in_sync import Committed, Expanding, InSyncState, Shrinking, Withdrawing
 from strandline.replication.policies import DEFAULT, Policies
-from strandline.replication.progress import NEVER_MS, NO_BROKER_EPOCH, Progress
+from strandline.replication.progress import NO_BROKER_EPOCH, Progress
 from strandline.types import BrokerId, LeaderEpoch, Offset
 
 MayJoin = Callable[[BrokerId], bool]
@@ -70,7 +70,8 @@ class Leader:
 
         What `former` knew of its followers is used only if it was the epoch just before this one.
         A broker that was cut off may have missed another leader's epochs, in which its followers
-        may have truncated: then they are unknown, however sure the former leader was.
+        may have truncated: then they are unknown, however sure the former leader was. So is who is
+        not in sync: it may have been moved away in between and back, with an empty log (I-15).
         """
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
@@ -89,9 +90,9 @@ class Leader:
         for follower in self.replicas:
             if follower != broker_id:
                 progress = self.progress[follower] = Progress(follower)
-                known = former.progress.get(follower) if former is not None else None
-                in_sync_ms = now_ms if follower in self.in_sync.members else NEVER_MS
-                progress.begin_epoch(known, start_offset, in_sync_ms)
+                if follower in self.in_sync.members:
+                    known = former.progress.get(follower) if former is not None else None
+                    progress.begin_epoch(known, start_offset, now_ms)
         self._settle()
 
     # -- Followers and the high watermark ----------------------------------------------------

@@ -55,20 +55,20 @@ class Progress:
         self.has_fetched = False
         self.is_counted = False
 
-    def begin_epoch(self, former: Progress | None, start_offset: Offset, in_sync_ms: int) -> None:
-        """Start over for a new leader epoch; `in_sync_ms` is now for in-sync members, else never.
+    def begin_epoch(self, former: Progress | None, start_offset: Offset, now_ms: int) -> None:
+        """Start over, as a member of the in-sync set, for a new leader epoch.
 
-        A leader that is elected again knows where its followers are. But a follower outside the
-        in-sync set must not count as caught up before it fetches in this epoch.
+        A leader that is elected again knows where its members are. Whoever is no member counts as
+        unknown, and as never caught up, before it fetches in this epoch.
         """
-        self.last_caught_up_ms = in_sync_ms
+        self.last_caught_up_ms = now_ms
         if former is None:
             return
         self.log_end_offset = former.log_end_offset
         self.log_start_offset = former.log_start_offset
         self.broker_epoch = former.broker_epoch
         self.last_fetch_leader_end = start_offset
-        self.last_fetch_ms = in_sync_ms
+        self.last_fetch_ms = now_ms
 
     def fetched(
         self,

@@ -51,6 +51,7 @@ from strandline.cluster.controller.offices import (
     become_controller,
     bootstrap,
     register_broker,
+    report_offline,
     step_down,
 )
 from strandline.cluster.controller.policy import ControllerPolicy
@@ -111,6 +112,7 @@ __all__ = [
     "rebalance",
     "reconcile",
     "register_broker",
+    "report_offline",
     "step_down",
     "strays",
     "touched_by",

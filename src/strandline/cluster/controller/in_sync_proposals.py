@@ -132,11 +132,12 @@ class _Judge:
         self._check_version(partition, item)
         self._check_form(partition, item, proposed)
         rules = rules_of(self._policy, key.topic, partition)
-        members = Members.of(partition, self._brokers, rules.min_in_sync)
+        brokers = self._brokers.at(key)
+        members = Members.of(partition, brokers, rules.min_in_sync)
         for broker, epoch in item.members:
-            self._check_eligible(broker, epoch, members)
+            self._check_eligible(broker, epoch, members, brokers)
         changed = replace(partition, is_recovering=item.is_recovering)
-        return with_members(changed, proposed, members, self._brokers, rules)
+        return with_members(changed, proposed, members, brokers, rules)
 
     def _check_leader(self, partition: PartitionImage, item: InSyncProposal) -> None:
         epochs = (item.leader_epoch, item.partition_epoch)
@@ -182,12 +183,14 @@ class _Judge:
         if problem is not None:
             raise _refused(ErrorCode.INVALID_REQUEST, problem)
 
-    def _check_eligible(self, broker: BrokerId, epoch: int, members: Members) -> None:
+    def _check_eligible(
+        self, broker: BrokerId, epoch: int, members: Members, brokers: Brokers
+    ) -> None:
         """Raise INELIGIBLE_REPLICA for who is gone, going, or not the one whom the leader saw."""
-        registered = self._brokers.epochs.get(broker)
+        registered = brokers.epochs.get(broker)
         if registered is None:
-            problem = "is not registered"
-        elif self._brokers.is_leaving(broker) and broker != self._sender:
+            problem = "is not registered, or its disk has failed"
+        elif brokers.is_leaving(broker) and broker != self._sender:
             problem = "is shutting down"
         elif epoch not in (UNKNOWN_BROKER_EPOCH, registered):
             problem = f"is registered under the epoch {registered}, not {epoch}"

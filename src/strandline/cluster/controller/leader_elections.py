@@ -61,9 +61,9 @@ def elect_leaders(
         try:
             partition = _existing(image, key)
             if kind is ElectionKind.PREFERRED:
-                repair = _preferred(partition, brokers)
+                repair = _preferred(partition, brokers.at(key))
             else:
-                repair = _unclean(key, partition, brokers, policy)
+                repair = _unclean(key, partition, brokers.at(key), policy)
             writes.put(key, repair.partition)
             results.append(Elected(key, events=tuple(events_of(key, partition, repair))))
         except ProtocolError as error:
@@ -97,7 +97,10 @@ def rebalance(image: ClusterImage, *, imbalance_percent_max: int) -> Decision[Ev
             partition = image.topics[key.topic].partitions[key.partition]
             if writes.count >= PARTITIONS_PER_MULTI:
                 break
-            if _may_return(partition, brokers) and key.topic not in image.requested_deletions:
+            if (
+                _may_return(partition, brokers.at(key))
+                and key.topic not in image.requested_deletions
+            ):
                 repair = _led_by(partition, broker)
                 writes.put(key, repair.partition)
                 events += events_of(key, partition, repair)

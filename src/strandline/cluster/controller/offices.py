@@ -21,7 +21,7 @@ from strandline.cluster.znodes import (
     ProducerIdBlockNode,
 )
 from strandline.cluster.znodes.singles import ADOPTIONS
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 SKELETON: Final = (
     "/admin",
@@ -93,6 +93,20 @@ def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operati
     if broker is None or broker.is_shutting_down:
         return ()
     node = replace(broker.node, is_shutting_down=True)
+    return (SetData(node.path, node.encode(), broker.version),)
+
+
+def report_offline(
+    image: ClusterImage, broker_id: BrokerId, offline: frozenset[TopicPartition]
+) -> tuple[Operation, ...]:
+    """Tell everybody which replicas of the broker lie on a failed disk; nothing if that is known.
+
+    Refused as `announce_shutdown` is.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.offline == offline:
+        return ()
+    node = replace(broker.node, offline=offline)
     return (SetData(node.path, node.encode(), broker.version),)
 
 

@@ -84,7 +84,7 @@ def repaired(partition: PartitionImage, brokers: Brokers, rules: Rules) -> Repai
         changed = replace(changed, in_sync_epochs=dict(sorted(epochs.items())))
     if choice is Choice.UNCLEAN:
         # What the others have may contradict what this one leads with (KIP-966 clears them too).
-        changed = _without_eligible(changed)
+        changed = without_eligible(changed)
     return Repair(_moved(changed, epoch_before=partition.leader_epoch), choice)
 
 
@@ -117,6 +117,17 @@ def with_members(
         elr=eligible,
         last_known_elr=last_known,
         in_sync_epochs={b: epoch for b, epoch in sorted(epochs.items()) if epoch is not None},
+    )
+
+
+def without_eligible(partition: PartitionImage) -> PartitionImage:
+    """The partition with nobody complete, or once complete, beside its in-sync set."""
+    epochs = partition.in_sync_epochs
+    return replace(
+        partition,
+        elr=(),
+        last_known_elr=(),
+        in_sync_epochs={b: epochs[b] for b in partition.in_sync_replicas if b in epochs},
     )
 
 
@@ -201,16 +212,6 @@ def _recorded(
     return brokers.epochs.get(broker)
 
 
-def _without_eligible(partition: PartitionImage) -> PartitionImage:
-    epochs = partition.in_sync_epochs
-    return replace(
-        partition,
-        elr=(),
-        last_known_elr=(),
-        in_sync_epochs={b: epochs[b] for b in partition.in_sync_replicas if b in epochs},
-    )
-
-
 def _moved(partition: PartitionImage, *, epoch_before: LeaderEpoch) -> PartitionImage:
     """The end of a reassignment, if it is reached: all of the target is in sync (KAFKA-15665).
 
@@ -225,7 +226,7 @@ def _moved(partition: PartitionImage, *, epoch_before: LeaderEpoch) -> Partition
         return partition
     leader = partition.leader if partition.leader in target else target[0]
     epoch = partition.leader_epoch
-    return _without_eligible(
+    return without_eligible(
         replace(
             partition,
             replicas=target,

@@ -78,7 +78,7 @@ def alter_reassignments(
             target = _target(image, partition, wish.replicas)
             if not may_change_replication_factor:
                 _check_factor(partition, target)
-            after = _redirected(key, partition, target, brokers, policy)
+            after = _redirected(key, partition, target, brokers.at(key), policy)
             if after != partition:
                 writes.put(key, after)
             results[key] = ReassignmentAnswer(key)

@@ -119,9 +119,10 @@ def _repairs(
         for key, partition in _unsettled(image, touched, brokers):
             if writes.count >= PARTITIONS_PER_MULTI:
                 break
-            if is_urgent is _has_its_leader(partition, brokers):
+            there = brokers.at(key)
+            if is_urgent is _has_its_leader(partition, there):
                 continue
-            repair = repaired(partition, brokers, rules_of(policy, key.topic, partition))
+            repair = repaired(partition, there, rules_of(policy, key.topic, partition))
             if repair.partition != partition:
                 writes.put(key, repair.partition)
                 events += events_of(key, partition, repair)
@@ -172,20 +173,22 @@ def _unsettled(
     image: ClusterImage, touched: Collection[TopicPartition] | None, brokers: Brokers
 ) -> Iterator[tuple[TopicPartition, PartitionImage]]:
     """Partitions with a state that a quick look does not find in order, by name."""
-    serving = brokers.serving
     if touched is not None:
         for key in sorted(touched):
             partition = image.partition(key)
             if partition is None or partition.partition_epoch < 0:
                 continue
-            if key.topic not in image.requested_deletions and not is_settled(partition, serving):
+            if key.topic in image.requested_deletions:
+                continue
+            if not is_settled(partition, brokers.at(key).serving):
                 yield key, partition
         return
     for name, topic in _topics(image, None):
         unsettled = [
             number
             for number, partition in topic.partitions.items()
-            if partition.partition_epoch >= 0 and not is_settled(partition, serving)
+            if partition.partition_epoch >= 0
+            and not is_settled(partition, brokers.at(TopicPartition(name, number)).serving)
         ]
         for number in sorted(unsettled):
             yield TopicPartition(name, number), topic.partitions[number]

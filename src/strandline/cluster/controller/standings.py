@@ -11,12 +11,12 @@ from that one or a later one still holds. Here it is only judged; what follows f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.cluster.znodes import NO_PREVIOUS_EPOCH
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 
 class Standing(Enum):
@@ -29,7 +29,7 @@ class Standing(Enum):
     UNCLEAN = auto()
     """Registered anew after a crash: the end of its log may be lost."""
     GONE = auto()
-    """Not registered, its disk as it was for all we know."""
+    """Not registered, or its disk failed: what it held is as it was, for all we know."""
 
 
 class Brokers:
@@ -37,6 +37,8 @@ class Brokers:
 
     def __init__(self, image: ClusterImage) -> None:
         brokers = image.brokers
+        self._image = image
+        self._offline = {b: brokers[b].offline for b in brokers if brokers[b].offline}
         self.epochs: dict[BrokerId, int] = {b: brokers[b].epoch for b in brokers}
         self._previous = {b: brokers[b].previous_epoch for b in brokers}
         self._leaving = frozenset(b for b in brokers if brokers[b].is_shutting_down)
@@ -44,6 +46,19 @@ class Brokers:
             b: epoch for b, epoch in self.epochs.items() if b not in self._leaving
         }
         """Epochs of those that are here to stay."""
+
+    def at(self, partition: TopicPartition) -> Brokers:
+        """The brokers as far as this partition is concerned.
+
+        One whose disk failed under its replica is not there for it, and for all others it is.
+        """
+        if not self._offline:
+            return self
+        failed = {b for b, offline in self._offline.items() if partition in offline}
+        if not failed:
+            return self
+        there = {b: broker for b, broker in self._image.brokers.items() if b not in failed}
+        return Brokers(replace(self._image, brokers=there))
 
     def is_alive(self, broker: BrokerId) -> bool:
         return broker in self.epochs
@@ -87,7 +102,10 @@ class Members:
         if len(in_sync) < min_in_sync:
             eligible = tuple(b for b in replicas if b in partition.elr and b not in in_sync)
         standings = {b: brokers.standing(b, epochs.get(b)) for b in (*in_sync, *eligible)}
-        known = [b for b in partition.last_known_elr if b in replicas and b not in standings]
+        known: list[BrokerId] = []
+        if len(in_sync) < min_in_sync or not partition.has_leader:
+            # Under a leader with enough in sync the high watermark moves without those who left.
+            known = [b for b in partition.last_known_elr if b in replicas and b not in standings]
         unclean = [b for b in standings if standings[b] is Standing.UNCLEAN]
         stayed = [b for b in unclean if b in in_sync]
         lossy = [*stayed, *known, *(b for b in unclean if b not in in_sync)]

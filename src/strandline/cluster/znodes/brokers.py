@@ -6,28 +6,30 @@
      "rack": "r1",                                              only when there is one
      "features": {"name": {"min_version": 1, "max_version": 3}},
      "previous_epoch": 77,                                      of our own: only when there is one
-     "shutting_down": true}                                     of our own: only when it is
+     "shutting_down": true,                                     of our own: only when it is
+     "offline": {"topic": [0, 3]}}                              of our own: only when there are any
 
 `host` and `port` are those of the first plaintext listener, or null and -1: very old clients of
 the tree read only them. Versions 2 to 4 lack the later keys and are read; 5 is written.
 
-Two keys are not Kafka's, and its readers pass over them. `previous_epoch` is that of the earliest
+Three keys are not Kafka's, and its readers pass over them. `previous_epoch` is that of the earliest
 registration since which nothing was lost. A process that registers again after its session expired
 keeps what it named the first time, or names its first registration; a clean shutdown leaves the
 same in its marker. `shutting_down` is set by a broker that is about to stop, in place of Kafka's
-ControlledShutdown request.
+ControlledShutdown request. `offline` names the replicas that the broker cannot use because the disk
+under them failed, in place of Kafka's notification nodes, LeaderAndIsr answers and directory ids.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes.content import Content, Extra, Json, encoded
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 ROOT: Final = "/brokers/ids"
 NO_PREVIOUS_EPOCH: Final = -1
@@ -71,6 +73,8 @@ class BrokerNode:
     previous_epoch: int = NO_PREVIOUS_EPOCH
     """All that this broker held under that registration, and later ones, it holds (KIP-966)."""
     is_shutting_down: bool = False
+    offline: frozenset[TopicPartition] = frozenset()
+    """Partitions whose replica on this broker lies on a failed disk."""
 
     @property
     def path(self) -> str:
@@ -97,6 +101,8 @@ class BrokerNode:
             values["previous_epoch"] = self.previous_epoch
         if self.is_shutting_down:
             values["shutting_down"] = True
+        if self.offline:
+            values["offline"] = _numbers_by_topic(self.offline)
         return encoded(values, self.extra)
 
     @classmethod
@@ -116,6 +122,7 @@ class BrokerNode:
             features=_features(content),
             previous_epoch=content.integer("previous_epoch", NO_PREVIOUS_EPOCH),
             is_shutting_down=content.flag("shutting_down"),
+            offline=_partitions(content, "offline"),
             extra=content.rest(),
         )
 
@@ -123,6 +130,23 @@ class BrokerNode:
 def path_of(broker_id: BrokerId) -> str:
     """Where that broker registers."""
     return f"{ROOT}/{broker_id}"
+
+
+def _numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Json]:
+    numbers: dict[str, list[Json]] = {}
+    for partition in sorted(partitions):
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    return {**numbers}
+
+
+def _partitions(content: Content, key: str) -> frozenset[TopicPartition]:
+    found = set()
+    for topic, numbers in content.mapping(key).items():
+        for number in numbers if isinstance(numbers, list) else (None,):
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise content.malformed(f"{key!r} has no list of numbers for {topic!r}")
+            found.add(TopicPartition(topic, number))
+    return frozenset(found)
 
 
 def _endpoint(content: Content, text: str, protocols: Mapping[str, str]) -> Endpoint:

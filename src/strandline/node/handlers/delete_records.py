@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
-from strandline.node.purgatory import Purgatory
+from strandline.node.purgatory import TOLD_MAX, Purgatory, Wait
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
@@ -49,7 +49,7 @@ class DeleteRecordsHandler:
                 except (ProtocolError, StorageError) as error:
                     _refuse(answer, error)
                     continue
-                pending.append(_Pending(replica, target, answer))
+                pending.append(_Pending(self._replicas, replica, target, answer))
         self._purgatory.complete_or_park(
             _Waiting(request, response, pending),
             [item.replica.watch_low_watermark() for item in pending],
@@ -93,16 +93,17 @@ def _refuse(
 class _Pending:
     """A partition whose replicas may not have deleted everything up to `target` yet."""
 
+    replicas: Replicas
     replica: Replica
     target: Offset
     answer: DeleteRecordsPartitionResult
 
     def is_decided(self) -> bool:
         """Whether all live replicas have, or this node cannot tell any more."""
-        if self.replica.is_retired:
-            _refuse(self.answer, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return True
         try:
+            if self.replica.is_retired:
+                # Deleted, moved away, or on a disk that has failed; or all of it is over already.
+                self.replicas.leader(*self.replica.topic_partition)
             low_watermark = self.replica.low_watermark
         except ProtocolError as error:
             _refuse(self.answer, error)
@@ -135,6 +136,13 @@ class _Waiting:
             return False
         self._request.reply(self._response)
         return True
+
+    def wait(self) -> Wait:
+        """For people."""
+        names = tuple(
+            f"{each.replica.topic_partition} to {each.target}" for each in self._pending[:TOLD_MAX]
+        )
+        return Wait(self._request, names, "every living replica to delete the records")
 
     def expire(self, now: Instant) -> None:
         """Tell that some replicas have not said yet that they deleted the records."""

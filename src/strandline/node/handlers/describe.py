@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Final
 
-from strandline.cluster.image import PartitionImage, TopicImage
-from strandline.errors import ErrorCode
+from strandline.cluster.image import BrokerImage, PartitionImage, TopicImage
+from strandline.errors import ErrorCode, StorageError
 from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from strandline.node.logs import Directory
 from strandline.node.metadata import Metadata
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
@@ -128,10 +129,10 @@ class DescribeTopicPartitionsHandler:
             is_internal=topic.name in self._internal_topics,
             topic_authorized_operations=TOPIC_OPERATIONS,
         )
-        alive = self._metadata.image.brokers.keys()
+        brokers = self._metadata.image.brokers
         for number in numbers:
             partition = topic.partitions[number]
-            has_leader = partition.leader in alive
+            has_leader = partition.leader in brokers
             described.partitions.append(
                 DescribeTopicPartitionsResponsePartition(
                     error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -142,7 +143,9 @@ class DescribeTopicPartitionsHandler:
                     isr_nodes=list(partition.in_sync_replicas),
                     eligible_leader_replicas=list(partition.elr),
                     last_known_elr=list(partition.last_known_elr),
-                    offline_replicas=offline_replicas(partition, alive),
+                    offline_replicas=offline_replicas(
+                        TopicPartition(topic.name, number), partition, brokers
+                    ),
                 )
             )
         return described
@@ -167,15 +170,10 @@ class DescribeLogDirsHandler:
             }
         response = DescribeLogDirsResponse()
         for directory in self._replicas.directories:
-            result = DescribeLogDirsResult(
-                log_dir=directory.path,
-                total_bytes=self._replicas.files.total_bytes(directory.path),
-                usable_bytes=self._replicas.files.free_bytes(directory.path),
-                error_code=(
-                    ErrorCode.KAFKA_STORAGE_ERROR if directory.offline_reason else ErrorCode.NONE
-                ),
-            )
+            result = self._directory(directory)
             response.results.append(result)
+            if result.error_code != ErrorCode.NONE:
+                continue
             topics: dict[str, DescribeLogDirsTopic] = {}
             for replica in self._replicas.in_directory(directory):
                 partition = replica.topic_partition
@@ -194,7 +192,23 @@ class DescribeLogDirsHandler:
                 )
         request.reply(response)
 
+    def _directory(self, directory: Directory) -> DescribeLogDirsResult:
+        """What can be said of the directory itself. An offline one is not touched any more."""
+        result = DescribeLogDirsResult(log_dir=directory.path)
+        files = self._replicas.files
+        if directory.offline_reason is None:
+            try:
+                result.total_bytes = files.total_bytes(directory.path)
+                result.usable_bytes = files.free_bytes(directory.path)
+            except StorageError as error:
+                self._replicas.take_offline(directory, error)
+        if directory.offline_reason is not None:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
 
-def offline_replicas(partition: PartitionImage, alive: Container[BrokerId]) -> list[int]:
-    """The assigned replicas whose brokers are not registered."""
-    return [broker for broker in partition.replicas if broker not in alive]
+
+def offline_replicas(
+    key: TopicPartition, partition: PartitionImage, brokers: Mapping[BrokerId, BrokerImage]
+) -> list[int]:
+    """The assigned replicas whose brokers are not registered, or whose disks have failed."""
+    return [b for b in partition.replicas if b not in brokers or key in brokers[b].offline]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
@@ -37,7 +38,8 @@ from strandline.node.follower_sessions import (
 )
 from strandline.node.leader_hints import MISDIRECTED, LeaderHints
 from strandline.node.leader_throttle import LeaderThrottle
-from strandline.node.purgatory import Purgatory, Watched
+from strandline.node.outbox import Origin, Refused
+from strandline.node.purgatory import TOLD_MAX, Purgatory, Wait, Watched
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
@@ -85,6 +87,10 @@ class FetchHandler:
         try:
             context = self._resolve(request, follower, now)
         except ProtocolError as error:
+            origin = Origin(request.client_id, connection)
+            request.outbox.refuses(
+                Refused(error.code, request.api_key.name, (None, None, None), origin, error.message)
+            )
             answer = FetchAnswer(error_code=error.code)
             request.reply_chunks(encode_fetch_answer(request, answer))
             return
@@ -253,6 +259,16 @@ class _Fetch:
         """Answer with what there is."""
         self._answer(self._read(now)[0], now)
 
+    def wait(self) -> Wait:
+        """For people."""
+        image = self._replicas.host.metadata.image
+        names = tuple(
+            f"{each.key.topic or image.topic_names.get(each.key.topic_id)}-{each.key.partition}"
+            f" from {each.fetch_offset}"
+            for each in islice(self._context.partitions, TOLD_MAX)
+        )
+        return Wait(self._request, names, f"{self._bytes_min} bytes to read")
+
     def _find(self, fetched: Fetched) -> Replica | ErrorCode:
         if isinstance(fetched, Followed):
             replica = fetched.replica
@@ -301,6 +317,8 @@ class _Fetch:
         answer = FetchAnswer(session_id=context.session_id)
         misdirected: list[tuple[FetchKey, PartitionAnswer]] = []
         for fetched, replica, partition in answers:
+            if partition.error_code is not ErrorCode.NONE:
+                self._note_refusal(fetched.key, partition.error_code)
             has_records = partition.records is not None
             if context.must_tell(
                 fetched,
@@ -319,6 +337,22 @@ class _Fetch:
         if misdirected and self._request.version >= _HINTS_SINCE:
             self._add_hints(answer, misdirected)
         self._request.reply_chunks(encode_fetch_answer(self._request, answer))
+
+    def _note_refusal(self, key: FetchKey, code: ErrorCode) -> None:
+        topic = key.topic
+        if topic is None:
+            names = self._replicas.host.metadata.image.topic_names
+            topic = names.get(key.topic_id, str(key.topic_id))
+        request = self._request
+        request.outbox.refuses(
+            Refused(
+                code,
+                request.api_key.name,
+                (topic, key.partition, None),
+                Origin(request.client_id, request.connection),
+                None,
+            )
+        )
 
     def _add_hints(
         self, answer: FetchAnswer, misdirected: list[tuple[FetchKey, PartitionAnswer]]

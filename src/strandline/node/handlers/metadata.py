@@ -19,7 +19,7 @@ from strandline.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from strandline.types import NO_TOPIC_ID, Instant
+from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 _IDS_SINCE: Final = 12
 
@@ -120,7 +120,7 @@ class MetadataHandler:
     def _describe(
         self, request: Request[MetadataRequest], topic: TopicImage
     ) -> MetadataResponseTopic:
-        alive = frozenset(self._metadata.image.brokers)
+        brokers = self._metadata.image.brokers
         answer = MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -129,7 +129,7 @@ class MetadataHandler:
         if request.body.include_topic_authorized_operations:
             answer.topic_authorized_operations = TOPIC_OPERATIONS
         for number, partition in topic.partitions.items():
-            has_leader = partition.leader in alive
+            has_leader = partition.leader in brokers
             answer.partitions.append(
                 MetadataResponsePartition(
                     error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -138,7 +138,9 @@ class MetadataHandler:
                     leader_epoch=partition.leader_epoch,
                     replica_nodes=list(partition.replicas),
                     isr_nodes=list(partition.in_sync_replicas),
-                    offline_replicas=offline_replicas(partition, alive),
+                    offline_replicas=offline_replicas(
+                        TopicPartition(topic.name, number), partition, brokers
+                    ),
                 )
             )
         return answer

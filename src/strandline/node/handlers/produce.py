@@ -152,8 +152,9 @@ def _answer(request: Request[ProduceRequest], response: ProduceResponse) -> None
         for answer in topic.partition_responses:
             if answer.error_code != ErrorCode.NONE:
                 # The client does not listen to answers: only a closed connection tells it.
-                code = ErrorCode(answer.error_code).name
-                request.close(f"a produce with acks=0 failed with {code}")
+                code = ErrorCode(answer.error_code)
+                request.outbox.answers(request, response)
+                request.close(f"a produce with acks=0 failed with {code.name}")
                 return
     request.no_reply()
 

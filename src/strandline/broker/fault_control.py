@@ -1,0 +1,69 @@
+"""The way in which another process asks for faults: one line of JSON, answered with one.
+
+    {"fault": "pause", "brokers": [1], "delay_ms": 0}
+    {"done": "Paused broker 1."}   or   {"error": "There is no broker 9; ..."}
+
+It listens on loopback only, and only if the cluster was started with `--faults`. Not on the
+brokers' own ports: those of a paused broker answer nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from strandline.broker.faults import Faults
+from strandline.broker.local_cluster import LocalCluster
+from strandline.errors import StrandlineError
+
+log = logging.getLogger(__name__)
+
+HOST: Final = "127.0.0.1"
+LINE_BYTES_MAX: Final = 1 << 16
+
+
+@asynccontextmanager
+async def fault_control(cluster: LocalCluster) -> AsyncIterator[str]:
+    """Listen while the context lasts; gives the address, which the brokers tell whoever asks."""
+    faults = Faults(cluster)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await reader.readline()
+            if line:
+                answer = await _answer(faults, line)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:
+            log.info("A request for a fault could not be read or answered: %s", error)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0, limit=LINE_BYTES_MAX)
+    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    cluster.tell_fault_control(address)
+    async with server:
+        yield address
+
+
+async def _answer(faults: Faults, line: bytes) -> dict[str, str]:
+    try:
+        asked = json.loads(line)
+        verb, brokers, delay_ms = asked["fault"], asked["brokers"], asked.get("delay_ms", 0)
+        well_formed = (
+            isinstance(verb, str)
+            and isinstance(brokers, list)
+            and all(type(each) is int for each in [*brokers, delay_ms])
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        well_formed = False
+    if not well_formed:
+        return {"error": "A fault is asked for with {fault, brokers, delay_ms}."}
+    try:
+        return {"done": await faults.carry_out(verb, brokers, delay_ms)}
+    except StrandlineError as error:
+        return {"error": getattr(error, "message", "") or str(error)}

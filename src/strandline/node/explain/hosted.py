@@ -1,0 +1,22 @@
+"""The replicas that a question is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.errors import ErrorCode, ProtocolError
+
+if TYPE_CHECKING:
+    from strandline.node.node import Node
+    from strandline.node.replica import Replica
+
+
+def hosted(node: Node, topic: str, number: int | None) -> list[Replica]:
+    """The replicas of a topic on this node, or the one of a partition. Raises `ProtocolError`."""
+    image = node.metadata.image.topics.get(topic)
+    if image is None:
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
+    if number is not None:
+        return [node.replicas.hosted(topic, number)]
+    found = [replica for replica in node.replicas if replica.topic_partition.topic == topic]
+    return sorted(found, key=lambda replica: replica.topic_partition.partition)

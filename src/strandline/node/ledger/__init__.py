@@ -1,0 +1,1 @@
+"""The truncation ledger of a node: what replicas removed, kept aside for a while."""

@@ -1,0 +1,57 @@
+"""What a node remembers of its own doings, for people: see `status` and `why`. Decides nothing.
+
+Everything here is bounded, is noted once per turn or per change of the metadata, and is forgotten
+with the process. No decision of the node may depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from strandline.cluster.image import ClusterImage, ImageDelta
+from strandline.node.metadata import Metadata
+from strandline.node.outbox import Outbox
+from strandline.node.replicas import Replicas
+from strandline.node.status.history import History
+from strandline.node.status.meters import Meters
+from strandline.node.why.refusals import Refusals
+from strandline.types import Instant
+
+_SHORT_WAYS_MAX: Final = 1000
+"""Times of short ways that are kept before they are counted."""
+
+
+class Observed:
+    """See the module."""
+
+    def __init__(self, outbox: Outbox, metadata: Metadata, replicas: Replicas) -> None:
+        self.history = History(replicas)
+        self.refusals = Refusals(metadata)
+        self.meters = Meters()
+        self._outbox = outbox
+
+    def metadata_changed(
+        self, before: ClusterImage, after: ClusterImage, delta: ImageDelta, now: Instant
+    ) -> None:
+        """The image has moved on, and nothing has followed from it yet."""
+        self.history.follow(before, after, delta, now)
+
+    def finish_turn(self, now: Instant) -> None:
+        """Look at what was answered in this turn."""
+        outbox = self._outbox
+        if len(outbox.produced_after_ms) > _SHORT_WAYS_MAX:
+            self.meters.take_short(outbox)
+        if not outbox.has_records:
+            return
+        outbox.has_records = False
+        answered, refused = outbox.take_answered(), outbox.take_refused()
+        if refused:
+            self.refusals.note_refused(refused, now)
+        if answered:
+            self.refusals.note_answers(answered, now)
+            self.meters.take(answered, now)
+
+    def settled_meters(self) -> Meters:
+        """The meters, with all that was only noted so far."""
+        self.meters.take_short(self._outbox)
+        return self.meters

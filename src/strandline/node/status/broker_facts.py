@@ -1,0 +1,224 @@
+"""What the status document says of the broker as a whole: cluster, sums, requests, waits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from strandline.node.purgatory import Tells
+from strandline.node.replica_state import Traffic
+from strandline.node.status import document
+from strandline.node.status.history import EVENTS_MAX, Event, Kind
+from strandline.node.status.replica_facts import lag_of
+from strandline.node.why.refusals import ENTRIES_MAX
+from strandline.types import Instant, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.node.node import Node
+
+CHANGES_MAX: Final = 200
+PARKED_MAX: Final = 1000
+
+Chosen = Callable[[TopicPartition], bool]
+
+
+def controller(node: Node) -> document.Controller:
+    """Who decides, as far as this broker knows."""
+    image = node.metadata.image
+    last = node.observed.history.last(Kind.CONTROLLER)
+    return document.Controller(
+        broker=image.controller,
+        epoch=None if image.controller_epoch is None else image.controller_epoch.value,
+        since_wall_ms=None if last is None else last.wall_ms,
+        here=node.office.is_in_office,
+        changes=node.metadata.undecided,
+    )
+
+
+def live_brokers(node: Node) -> list[document.LiveBroker]:
+    """Who is registered."""
+    return [
+        document.LiveBroker(
+            broker=broker_id,
+            broker_epoch=broker.epoch,
+            session=f"{broker.session:#x}",
+            endpoints=[str(each) for each in broker.endpoints],
+            rack=broker.rack,
+            shutting_down=broker.is_shutting_down,
+        )
+        for broker_id, broker in sorted(node.metadata.image.brokers.items())
+    ]
+
+
+def totals(node: Node) -> document.Totals:
+    """Sums over all partitions."""
+    image, history = node.metadata.image, node.observed.history
+    leading = under_replicated = under_min = behind = size_bytes = 0
+    for replica in node.replicas:
+        size_bytes += replica.log.size_bytes
+        leader = replica.leader
+        if leader is None:
+            continue
+        leading += 1
+        under_replicated += len(leader.in_sync.members) < len(leader.replicas)
+        under_min += not leader.has_min_in_sync
+        end = replica.log.log_end_offset
+        behind += sum(lag_of(each, end) or 0 for each in leader.progress.values())
+    states = [state for topic in image.topics.values() for state in topic.partitions.values()]
+    return document.Totals(
+        partitions=len(node.replicas),
+        leading=leading,
+        under_replicated=under_replicated,
+        under_min_in_sync=under_min,
+        without_leader=sum(state.leader not in image.brokers for state in states),
+        offline_replicas=len(node.replicas.offline),
+        size_bytes=size_bytes,
+        records_behind=behind,
+        connections_parked=len(node.purgatory),
+        in_sync_shrinks=history.shrinks,
+        in_sync_expands=history.expands,
+        leader_elections=history.elections,
+        unclean_leader_elections=history.unclean_elections,
+    )
+
+
+def directories(node: Node) -> list[document.LogDirectory]:
+    """The log directories."""
+    files = node.replicas.files
+    return [
+        document.LogDirectory(
+            path=directory.path,
+            offline_reason=directory.offline_reason,
+            logs=len(directory.logs),
+            total_bytes=files.total_bytes(directory.path),
+            free_bytes=files.free_bytes(directory.path),
+        )
+        for directory in node.replicas.directories
+    ]
+
+
+def limits(node: Node) -> document.Limits:
+    """What bounds this broker."""
+    broker = node.settings.broker
+    return document.Limits(
+        in_flight_per_connection=node.settings.in_flight_max,
+        request_bytes=broker.socket_request_max_bytes,
+        fetch_bytes=broker.fetch_max_bytes,
+        fetch_sessions=broker.max_incremental_fetch_session_cache_slots,
+        replica_lag_ms=broker.replica_lag_time_max_ms,
+        session_timeout_ms=broker.zookeeper_session_timeout_ms,
+        history=EVENTS_MAX,
+        refusals=ENTRIES_MAX,
+    )
+
+
+def requests(node: Node) -> list[document.Requests]:
+    """What was answered."""
+    return [
+        document.Requests(
+            api=api, count=meter.count, total_ms=meter.total_ms, buckets=list(meter.buckets)
+        )
+        for api, meter in sorted(node.observed.settled_meters().apis.items())
+    ]
+
+
+def errors(node: Node) -> list[document.ErrorCount]:
+    """What was refused, by API and code."""
+    return [
+        document.ErrorCount(api=api, error=code.name, count=count)
+        for (api, code), count in sorted(node.observed.refusals.counts.items())
+    ]
+
+
+def traffic(node: Node) -> list[document.TopicTraffic]:
+    """Bytes and records by topic."""
+    sums: dict[str, Traffic] = defaultdict(Traffic)
+    for replica in node.replicas:
+        found, total = replica.traffic, sums[replica.topic_partition.topic]
+        total.records_in += found.records_in
+        total.bytes_in += found.bytes_in
+        total.bytes_out += found.bytes_out
+        total.replication_in += found.replication_in
+        total.replication_out += found.replication_out
+    return [
+        document.TopicTraffic(
+            topic=topic,
+            records_in=total.records_in,
+            bytes_in=total.bytes_in,
+            bytes_out=total.bytes_out,
+            replication_bytes_in=total.replication_in,
+            replication_bytes_out=total.replication_out,
+        )
+        for topic, total in sorted(sums.items())
+    ]
+
+
+def changes(node: Node, chosen: Chosen) -> list[document.Change]:
+    """The newest changes of what was asked for; those of brokers and controller always count."""
+    found = [
+        event
+        for event in node.observed.history
+        if event.partition is None or chosen(event.partition)
+    ]
+    return [change_facts(event) for event in found[-CHANGES_MAX:]]
+
+
+def change_facts(event: Event) -> document.Change:
+    """One change."""
+    at = event.partition
+    return document.Change(
+        wall_ms=event.wall_ms,
+        kind=event.kind.value,
+        topic=None if at is None else at.topic,
+        partition=None if at is None else at.partition,
+        epoch=None if event.leader_epoch < 0 else event.leader_epoch,
+        before=list(event.before),
+        after=list(event.after),
+        reason=event.reason,
+        unclean=event.is_unclean,
+    )
+
+
+def parked(node: Node, now: Instant) -> list[document.Parked]:
+    """The requests that wait, those that came first."""
+    found: list[document.Parked] = []
+    for entry in islice(node.purgatory, PARKED_MAX):
+        if not isinstance(entry.operation, Tells):
+            continue
+        wait = entry.operation.wait()
+        found.append(
+            document.Parked(
+                api=wait.request.api_key.name,
+                client_id=wait.request.client_id or "",
+                client_host=wait.request.connection.client_host,
+                partitions=list(wait.partitions),
+                waits_for=wait.sentence,
+                deadline_wait_ms=max(0, entry.timer.at_ms - now.monotonic_ms),
+            )
+        )
+    return found
+
+
+def refusals(node: Node, chosen: Chosen) -> list[document.RefusalCount]:
+    """What was refused about what was asked for, and about anything that is no partition."""
+    found: list[document.RefusalCount] = []
+    for each in node.observed.refusals:
+        at = each.about.topic_partition
+        if at is not None and not chosen(at):
+            continue
+        found.append(
+            document.RefusalCount(
+                error=each.code.name,
+                api=each.api,
+                about=str(each.about),
+                count=each.count,
+                first_wall_ms=each.first.wall_ms,
+                last_wall_ms=each.last.wall_ms,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                message=each.message,
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Why something was refused, or does not go on: one table of rules, and what they are told of."""

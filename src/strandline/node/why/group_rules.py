@@ -1,0 +1,213 @@
+"""Rules about consumer groups and their coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.errors import ErrorCode
+from strandline.groups.group import GroupState
+from strandline.groups.overview import GroupOverview
+from strandline.node.why.rule import Finding, Rule, Scope
+from strandline.node.why.scene import Scene, refusal_evidence
+from strandline.types import TopicPartition
+
+_REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+
+
+def _groups(scene: Scene) -> Iterator[GroupOverview]:
+    if scene.node.routes.uses_groups:
+        for each in scene.node.routes.groups.overviews():
+            if scene.group in (None, each.group_id):
+                yield each
+
+
+def rebalancing(scene: Scene) -> Iterator[Finding]:
+    """Groups between two generations."""
+    for group in _groups(scene):
+        if group.state not in _REBALANCING:
+            continue
+        awaited = [each for each in group.members if each.is_awaited]
+        is_joining = group.state is GroupState.PREPARING_REBALANCE
+        evidence = [f"generation {group.generation}: {group.rebalance_reason}"]
+        evidence += [
+            f"{each.client_id} at {each.client_host} ({each.member_id}) has not "
+            f"{'joined again' if is_joining else 'synced'} yet"
+            for each in awaited[:10]
+        ]
+        waits = f"{len(awaited)} of {len(group.members)} members" if awaited else "more members"
+        yield Finding(
+            f"group {group.group_id}",
+            f"the group is rebalancing and waits for {waits} to "
+            f"{'join' if is_joining else 'take their assignment'}",
+            group.state_since_ms if group.state_since_ms >= 0 else None,
+            tuple(evidence),
+        )
+    for refusal in scene.refusals(ErrorCode.REBALANCE_IN_PROGRESS):
+        yield Finding(
+            str(refusal.about),
+            "members were told that the group rebalances",
+            refusal.first.wall_ms,
+            refusal_evidence(refusal, scene.now),
+        )
+
+
+def loading(scene: Scene) -> Iterator[Finding]:
+    """Coordinators that read their groups."""
+    host = scene.node.routes.groups if scene.node.routes.uses_groups else None
+    for partition in () if host is None else host.loading:
+        if scene.group is None or (host and host.partition_for(scene.group) == partition):
+            yield Finding(
+                f"{CONSUMER_OFFSETS}-{partition}",
+                "this broker has just become the coordinator, and reads the groups from the log",
+            )
+    for refusal in scene.refusals(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+        yield Finding(
+            str(refusal.about),
+            "the coordinator was reading its groups",
+            refusal.first.wall_ms,
+            refusal_evidence(refusal, scene.now),
+        )
+
+
+def no_coordinator(scene: Scene) -> Iterator[Finding]:
+    """Groups whose coordinator is away, or cannot store anything."""
+    topic = scene.image.topics.get(CONSUMER_OFFSETS)
+    if topic is None:
+        for refusal in scene.refusals(ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            yield Finding(
+                str(refusal.about),
+                f"the topic {CONSUMER_OFFSETS} does not exist yet, or cannot be made",
+                refusal.first.wall_ms,
+                refusal_evidence(refusal, scene.now),
+            )
+        return
+    numbers = sorted(topic.partitions)
+    if scene.group is not None:
+        numbers = [scene.node.routes.groups.partition_for(scene.group)]
+    for number in numbers:
+        state = topic.partitions.get(number)
+        at = TopicPartition(CONSUMER_OFFSETS, number)
+        if state is not None and not scene.image.is_alive(state.leader):
+            yield Finding(
+                str(at),
+                "the partition in which the groups live has no leader: "
+                f"`strandline why {CONSUMER_OFFSETS}/{number}` tells why",
+            )
+            continue
+        replica = scene.node.replicas.find(at)
+        leader = None if replica is None else replica.leader
+        if leader is not None and not leader.has_min_in_sync:
+            yield Finding(
+                str(at),
+                "the coordinator cannot store anything: too few replicas of the partition in which "
+                "the groups live are in sync",
+                None,
+                (f"in sync are {sorted(leader.in_sync.members)} of {list(leader.replicas)}",),
+            )
+    for refusal in scene.refusals(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
+        yield Finding(
+            str(refusal.about),
+            "another broker coordinates the group"
+            if refusal.code is ErrorCode.NOT_COORDINATOR
+            else "the coordinator was not available",
+            refusal.first.wall_ms,
+            refusal_evidence(refusal, scene.now),
+        )
+
+
+def member_gone(scene: Scene) -> Iterator[Finding]:
+    """Requests of members that the group does not have."""
+    for refusal in scene.refusals(*MEMBER_GONE.codes):
+        group = next(
+            (each for each in _groups(scene) if each.group_id == refusal.about.group), None
+        )
+        state = () if group is None else (
+            f"the group is {group.state.value} in generation {group.generation} with "
+            f"{len(group.members)} members",
+        )  # fmt: skip
+        yield Finding(
+            str(refusal.about),
+            "the group has gone on without this member, or knows no such generation",
+            refusal.first.wall_ms,
+            refusal_evidence(refusal, scene.now) + state,
+        )
+
+
+def empty(scene: Scene) -> Iterator[Finding]:
+    """Groups with offsets and nobody who reads."""
+    for group in _groups(scene):
+        if group.state is GroupState.EMPTY and group.committed:
+            yield Finding(
+                f"group {group.group_id}",
+                "the group has no members, so nobody reads on from its committed offsets",
+                group.state_since_ms if group.state_since_ms >= 0 else None,
+                (f"it has committed offsets of {len(group.committed)} partitions",),
+            )
+
+
+MEMBER_GONE: Final = Rule(
+    "member-gone",
+    "A member of a group is refused",
+    Scope.GROUP,
+    (
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.NON_EMPTY_GROUP,
+    ),
+    "The group took the member for gone, since it sent no heartbeat for session.timeout.ms or did "
+    "not poll in time, or another process joined with its group.instance.id; or the group has "
+    "members where there must be none.",
+    "Nothing: the consumer joins again by itself. If it happens often, process fewer records per "
+    "poll, or raise max.poll.interval.ms and session.timeout.ms.",
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    member_gone,
+)
+RULES: Final = (
+    Rule(
+        "rebalancing",
+        "A group is rebalancing, and its members read nothing meanwhile",
+        Scope.GROUP,
+        (ErrorCode.REBALANCE_IN_PROGRESS,),
+        "A member came, went, or changed its subscription. All members must join again and then "
+        "take their assignment; each has its rebalance timeout for that.",
+        "It ends when the members named have joined, or their time is up and they are let go.",
+        ("group.initial.rebalance.delay.ms",),
+        rebalancing,
+    ),
+    Rule(
+        "coordinator-loading",
+        "A coordinator is loading its groups",
+        Scope.GROUP,
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+        "A broker that becomes the coordinator reads the groups from its partition of "
+        "__consumer_offsets first.",
+        "Nothing: it takes as long as that log is.",
+        ("offsets.load.buffer.size",),
+        loading,
+    ),
+    Rule(
+        "no-coordinator",
+        "A group has no coordinator, or one that cannot store anything",
+        Scope.GROUP,
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR),
+        "The coordinator is the leader of the group's partition of __consumer_offsets. It moved, "
+        "there is none, or too few replicas of it are in sync.",
+        "Bring the brokers of that partition back.",
+        ("offsets.topic.replication.factor",),
+        no_coordinator,
+    ),
+    MEMBER_GONE,
+    Rule(
+        "group-empty",
+        "A group reads nothing: it has no members",
+        Scope.GROUP,
+        (),
+        "No consumer with this group.id is running.",
+        "Start one.",
+        ("offsets.retention.minutes",),
+        empty,
+    ),
+)

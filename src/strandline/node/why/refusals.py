@@ -1,0 +1,160 @@
+"""The refusals that this node has answered with: which, about what, since when, how often.
+
+They are read off the answers at the end of each turn, so no handler has to tell. Of each kind and
+subject there is one entry; entries are bounded, and those longest ago go first. Of each code the
+log gets one sentence a minute at most. Knows no cause: the rules do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from strandline.errors import ErrorCode
+from strandline.node.answer_errors import AnswerError, errors_in
+from strandline.node.metadata import Metadata
+from strandline.node.outbox import Origin, Refused
+from strandline.node.request import Request
+from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
+
+log = logging.getLogger(__name__)
+
+ENTRIES_MAX: Final = 1000
+LOG_INTERVAL_MS: Final = 60_000
+STEPS: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
+"""Steps of the protocol that look like errors, and refuse nothing."""
+_QUIET: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS})
+"""Told to every member of every group in the normal course of things: not for the log."""
+
+
+class About(NamedTuple):
+    """What a refusal is about; empty where it is about a request as a whole."""
+
+    topic: str | None = None
+    partition: int | None = None
+    group: str | None = None
+
+    def __str__(self) -> str:
+        if self.topic is not None and self.partition is not None:
+            return f"{self.topic}-{self.partition}"
+        if self.topic is not None:
+            return f"topic {self.topic}"
+        return "the request" if self.group is None else f"group {self.group}"
+
+    @property
+    def topic_partition(self) -> TopicPartition | None:
+        """The partition, if it is about one."""
+        if self.topic is None or self.partition is None:
+            return None
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(slots=True)
+class Refusal:
+    """One kind of refusal about one thing. The client and the sentence are the newest ones."""
+
+    code: ErrorCode
+    api: str
+    about: About
+    first: Instant
+    last: Instant
+    client_id: str
+    client_host: str
+    message: str | None
+    count: int = 1
+
+
+class Refusals:
+    """See the module."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._entries: OrderedDict[tuple[ErrorCode, str, About], Refusal] = OrderedDict()
+        self._told: dict[ErrorCode, int] = {}
+        """When each code was last told in the log, in monotonic milliseconds."""
+        self._untold: Counter[ErrorCode] = Counter()
+        self.counts: Counter[tuple[str, ErrorCode]] = Counter()
+        """Refusals by API and code, since the start."""
+
+    def __iter__(self) -> Iterator[Refusal]:
+        """Those longest ago first."""
+        return iter(self._entries.values())
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def note_refused(self, refused: Sequence[Refused], now: Instant) -> None:
+        """Note what was refused in answers that are encoded by hand."""
+        for code, api, about, origin, message in refused:
+            self._note(code, api, About(*about), origin, message, now)
+
+    def note_answers(self, answered: Sequence[tuple[Request[Any], object]], now: Instant) -> None:
+        """Note what the response messages of a turn refuse."""
+        for request, response in answered:
+            if response is None:
+                continue
+            for error in errors_in(response):
+                if error.code not in STEPS:
+                    about = self._about(error, request)
+                    origin = Origin(request.client_id, request.connection)
+                    self._note(error.code, request.api_key.name, about, origin, error.message, now)
+
+    def _about(self, error: AnswerError, request: Request[Any]) -> About:
+        topic = error.topic
+        if topic is None and error.topic_id != NO_TOPIC_ID:
+            names = self._metadata.image.topic_names
+            topic = names.get(error.topic_id, str(error.topic_id))
+        if topic is not None:
+            return About(topic, error.partition)
+        return About(group=error.group or getattr(request.body, "group_id", None))
+
+    def _note(
+        self,
+        code: ErrorCode,
+        api: str,
+        about: About,
+        origin: Origin,
+        message: str | None,
+        now: Instant,
+    ) -> None:
+        self.counts[api, code] += 1
+        key = (code, api, about)
+        known = self._entries.get(key)
+        client_id, client_host = origin.client_id or "", origin.connection.client_host
+        if known is None:
+            if len(self._entries) >= ENTRIES_MAX:
+                self._entries.popitem(last=False)
+            known = self._entries[key] = Refusal(
+                code, api, about, now, now, client_id, client_host, message
+            )
+        else:
+            self._entries.move_to_end(key)
+            known.last = now
+            known.count += 1
+            known.client_id, known.client_host = client_id, client_host
+            known.message = message or known.message
+        if code not in _QUIET:
+            self._tell(known, now)
+
+    def _tell(self, refusal: Refusal, now: Instant) -> None:
+        told_ms = self._told.get(refusal.code)
+        if told_ms is not None and now.monotonic_ms - told_ms < LOG_INTERVAL_MS:
+            self._untold[refusal.code] += 1
+            return
+        self._told[refusal.code] = now.monotonic_ms
+        # The rules are needed for this sentence only, and most brokers never say one.
+        from strandline.node.why.table import explain
+
+        more = self._untold.pop(refusal.code, 0)
+        log.info(
+            "%s of %s about %s was refused with %s%s: %s",
+            refusal.api,
+            refusal.client_id or refusal.client_host,
+            refusal.about,
+            refusal.code.name,
+            f", {more} others since the last message" if more else "",
+            explain(refusal),
+        )

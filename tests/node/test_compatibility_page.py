@@ -1,0 +1,33 @@
+"""docs/compatibility.md lists what a node answers to ApiVersions, and what it serves unasked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from strandline.protocol.apis import KNOWN, PRIVATE, ApiKey
+from strandline.protocol.messages.api_versions import ApiVersionsRequest
+from tests.node.world import World
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+ROW = re.compile(r"^\| (\w+) \| (\d+) \| (\d+)(?:-(\d+))? \|", re.MULTILINE)
+
+
+def test_the_table_of_requests_is_what_a_node_says(world: World) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    said = {
+        (KNOWN[api.api_key].name, api.api_key, api.min_version, api.max_version)
+        for api in world.connect().ask(request, 3).api_keys
+    }
+    rows = ROW.findall(PAGE.read_text(encoding="utf-8"))
+    written = {
+        (name, int(key), int(lowest), int(highest or lowest)) for name, key, lowest, highest in rows
+    }
+    assert written == said
+    assert len(rows) == len(said)
+
+
+def test_private_requests_are_named_with_their_keys() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for key in (ApiKey.ALTER_PARTITION, *PRIVATE):
+        assert f"{KNOWN[key].name} ({int(key)}, {KNOWN[key].versions})" in page

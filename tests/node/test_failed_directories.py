@@ -1,0 +1,195 @@
+"""Several log directories, of which one fails: it takes its own replicas along and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.errors import ErrorCode
+from strandline.node.replica import Replica
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from strandline.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from strandline.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from strandline.types import TopicPartition
+from tests.node.cluster_world import ClusterWorld
+from tests.node.messages import batch, fetch, produce, produced
+
+A, B, C = 1, 2, 3
+PARTITIONS = range(4)
+
+
+@pytest.fixture
+def world() -> Iterator[ClusterWorld]:
+    """Three brokers with two directories each; all partitions of `t` are led by the first."""
+    world = ClusterWorld(3, disks=2)
+    world.create_topic("t", *[(A, B, C)] * len(PARTITIONS))
+    world.run(1000)
+    yield world
+    world.check()
+
+
+def write(world: ClusterWorld, broker_id: int, number: int, *, acks: int = -1) -> int:
+    """The error code of a produce that goes to that broker."""
+    client = world[broker_id].connect()
+    return produced(client.ask(produce(batch(b"x"), "t", number, acks=acks), 9)).error_code
+
+
+def directory_of(replica: Replica) -> str:
+    """The log directory that a replica lies in."""
+    return replica.log.directory.rpartition("/")[0]
+
+
+def spread(world: ClusterWorld, broker_id: int) -> dict[str, list[int]]:
+    """The partitions of `t` that a broker hosts, by log directory."""
+    found: dict[str, list[int]] = {}
+    for replica in world[broker_id].node.replicas:
+        if replica.topic_partition.topic == "t":
+            found.setdefault(directory_of(replica), []).append(replica.topic_partition.partition)
+    return found
+
+
+def break_one(world: ClusterWorld, broker_id: int) -> tuple[list[int], list[int]]:
+    """Break a directory under a partition that is written to; partitions in it, and the others."""
+    (broken, lost), (_, kept) = sorted(spread(world, broker_id).items())
+    world[broker_id].disk.break_dir(broken)
+    assert write(world, A, lost[0], acks=1) == (
+        ErrorCode.KAFKA_STORAGE_ERROR if broker_id == A else 0
+    )
+    return lost, kept
+
+
+def test_new_partitions_go_to_the_directory_with_the_fewest(world: ClusterWorld) -> None:
+    for broker_id in (A, B, C):
+        assert sorted(map(len, spread(world, broker_id).values())) == [2, 2]
+
+
+def test_leadership_leaves_a_failed_directory_and_stays_in_the_others(world: ClusterWorld) -> None:
+    lost, kept = break_one(world, A)
+    for number in lost:
+        world.run_until(lambda at=number: world.partition("t", at).leader == B)
+        assert A not in world.partition("t", number).in_sync_replicas
+        assert write(world, A, number) == ErrorCode.KAFKA_STORAGE_ERROR
+        world.run_until(lambda at=number: world.replica(B, "t", at).is_leading)
+        assert write(world, B, number) == 0
+    for number in kept:
+        assert world.partition("t", number).leader == A
+        assert write(world, A, number) == 0
+    offline = world.image.brokers[world[A].broker_id].offline
+    assert {TopicPartition("t", number) for number in lost} <= offline
+    assert not {TopicPartition("t", number) for number in kept} & offline
+
+
+def test_readers_of_a_failed_directory_are_told(world: ClusterWorld) -> None:
+    assert write(world, A, 0) == 0
+    lost, kept = break_one(world, A)
+    for number, expected in ((lost[0], ErrorCode.KAFKA_STORAGE_ERROR), (kept[0], ErrorCode.NONE)):
+        answer = world[A].connect().ask(fetch(("t", number, 0), max_wait_ms=0), 11)
+        assert answer.responses[0].partitions[0].error_code == expected
+
+
+def test_a_follower_with_a_failed_directory_leaves_the_in_sync_set(world: ClusterWorld) -> None:
+    (broken, lost), (_, kept) = sorted(spread(world, B).items())
+    world[B].disk.break_dir(broken)
+    assert write(world, A, lost[0], acks=1) == 0
+    for number in lost:
+        world.run_until(lambda at=number: world.partition("t", at).in_sync_replicas == (A, C))
+    for number in kept:
+        assert world.partition("t", number).in_sync_replicas == (A, B, C)
+
+
+def test_clients_see_which_replicas_are_offline(world: ClusterWorld) -> None:
+    lost, kept = break_one(world, A)
+    world.run_until(lambda: world.partition("t", lost[0]).leader == B)
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+    (topic,) = world[C].connect().ask(request, 0).topics
+    offline = {each.partition_index: each.offline_replicas for each in topic.partitions}
+    assert offline == {**{at: [A] for at in lost}, **{at: [] for at in kept}}
+
+
+def test_describe_log_dirs_tells_the_truth(world: ClusterWorld) -> None:
+    for number in PARTITIONS:
+        assert write(world, A, number) == 0
+    lost, kept = break_one(world, A)
+    world.run(100)
+    results = world[A].connect().ask(DescribeLogDirsRequest(topics=None), 4).results
+    failed, working = sorted(results, key=lambda result: result.error_code, reverse=True)
+    assert failed.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (failed.topics, failed.total_bytes, failed.usable_bytes) == ([], -1, -1)
+    assert working.error_code == ErrorCode.NONE
+    assert 0 < working.usable_bytes <= working.total_bytes
+    sizes = {
+        partition.partition_index: partition.partition_size
+        for topic in working.topics
+        if topic.name == "t"
+        for partition in topic.partitions
+    }
+    assert sizes == {at: len(world.log_bytes(A, "t", at)) for at in kept}
+    assert lost
+
+
+def test_deleting_records_does_not_wait_for_a_replica_on_a_failed_disk(world: ClusterWorld) -> None:
+    (broken, lost), _ = sorted(spread(world, B).items())
+    assert write(world, A, lost[0]) == 0
+    world[B].disk.break_dir(broken)
+    assert write(world, A, lost[0], acks=1) == 0
+    world.run_until(lambda: world.partition("t", lost[0]).in_sync_replicas == (A, C))
+    asked = DeleteRecordsTopic(
+        name="t", partitions=[DeleteRecordsPartition(partition_index=lost[0], offset=1)]
+    )
+    request = DeleteRecordsRequest(topics=[asked], timeout_ms=30_000)
+    (answer,) = world[A].connect().ask(request, 2).topics[0].partitions
+    assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 1)
+
+
+def test_a_broker_without_any_directory_ends(world: ClusterWorld) -> None:
+    for path in sorted(spread(world, A)):
+        world[A].disk.break_dir(path)
+    for number in PARTITIONS:
+        if world[A].is_up:
+            world[A].connect().send(produce(batch(b"x"), "t", number, acks=1), 9)
+            world[A].schedule_turn()
+        world.run(10)
+    assert any("Every log directory is offline" in note for note in world.sim.notes)
+    for number in PARTITIONS:
+        world.run_until(lambda at=number: world.partition("t", at).leader == B, ms_max=60_000)
+
+
+def test_a_partition_comes_back_when_its_disk_does(world: ClusterWorld) -> None:
+    lost, _ = break_one(world, A)
+    world.run_until(lambda: world.partition("t", lost[0]).leader == B)
+    world.run_until(lambda: world.replica(B, "t", lost[0]).is_leading)
+    assert write(world, B, lost[0]) == 0
+    world[A].disk.heal()
+    world.kill(A, expire=True)
+    world.start(A)
+    world.run_until(world.is_settled, ms_max=120_000)
+    assert world.partition("t", lost[0]).in_sync_replicas == (A, B, C)
+    assert not world.image.brokers[world[A].broker_id].offline
+    assert world.are_logs_equal("t", lost[0])
+
+
+def test_who_waits_for_a_deletion_hears_that_the_disk_has_failed(world: ClusterWorld) -> None:
+    (broken, lost), _ = sorted(spread(world, A).items())
+    assert write(world, A, lost[0]) == 0
+    world.pause(B)
+    asked = DeleteRecordsTopic(
+        name="t", partitions=[DeleteRecordsPartition(partition_index=lost[0], offset=1)]
+    )
+    waiting = world[A].connect()
+    waiting.send(DeleteRecordsRequest(topics=[asked], timeout_ms=30_000), 2)
+    world.run(100)
+    assert not waiting.answers
+    world[A].disk.break_dir(broken)
+    assert write(world, A, lost[0], acks=1) == ErrorCode.KAFKA_STORAGE_ERROR
+    world.run_until(lambda: bool(waiting.answers), ms_max=1000)
+    (answer,) = waiting.answers[0].topics[0].partitions
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.resume(B)

@@ -1,0 +1,458 @@
+"""`why`: each rule is really caused, and finds its cause; the page is what the rules say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.errors import ErrorCode
+from strandline.node import group_host
+from strandline.node.why import refusals
+from strandline.node.why.document import page
+from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS
+from strandline.node.why.rule import Scope
+from strandline.node.why.table import BY_CODE, RULES
+from strandline.protocol.messages.alter_partition import AlterPartitionRequest
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from strandline.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
+from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.inspect import InspectRequest
+from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from strandline.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from strandline.protocol.messages.sync_group import SyncGroupRequest
+from strandline.records.builder import build_batch
+from strandline.records.record import Record
+from strandline.types import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from tests.node.followers import Cluster
+from tests.node.messages import batch, fetch, list_offsets, produce
+from tests.node.world import WALL_MS, World, failing
+
+DOCS = Path(__file__).parents[2] / "docs"
+Cause: TypeAlias = Callable[[Cluster, pytest.MonkeyPatch], None]
+CAUSES: dict[str, tuple[Cause, ErrorCode | None]] = {}
+
+
+def causes(rule: str, code: ErrorCode | None = None) -> Callable[[Cause], Cause]:
+    """Marks what causes that which a rule explains, and the error that a client gets, if any."""
+
+    def mark(cause: Cause) -> Cause:
+        CAUSES[rule] = (cause, code)
+        return cause
+
+    return mark
+
+
+def why(world: World, **arguments: object) -> list[Any]:
+    request = InspectRequest(subject="why", arguments=json.dumps(arguments).encode())
+    answer = world.connect().ask(request, 0)
+    assert answer.error_code == 0, answer
+    found: list[Any] = json.loads(answer.document)["findings"]
+    return found
+
+
+def send(cluster: Cluster, *values: bytes, **more: Any) -> None:
+    """Produce to `orders`, whatever comes of it."""
+    topic, acks = more.pop("topic", "orders"), more.pop("acks", 1)
+    timeout_ms = more.pop("timeout_ms", 0)
+    request = produce(batch(*values, **more), topic, acks=acks, timeout_ms=timeout_ms)
+    cluster.world.connect().ask(request, 9)
+
+
+def new_topic(cluster: Cluster, **configs: str) -> None:
+    """A topic `mine` on this broker alone."""
+    cluster.create_topic("mine", (1,), **configs)
+
+
+# -- Partitions ------------------------------------------------------------------------------
+
+
+@causes("too-few-in-sync", ErrorCode.NOT_ENOUGH_REPLICAS)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("strict", min_insync_replicas="2")
+    cluster.set_state("strict", isr=(1,), new_epoch=False)
+    send(cluster, b"m", topic="strict", acks=-1)
+
+
+@causes("held-back")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(cluster, b"m0", b"m1")
+    cluster.fetch(2, 2)
+
+
+@causes("new-leader-unsure", ErrorCode.OFFSET_NOT_AVAILABLE)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(cluster, b"m0")
+    cluster.set_state()
+    request = list_offsets(-1)
+    request.replica_id = -1
+    cluster.world.connect().ask(request, 7)
+
+
+@causes("no-leader")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic("others", (2, 3))
+    cluster.leave(BrokerId(2))
+    cluster.leave(BrokerId(3))
+    cluster.world.turn()
+
+
+@causes("out-of-sync")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.set_state(isr=(1, 2), new_epoch=False)
+
+
+@causes("not-leader", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.set_state(leader=2)
+    send(cluster, b"m")
+
+
+@causes("leader-epoch", ErrorCode.UNKNOWN_LEADER_EPOCH)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.fetch(2, 0, leader_epoch=9)
+
+
+@causes("bad-disk", ErrorCode.KAFKA_STORAGE_ERROR)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.world.files.on_call = failing({"append"}, "orders-0")
+    send(cluster, b"m")
+    cluster.world.files.on_call = None
+
+
+@causes("timed-out", ErrorCode.REQUEST_TIMED_OUT)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = cluster.world.connect()
+    for _ in range(2):  # the second by the short way
+        client.ask(produce(batch(b"m"), acks=-1, timeout_ms=0), 9)
+
+
+# -- Reading ---------------------------------------------------------------------------------
+
+
+@causes("offset-out-of-range", ErrorCode.OFFSET_OUT_OF_RANGE)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.world.connect().ask(fetch(("orders", 0, 99)), 12)
+
+
+@causes("open-transaction")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_topic(cluster)
+    data = build_batch(
+        [Record(Offset(0), WALL_MS, None, b"m")],
+        producer_id=ProducerId(7),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=0,
+        is_transactional=True,
+        leader_epoch=LeaderEpoch(0),
+    )
+    replica = cluster.replica("mine")
+    replica.log.append_as_follower(data, WALL_MS, leader_epoch=replica.leader_epoch)
+    replica.log.advance_high_watermark_to(replica.log.log_end_offset)
+
+
+@causes("nothing-to-read")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.world.connect().send(fetch(("orders", 0, 0), max_wait_ms=60_000), 12)
+
+
+@causes("unknown-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(cluster, b"m", topic="ordres")
+
+
+# -- Writing ---------------------------------------------------------------------------------
+
+
+@causes("invalid-record", ErrorCode.INVALID_RECORD)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_topic(cluster, cleanup_policy="compact")
+    send(cluster, b"without a key", topic="mine")
+
+
+@causes("timestamp-refused", ErrorCode.INVALID_TIMESTAMP)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_topic(cluster, message_timestamp_before_max_ms="1000")
+    send(cluster, b"m", topic="mine", timestamp=WALL_MS - 60_000)
+
+
+@causes("damaged-batch", ErrorCode.CORRUPT_MESSAGE)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytearray(batch(b"m"))
+    data[-1] ^= 1
+    cluster.world.connect().ask(produce(bytes(data), acks=1), 9)
+
+
+@causes("too-large", ErrorCode.MESSAGE_TOO_LARGE)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_topic(cluster, max_message_bytes="100")
+    send(cluster, b"m" * 200, topic="mine")
+
+
+@causes("policy-violation", ErrorCode.POLICY_VIOLATION)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_topic(cluster, cleanup_policy="compact")
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=0)]
+    topics = [DeleteRecordsTopic(name="mine", partitions=partitions)]
+    cluster.world.connect().ask(DeleteRecordsRequest(topics=topics, timeout_ms=0), 2)
+
+
+@causes("out-of-sequence", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(cluster, b"m", producer_id=5, epoch=0, sequence=0)
+    send(cluster, b"m", producer_id=5, epoch=0, sequence=9)
+
+
+@causes("producer-fenced", ErrorCode.INVALID_PRODUCER_EPOCH)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(cluster, b"m", producer_id=5, epoch=1, sequence=0)
+    send(cluster, b"m", producer_id=5, epoch=0, sequence=0)
+
+
+@causes("bad-request", ErrorCode.INVALID_REQUIRED_ACKS)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(cluster, b"m", acks=5)
+
+
+# -- Groups ----------------------------------------------------------------------------------
+
+
+def coordinate(cluster: Cluster) -> None:
+    """This broker coordinates all groups."""
+    for broker_id in (2, 3):
+        cluster.leave(BrokerId(broker_id))
+    answer = cluster.world.connect().ask(FindCoordinatorRequest(key="g", key_type=0), 2)
+    cluster.world.turn()
+    assert answer.node_id == 1
+
+
+def join(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def commit(cluster: Cluster) -> None:
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    topics = [OffsetCommitRequestTopic(name="orders", partitions=partitions)]
+    cluster.world.connect().ask(OffsetCommitRequest(group_id="g", topics=topics), 8)
+
+
+@causes("rebalancing")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    first = cluster.world.connect()
+    first.send(join(), 2)
+    cluster.world.advance(10_000)
+    (member,) = first.answers
+    sync = SyncGroupRequest(
+        group_id="g", generation_id=member.generation_id, member_id=member.member_id
+    )
+    assert first.ask(sync, 2).error_code == 0
+    cluster.world.connect().send(join(), 2)
+
+
+@causes("coordinator-loading", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    commit(cluster)
+    commit(cluster)
+    monkeypatch.setattr(group_host, "_RECORDS_PER_STEP", 1)
+    cluster.world.restart()
+    cluster.world.connect().ask(join(), 2)
+
+
+@causes("no-coordinator", ErrorCode.NOT_COORDINATOR)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.create_topic(CONSUMER_OFFSETS, (2, 3))
+    request = HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
+    cluster.world.connect().ask(request, 4)
+
+
+@causes("member-gone", ErrorCode.UNKNOWN_MEMBER_ID)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    request = HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
+    cluster.world.connect().ask(request, 4)
+
+
+@causes("group-empty")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    commit(cluster)
+
+
+# -- The cluster -----------------------------------------------------------------------------
+
+
+def expire(cluster: Cluster) -> None:
+    """The session of this broker ends, and it cannot write to the store yet."""
+    cluster.world.holds_metadata = True
+    changes = cluster.world.tree.expire_session(cluster.world.session).changes
+    assert changes is not None
+    cluster.world.metadata_changed(changes)
+
+
+@causes("no-controller", ErrorCode.NOT_CONTROLLER)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    expire(cluster)
+    cluster.world.connect().ask(ElectLeadersRequest(topic_partitions=None), 2)
+
+
+@causes("not-registered")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    expire(cluster)
+
+
+@causes("election-refused", ErrorCode.ELECTION_NOT_NEEDED)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [TopicPartitions(topic="orders", partitions=[0])]
+    cluster.world.connect().ask(ElectLeadersRequest(topic_partitions=wanted), 2)
+
+
+@causes("change-refused", ErrorCode.STALE_BROKER_EPOCH)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = AlterPartitionRequest(broker_id=2, broker_epoch=1)
+    cluster.world.connect().ask(request, 3)
+
+
+# -- The rules -------------------------------------------------------------------------------
+
+
+def test_every_rule_has_a_cause_here() -> None:
+    assert CAUSES.keys() == {rule.name for rule in RULES}
+    codes = [code for rule in RULES for code in rule.codes]
+    assert len(codes) == len(set(codes)) == len(BY_CODE)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_each_rule_finds_its_cause(
+    rule: Any, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [each for each in why(cluster.world) if each["rule"] == rule.name]
+    assert before == [], "it finds something where nothing is wrong"
+    cause, code = CAUSES[rule.name]
+    cause(cluster, monkeypatch)
+    (found, *_) = [each for each in why(cluster.world) if each["rule"] == rule.name]
+    assert found["cause"]
+    assert found["remedy"]
+    assert found["title"] == rule.title
+    if code is not None:
+        assert code in rule.codes
+        by_error = why(cluster.world, error=code.name)
+        assert rule.name in {each["rule"] for each in by_error}
+        assert any(code.name in line for each in by_error for line in each["evidence"])
+    if rule.scope is Scope.GROUP:
+        mine = why(cluster.world, group="g")
+        assert rule.name in {each["rule"] for each in mine}
+        assert {each["rule"] for each in mine} <= {r.name for r in RULES if r.scope is Scope.GROUP}
+    elif rule.scope is Scope.PARTITION and "-" in found["about"]:
+        topic, _, number = found["about"].rpartition("-")
+        mine = why(cluster.world, topic=topic, partition=int(number))
+        assert rule.name in {each["rule"] for each in mine}
+        assert {each["about"] for each in mine} == {found["about"]}
+
+
+def test_the_page_is_what_the_rules_say() -> None:
+    assert (DOCS / "why.md").read_text() == page()
+
+
+def test_a_healthy_broker_has_nothing_to_explain(cluster: Cluster) -> None:
+    assert why(cluster.world) == []
+
+
+def test_who_holds_the_high_watermark_back_is_named(cluster: Cluster) -> None:
+    send(cluster, b"m0", b"m1")
+    cluster.fetch(2, 2)
+    cluster.fetch(3, 1)
+    cluster.world.advance(5000)
+    (found,) = why(cluster.world, topic="orders")
+    assert found["rule"] == "held-back"
+    assert found["cause"].endswith("until broker 3 has fetched further")
+    assert any("broker 3 (registered) is at offset 1, 1 records behind" in e
+               for e in found["evidence"])  # fmt: skip
+    assert not any("broker 2" in line for line in found["evidence"])
+
+
+def test_why_too_few_are_in_sync_is_told_with_the_missing_broker(cluster: Cluster) -> None:
+    cluster.create_topic("strict", min_insync_replicas="3")
+    cluster.leave(BrokerId(3))
+    cluster.world.turn()
+    send(cluster, b"m", topic="strict", acks=-1)
+    found = next(e for e in why(cluster.world, topic="strict") if e["rule"] == "too-few-in-sync")
+    assert "broker 3 is not registered: it died, or is cut off" in found["cause"]
+    assert found["remedy"].startswith("Bring broker 3 back")
+    assert found["since_wall_ms"] == cluster.world.now.wall_ms
+
+
+def test_a_missing_topic_is_explained_although_nobody_asked_for_it(cluster: Cluster) -> None:
+    (found,) = why(cluster.world, topic="ordres")
+    assert "did you mean 'orders'?" in found["cause"]
+
+
+def test_a_code_without_a_rule_is_told_all_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(BY_CODE, ErrorCode.INVALID_REQUIRED_ACKS)
+    send(cluster, b"m", acks=5)
+    found = [each for each in why(cluster.world) if each["rule"] is None]
+    assert len(found) == 1
+    assert "INVALID_REQUIRED_ACKS" in found[0]["cause"]
+
+
+def test_an_error_that_kafka_does_not_have(cluster: Cluster) -> None:
+    request = InspectRequest(subject="why", arguments=b'{"error": "NONSENSE"}')
+    answer = cluster.world.connect().ask(request, 0)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "NONSENSE" in answer.error_message
+
+
+# -- The log, and bounds ---------------------------------------------------------------------
+
+
+def test_the_log_tells_each_kind_once_a_minute(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", refusals.__name__)
+
+    def told() -> list[str]:
+        return [r.getMessage() for r in caplog.records if r.name == refusals.__name__]
+
+    for number in range(3):
+        send(cluster, b"m", topic=f"missing-{number}")
+    (first,) = told()
+    assert "UNKNOWN_TOPIC_OR_PARTITION: A topic or partition is unknown" in first
+    assert "missing-0-0" in first
+    cluster.set_state(leader=2)
+    send(cluster, b"m")
+    assert len(told()) == 2
+    cluster.world.advance(LOG_INTERVAL_MS)
+    send(cluster, b"m", topic="missing-4")
+    assert len(told()) == 3
+    assert "2 others since the last message" in told()[-1]
+
+
+def test_what_is_remembered_is_bounded(cluster: Cluster) -> None:
+    for number in range(ENTRIES_MAX + 5):
+        send(cluster, b"m", topic=f"missing-{number}")
+    kept = cluster.world.node.observed.refusals
+    assert len(kept) == ENTRIES_MAX
+    assert next(iter(kept)).about.topic == "missing-5"
