@@ -1,0 +1,1 @@
+"""Record batches as Arrow record batches, in the rows of Spark's own `kafka` source."""

@@ -1,0 +1,1 @@
+"""The demonstration: a cluster, real events, the table that fills, and questions to it."""

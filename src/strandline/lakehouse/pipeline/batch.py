@@ -1,0 +1,49 @@
+"""One batch, from its offsets to its commit: written, committed, and written again if it must be.
+
+This file knows a table's store and a way to write. It must not know how offsets are found, nor
+Spark's streams.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from strandline.lakehouse.pipeline.tasks import Target
+from strandline.lakehouse.tables.committing import CommitResult
+from strandline.lakehouse.tables.errors import TableError
+from strandline.lakehouse.tables.identity import BatchIdentity
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.tables.written import TaskWrite
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS: Final = 5
+"""A batch that evolves the schema is written twice; one that does so again and again is wrong."""
+
+
+def commit_batch(
+    spec: TableSpec,
+    store: TableStore,
+    identity: BatchIdentity,
+    write: Callable[[Target], Sequence[TaskWrite]],
+) -> CommitResult:
+    """Write a batch and commit it. Raises `TableError` when it cannot be, and what `write` raises.
+
+    A table that asks for it (its schema grew) gets the batch again, written against its state as it
+    then is. Files that were not committed are removed.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        target = Target(spec, store.state())
+        writes = write(target)
+        try:
+            return store.commit(identity, writes)
+        except TableError as error:
+            store.discard(writes)
+            if not error.retriable or attempt == ATTEMPTS:
+                raise
+            log.info("Batch %d is written again: %s", identity.batch_id, error)

@@ -1,0 +1,55 @@
+"""What a running pipeline tells, for whoever shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strandline.lakehouse.pipeline.lag import Lag
+from strandline.lakehouse.tables.identity import OffsetRange
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run begins: the first, or again after trouble."""
+
+    partitions: int
+    committed: int
+    """Offsets that the table has already."""
+    lag: Lag | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A batch is in the table."""
+
+    sequence: int
+    version: int
+    rows: int
+    late_rows: int
+    dead_letters: int
+    ranges: tuple[OffsetRange, ...]
+    lost: tuple[OffsetRange, ...]
+    seconds: float
+    """From the batch's start to the end of its commit."""
+    lag: Lag | None = None
+    """After the commit; None if the cluster could not be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sentence about something that a person should know and need not mend."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The run has ended as it was meant to."""
+
+    commits: int
+    rows: int
+    lag: Lag | None
+
+
+Event: TypeAlias = Started | Committed | Told | Stopped

@@ -1,0 +1,215 @@
+"""Running a table: from its frontier on, through trouble, until it is told to stop.
+
+A run is one query after another. What ends a query is either a verdict (the table is another's, the
+log lost records, the topic is gone), and then the run ends with it; or trouble (a worker died, a
+broker did not answer), and then the next query begins at the table's frontier. Which of the two it
+was is found out by asking the cluster again, as at every start, and not from the text of an error.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
+from strandline.errors import ProtocolError, StrandlineError
+from strandline.lakehouse.pipeline import log_facts
+from strandline.lakehouse.pipeline.beginning import Beginning, beginning
+from strandline.lakehouse.pipeline.checkpoint import remove_leftovers
+from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
+from strandline.lakehouse.pipeline.events import Committed, Event, Started, Stopped, Told
+from strandline.lakehouse.pipeline.lag import Lag, lag_of
+from strandline.lakehouse.pipeline.options import isolation_of
+from strandline.lakehouse.pipeline.publishing import Publisher
+from strandline.lakehouse.pipeline.query import Attempt, Place, told
+from strandline.lakehouse.reading.errors import ReadError
+from strandline.lakehouse.tables.errors import TableError
+from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.types import Offset, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.2
+_PAUSE_S: Final = 1.0
+"""Between a query that failed and the next one."""
+_TROUBLE: Final = (PySparkException, Py4JError, ProtocolError, ReadError, PipelineFailed)
+_LAG_PATIENCE_MS: Final = 5_000
+
+
+class StopRequest(Protocol):
+    """Says whether the run is to end."""
+
+    @property
+    def is_set(self) -> bool:
+        """Once true, it stays so."""
+
+
+class Runner:
+    """See the module. `tell` gets every event, in the thread that calls `run`."""
+
+    def __init__(self, place: Place, tell: Callable[[Event], None]) -> None:
+        self._place = place
+        self._tell = tell
+        self._frontier: dict[TopicPartition, Offset] = {}
+        self._commits = 0
+        self._rows = 0
+        bootstrap = place.options.bootstrap
+        name = place.spec.name
+        self._publisher = Publisher(bootstrap, name, lambda sentence: tell(Told(sentence)))
+        self._cluster = ClusterClient(
+            bootstrap,
+            ClientSettings(
+                client_id=f"strandline-table-{name}", operation_timeout_ms=_LAG_PATIENCE_MS
+            ),
+        )
+
+    def run(self, stop: StopRequest) -> Stopped:
+        """Until everything there is committed (`once`), or `stop` is set and a last batch is.
+
+        Raises `PipelineError` and `TableError`: what was committed stays, and the next run goes on
+        from there.
+        """
+        remove_leftovers()
+        try:
+            self._run(stop)
+            stopped = Stopped(self._commits, self._rows, self._lag())
+            self._tell(stopped)
+            return stopped
+        finally:
+            self._publisher.close()
+            self._cluster.close()
+
+    def _run(self, stop: StopRequest) -> None:
+        once = self._place.options.once
+        good_s = time.monotonic()
+        while True:
+            was_set = stop.is_set
+            commits = self._commits
+            try:
+                self._one_query(stop, available_now=once or was_set, is_last=was_set)
+            except _TROUBLE as error:
+                if self._commits > commits:
+                    good_s = time.monotonic()
+                if was_set or time.monotonic() - good_s > self._place.options.patience_s:
+                    raise _given_up(error) from error
+                self._tell(Told(f"{_sentence(error)} Going on from the table's frontier."))
+                log.debug("The query ended", exc_info=error)
+                _pause(stop)
+                continue
+            if once or was_set or (stop.is_set and self._has_everything()):
+                return
+
+    def _one_query(self, stop: StopRequest, *, available_now: bool, is_last: bool) -> None:
+        begin = self._begin()
+        self._tell(Started(len(begin.starts), sum(self._frontier.values()), self._lag()))
+        attempt = Attempt(self._place, begin)
+        try:
+            query = attempt.start(available_now=available_now)
+            try:
+                self._follow(query, attempt, stop, is_last=is_last)
+            finally:
+                query.stop()
+                self._take(attempt)
+        finally:
+            attempt.close()
+
+    def _begin(self) -> Beginning:
+        """Where to begin; the frontier is known and published afterwards."""
+        place = self._place
+        place.store.settle()
+        state = place.store.state()
+        facts = log_facts.ask(place.reading, place.spec.topics, state.frontiers)
+        begin = beginning(state.frontiers, facts, accepts_loss=place.options.accepts_loss)
+        if begin.lost:
+            self._declare(begin.lost)
+        self._frontier = {
+            partition: Offset(frontier.end)
+            for partition, frontier in place.store.state().frontiers.items()
+        }
+        # What is not in the table yet is behind from its first record on.
+        for partition, start in begin.starts.items():
+            self._frontier.setdefault(partition, Offset(start))
+        self._publisher.publish(self._frontier)
+        return begin
+
+    def _declare(self, lost: tuple[OffsetRange, ...]) -> None:
+        """Note in the table what the log no longer has; the frontier moves behind it."""
+        began = time.monotonic()
+        result = self._place.store.declare_lost(lost)
+        self._tell(told(result, lost, time.monotonic() - began))
+
+    def _follow(
+        self, query: StreamingQuery, attempt: Attempt, stop: StopRequest, *, is_last: bool
+    ) -> None:
+        """Wait for the end of a query, or for the moment to end it between two batches."""
+        try:
+            # It raises what ended the query. Fractions of a second are taken, if not announced.
+            while not query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
+                self._take(attempt)
+                is_enough = attempt.commits > 0 if is_last else stop.is_set
+                if is_enough and not attempt.is_busy:
+                    return
+        except PySparkException:
+            if attempt.failure is not None:
+                raise attempt.failure from None
+            raise
+
+    def _take(self, attempt: Attempt) -> None:
+        """Show and publish what was committed."""
+        while not attempt.events.empty():
+            event = attempt.events.get()
+            if isinstance(event, Committed):
+                event = self._counted(event)
+            self._tell(event)
+
+    def _counted(self, event: Committed) -> Committed:
+        self._commits += 1
+        self._rows += event.rows
+        for each in event.ranges:
+            self._frontier[each.topic_partition] = Offset(each.end)
+        self._publisher.publish(self._frontier)
+        return replace(event, lag=self._lag())
+
+    def _has_everything(self) -> bool:
+        """Whether a last batch would be empty."""
+        lag = self._lag()
+        return lag is not None and lag.records == 0
+
+    def _lag(self) -> Lag | None:
+        try:
+            return lag_of(self._cluster, self._frontier, isolation_of(self._place.spec))
+        except ProtocolError as error:
+            log.debug("The lag is not known: %s", error)
+            return None
+
+
+def _pause(stop: StopRequest) -> None:
+    until = time.monotonic() + _PAUSE_S
+    while not stop.is_set and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+
+
+def _given_up(error: Exception) -> Exception:
+    if isinstance(error, (PipelineError, TableError)):
+        return error
+    return PipelineFailed(f"The table was not brought further: {_sentence(error)}")
+
+
+def _sentence(error: Exception) -> str:
+    """What to say of trouble: Spark's texts are pages of traces; the last line names the cause."""
+    if isinstance(error, ProtocolError):
+        return error.message or error.code.name
+    if isinstance(error, StrandlineError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
+    text = (named or lines or [type(error).__name__])[-1]
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,1 @@
+"""A table made again from the log, beside the live one, and what differs."""

@@ -1,0 +1,182 @@
+"""What differs between a table and its rebuild, as a Spark job.
+
+Rows are matched by where their record was, or in a table that is upserted by key. Columns are
+compared as values of the live table's types. A row that is a dead letter on the other side is told
+apart: its decoding changed, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from strandline.lakehouse.rebuild.rows import rows_of
+from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
+from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.verify.places import held
+
+EXAMPLES: Final = 20
+_PLACE: Final = ("_topic", "_partition", "_offset")
+_RANGES: Final = "_topic string, _partition int, _from long, _to long"
+
+
+@dataclass(slots=True)
+class Difference:
+    """See the module. Numbers of rows."""
+
+    same: int = 0
+    changed: int = 0
+    only_live: int = 0
+    only_rebuilt: int = 0
+    dead_in_rebuilt: int = 0
+    """Rows of the live table that are dead letters of the rebuild."""
+    dead_in_live: int = 0
+    columns: dict[str, int] = field(default_factory=dict)
+    """Changed values by column."""
+    schema: list[str] = field(default_factory=list)
+    """How the columns themselves differ, in sentences."""
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the two are the same, apart from the types of columns."""
+        return not (
+            self.changed
+            or self.only_live
+            or self.only_rebuilt
+            or self.dead_in_live
+            or self.dead_in_rebuilt
+        )
+
+
+def difference(
+    spark: SparkSession, live: TableStore, rebuilt: TableStore, ranges: Sequence[OffsetRange]
+) -> Difference:
+    """Compare what the two have of `ranges`."""
+    left = _within(spark, _all_rows(spark, live), ranges)
+    right = _all_rows(spark, rebuilt)
+    found = Difference(schema=schema_differences(left.schema, right.schema))
+    keys = ["_key"] if live.spec.mode == "upsert" else list(_PLACE)
+    joined = _joined(left, right, keys)
+    joined = _marked(joined, _dead(spark, rebuilt), "dead_in_rebuilt", "live")
+    joined = _marked(joined, _dead(spark, live), "dead_in_live", "rebuilt")
+    judged = joined.withColumn("kind", _kind()).persist()
+    try:
+        for row in judged.groupBy("kind").count().collect():
+            setattr(found, row.kind, row["count"])
+        changed = judged.select(f.explode("different").alias("column")).groupBy("column").count()
+        found.columns = {row["column"]: row["count"] for row in changed.orderBy("column").collect()}
+        wrong = judged.where("kind <> 'same'").select("kind", "different", "at.*").orderBy(*_PLACE)
+        found.examples = [
+            {
+                "kind": row.kind,
+                "topic": row["_topic"],
+                "partition": row["_partition"],
+                "offset": row["_offset"],
+                "columns": list(row.different or ()),
+            }
+            for row in wrong.limit(EXAMPLES).collect()
+        ]
+    finally:
+        judged.unpersist()
+    return found
+
+
+def schema_differences(live: StructType, rebuilt: StructType) -> list[str]:
+    """Columns that only one side has, and those of another type."""
+    ours = {each.name: each.dataType.simpleString() for each in live}
+    theirs = {each.name: each.dataType.simpleString() for each in rebuilt}
+    told = [f"Column '{name}' is only in the live table." for name in ours.keys() - theirs.keys()]
+    told += [f"Column '{name}' is only in the rebuild." for name in theirs.keys() - ours.keys()]
+    told += [
+        f"Column '{name}' is {ours[name]} in the live table and {theirs[name]} in the rebuild."
+        for name in ours.keys() & theirs.keys()
+        if ours[name] != theirs[name]
+    ]
+    return sorted(told)
+
+
+def _all_rows(spark: SparkSession, store: TableStore) -> DataFrame:
+    rows = rows_of(spark, store, None)
+    if store.spec.dated and store.spec.late == "route":
+        rows = rows.unionByName(rows_of(spark, store, LATE), allowMissingColumns=True)
+    return rows
+
+
+def _within(spark: SparkSession, rows: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:
+    wanted = spark.createDataFrame([tuple(each[:4]) for each in ranges], _RANGES)
+    return (
+        rows.join(f.broadcast(wanted), ["_topic", "_partition"])
+        .where("_offset >= _from and _offset < _to")
+        .drop("_from", "_to")
+    )
+
+
+def _joined(left: DataFrame, right: DataFrame, keys: list[str]) -> DataFrame:
+    """Both sides' rows as structs, where each record's row is, and which values differ."""
+    sides = []
+    for rows, name in ((left, "live"), (right, "rebuilt")):
+        sides.append(
+            rows.select(*keys, f.struct(*(f.col(f"`{each}`") for each in rows.columns)).alias(name))
+        )
+    both = sides[0].join(sides[1], keys, "full_outer")
+    types = {each.name: each.dataType for each in left.schema}
+    common = [name for name in left.columns if name in set(right.columns) and name not in keys]
+    different = [
+        f.when(
+            ~_field("live", name).eqNullSafe(_field("rebuilt", name).cast(types[name])),
+            f.lit(name),
+        )
+        for name in common
+    ]
+    is_pair = f.col("live").isNotNull() & f.col("rebuilt").isNotNull()
+    place = [
+        f.coalesce(_field("live", name), _field("rebuilt", name)).alias(name) for name in _PLACE
+    ]
+    return both.select(
+        f.struct(*place).alias("at"),
+        f.col("live").isNotNull().alias("in_live"),
+        f.col("rebuilt").isNotNull().alias("in_rebuilt"),
+        f.when(is_pair, f.array_compact(f.array(*different))).alias("different"),
+    )
+
+
+def _field(side: str, name: str) -> Column:
+    return f.col(side).getField(name)
+
+
+def _dead(spark: SparkSession, store: TableStore) -> DataFrame:
+    return held(spark, store.spec, DEAD_LETTERS, store.files(DEAD_LETTERS)).select(
+        f.struct(
+            f.col("topic").alias("_topic"),
+            f.col("partition").alias("_partition"),
+            f.col("offset").alias("_offset"),
+        ).alias("at")
+    )
+
+
+def _marked(rows: DataFrame, dead: DataFrame, name: str, side: str) -> DataFrame:
+    """Mark rows that only one side has and that are dead letters of the other."""
+    other = "rebuilt" if side == "live" else "live"
+    marks = dead.distinct().withColumn("is_dead", f.lit(True))
+    return rows.join(marks, "at", "left").select(
+        *rows.columns,
+        (f.col("is_dead").isNotNull() & f.col(f"in_{side}") & ~f.col(f"in_{other}")).alias(name),
+    )
+
+
+def _kind() -> Column:
+    return (
+        f.when(f.col("dead_in_rebuilt"), "dead_in_rebuilt")
+        .when(f.col("dead_in_live"), "dead_in_live")
+        .when(~f.col("in_rebuilt"), "only_live")
+        .when(~f.col("in_live"), "only_rebuilt")
+        .when(f.size("different") > 0, "changed")
+        .otherwise("same")
+    )

@@ -1,0 +1,93 @@
+"""Making a table again from the log, beside the live one.
+
+The rebuilt table is a table like any other, called `<name>__rebuild`. It has no watermark: which
+rows came late depends on when they came, which is over; a comparison takes late rows for rows.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from strandline.lakehouse.pipeline.batch import commit_batch
+from strandline.lakehouse.pipeline.query import to_read
+from strandline.lakehouse.pipeline.tasks import write_ranges
+from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.rebuild.selection import batches
+from strandline.lakehouse.tables.errors import TableExists, TableMissing
+from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.spec import TableSpec, load_spec, save_spec
+from strandline.lakehouse.tables.store import TableStore, open_store
+
+SUFFIX: Final = "__rebuild"
+_MARK: Final = "rebuild.json"
+"""Says that a directory holds a rebuild, which may be made anew, and of which offsets."""
+
+
+def rebuild(
+    spark: SparkSession,
+    live: TableSpec,
+    settings: ReadSettings,
+    ranges: Sequence[OffsetRange],
+    *,
+    rows_per_commit: int = 1_000_000,
+    tell: Callable[[int, int], None],
+) -> TableStore:
+    """Read `ranges` again and write them as a table of its own, in place of an older rebuild.
+
+    `tell` gets how many offsets are done, of how many. Raises `TableExists` if something else is
+    where the rebuild should be, and what reading and writing raise.
+    """
+    spec = rebuilt_spec(live)
+    _clear(Path(spec.location))
+    save_spec(spec)
+    (Path(spec.location) / _MARK).write_text(json.dumps([list(each) for each in ranges]))
+    store = open_store(spec, create=True)
+    query_id = str(uuid4())
+    total = sum(each.end - each.start for each in ranges)
+    done = 0
+    for number, batch in enumerate(batches(ranges, rows_per_commit)):
+        write = partial(write_ranges, spark, [to_read(each) for each in batch], settings)
+        commit_batch(spec, store, BatchIdentity(query_id, number, batch), write)
+        done += sum(each.end - each.start for each in batch)
+        tell(done, total)
+    return store
+
+
+def rebuilt_spec(live: TableSpec) -> TableSpec:
+    """The definition of a table's rebuild."""
+    return replace(
+        live,
+        name=live.name + SUFFIX,
+        location=live.location.rstrip("/") + SUFFIX,
+        watermark_ms=None,
+    )
+
+
+def open_rebuild(live: TableSpec) -> tuple[TableStore, tuple[OffsetRange, ...]]:
+    """The rebuild of a table, and the offsets that it holds. Raises `TableMissing`."""
+    location = Path(rebuilt_spec(live).location)
+    try:
+        ranges = json.loads((location / _MARK).read_text())
+    except FileNotFoundError:
+        raise TableMissing(
+            f"There is no rebuild of table '{live.name}': strandline table rebuild {live.name} "
+            "makes one."
+        ) from None
+    return open_store(load_spec(location)), tuple(OffsetRange(*each) for each in ranges)
+
+
+def _clear(location: Path) -> None:
+    if not location.exists():
+        return
+    if not (location / _MARK).exists():
+        raise TableExists(f"{location} is no rebuild: it is left as it is.")
+    shutil.rmtree(location)

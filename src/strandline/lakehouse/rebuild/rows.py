@@ -1,0 +1,24 @@
+"""A table's rows as a Spark data frame, in the table's types, whatever the single files have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.tables.writing import value_columns
+
+
+def rows_of(spark: SparkSession, store: TableStore, side: str | None) -> DataFrame:
+    """All columns but those that only say how files are divided; `side` is a table beside it.
+
+    Files that were written before a column was added or widened have null, or the wider value.
+    """
+    spec = store.spec
+    columns = value_columns(spec, store.state().schema)
+    schema = from_arrow_schema(pa.schema([*columns, *spec.own_columns()]))
+    paths = [str(each.path) for each in store.files(side)]
+    if not paths:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*paths)

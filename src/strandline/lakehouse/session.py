@@ -1,0 +1,103 @@
+"""A Spark session that needs nothing but Python packages, starts quickly and stays on this machine.
+
+    from strandline.lakehouse.session import session
+
+    with session("flights") as spark:
+        spark.read.format("strandline").option("subscribe", "flights")...
+
+This file knows Spark's settings. Which Java there is (`session_java`) and the small files that
+start-up needs (`session_files`) are others' affair. Any other session can read and write topics as
+well: the package registers the format `strandline` with Spark by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from strandline.lakehouse.session_files import session_files
+from strandline.lakehouse.session_java import find_java
+
+_LOOPBACK: Final = "127.0.0.1"
+_STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def session(
+    app_name: str = "strandline",
+    *,
+    master: str = "local[*]",
+    memory: str = "2g",
+    jars: Sequence[Path] = (),
+    java_options: str = "",
+    log_level: str = "ERROR",
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The session that runs in this process, or a new one. Leaving it as a context stops it.
+
+    `memory` is the driver's (in local mode also the tasks'), in Spark's notation. `jars` are added
+    to the class path of the driver and the executors. `log_level` is what Spark's JVM tells on
+    stderr. `conf` are further settings of Spark and win over those made here. Raises `NoJava`.
+    """
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    files = session_files(find_java().executable, log_level=log_level)
+    settings = {
+        **_SETTINGS,
+        **(_ON_THIS_MACHINE if master.startswith("local") else {}),
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile=file:{files.logging} {java_options}".strip()
+        ),
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
+        **(conf or {}),
+    }
+    configured = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
+    environment = {"JAVA_HOME": str(files.java_home)}
+    if "PYSPARK_PYTHON" not in os.environ:
+        environment["PYSPARK_PYTHON"] = str(files.python)
+    with _environment(environment):
+        # A process group of its own: Ctrl-C at a terminal is for this process, which ends the
+        # queries in order, not for the workers below Spark's JVM. That ends with its stdin.
+        started = {"start_new_session": True}
+        gateway = SparkContext._gateway or launch_gateway(configured, started)  # type: ignore[no-untyped-call]
+        SparkContext(conf=configured, gateway=gateway)
+    return SparkSession.builder.getOrCreate()
+
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    # Times in topics are UTC; what a table holds must not depend on where the machine stands.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # State that is larger than memory, and the only store for transformWithState.
+    "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+    "spark.ui.showConsoleProgress": "false",
+}
+_ON_THIS_MACHINE: Final = {
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+    # One for each core, as Spark's own 200 are for a cluster: each has a state store of its own.
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+}
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Changed environment variables for what is started meanwhile."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,120 @@
+"""What a table format must be able to do for `committing` and `maintenance`.
+
+Theory: the two need little: to see a table as it is, and to change it in one step that fails when
+anybody else changed it since. All that makes a batch land once is built on that one step, above
+this interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from strandline.lakehouse.tables.errors import BadTable
+from strandline.lakehouse.tables.transforms import PartitionValue, Transform
+from strandline.lakehouse.tables.written import WrittenFile
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file that a table has. `path` is absolute; `partition` has a value for each transform."""
+
+    path: Path
+    size: int
+    rows: int
+    partition: tuple[PartitionValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One atomic change. `marks` are set; `metadata` is kept in the commit, as JSON.
+
+    `same_rows` says that readers see the same rows before and after.
+    """
+
+    adds: Sequence[WrittenFile] = ()
+    removes: Sequence[DataFile] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    same_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A change as the table's history tells it. `metadata` is empty for those of other writers."""
+
+    version: int
+    at_ms: int
+    metadata: Mapping[str, object]
+
+
+class Conflict(Exception):
+    """The table is not any more what the change was made for. Nothing was changed."""
+
+
+def divided_by(transforms: Sequence[Transform]) -> str:
+    """How a table is divided, as the table itself keeps it."""
+    return ", ".join(map(str, transforms))
+
+
+def check_division(directory: Path, kept: str, transforms: Sequence[Transform]) -> None:
+    """Raises BadTable when a definition says now that the table is divided otherwise."""
+    wanted = divided_by(transforms)
+    if kept != wanted:
+        raise BadTable(
+            f"The table in {directory} is divided by ({kept}), and its definition says ({wanted}): "
+            "that cannot change. Make a new table, or restore the definition."
+        )
+
+
+class Snapshot(Protocol):
+    """A table at one moment."""
+
+    @property
+    def version(self) -> int:
+        """The format's own number of this moment."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns."""
+
+    def mark(self, name: str) -> int | None:
+        """The number under a name."""
+
+    def files(self) -> list[DataFile]:
+        """The files whose rows are the table's; costs time in proportion to their number."""
+
+    def history(self, limit: int | None) -> list[Commit]:
+        """The newest changes first, as far back as the format keeps them."""
+
+
+class Backend(Protocol):
+    """One table of one format in one directory."""
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+
+    def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
+        """Make an empty table; raises TableExists."""
+
+    def load(self) -> Snapshot:
+        """The table now; raises TableMissing."""
+
+    def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
+        """Give the table further columns or fields; raises Conflict."""
+
+    def commit(self, snapshot: Snapshot, change: Change) -> int:
+        """Change the table as it was in `snapshot`, and give the new version; raises Conflict."""
+
+    def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
+        """As `commit` of a change that removes all files, and gives the table other columns."""
+
+    def tidy(self, snapshot: Snapshot) -> None:
+        """Shorten what must be read to load the table; history beyond the format's limits goes."""
+
+    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Path]:
+        """Files below the directory that no reader can need: unnamed or removed before then."""

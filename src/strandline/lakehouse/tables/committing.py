@@ -1,0 +1,274 @@
+"""How a batch gets into a table exactly once.
+
+Theory (design note 0013): one atomic change of the table is the moment at which a batch is in it:
+its files, identity, ranges and watermark, and the list of what belongs into the side tables, which
+follow it (`settling`). The change succeeds only on the very table that all checks were made on;
+after any other change they are made again. A batch that the table knows is skipped. A query that
+another one has taken the table over from is refused for good. This file knows no format, and no
+Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from strandline.lakehouse.deadletters.letters import lost as lost_letters
+from strandline.lakehouse.tables import marks
+from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
+from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
+from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.ranges import check_files, lost_now, new_ranges
+from strandline.lakehouse.tables.schemas import settle_schema
+from strandline.lakehouse.tables.settling import SIDES, SideTables
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec
+from strandline.lakehouse.tables.upsert import DELETED, merge_changes
+from strandline.lakehouse.tables.written import TaskWrite, WrittenFile
+
+COMMITTED: Final = "committed"
+REPLAYED: Final = "replayed"
+NOTHING_NEW: Final = "nothing_new"
+
+_ATTEMPTS: Final = 50
+
+
+class CommitResult(NamedTuple):
+    """What became of a batch: COMMITTED, REPLAYED (the table knew it), or NOTHING_NEW.
+
+    `ranges` is what was new; `rows` went into the table, `dead_letters` and `late_rows` beside it
+    (late rows that are counted only are in `rows` as well).
+    """
+
+    outcome: str
+    sequence: int
+    version: int
+    rows: int = 0
+    dead_letters: int = 0
+    late_rows: int = 0
+    ranges: tuple[OffsetRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a commit is to contain; where rows are upserted, `files` are changes and not yet rows.
+
+    `removes` names files of the dead letters that the commit makes superfluous.
+    """
+
+    kind: str
+    query_id: str = ""
+    batch_id: int = -1
+    ranges: tuple[OffsetRange, ...] = ()
+    lost: tuple[OffsetRange, ...] = ()
+    writes: tuple[TaskWrite, ...] = ()
+    marks: Mapping[str, int] = field(default_factory=dict)
+    removes: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[WrittenFile]:
+        """The files with rows, of all tasks."""
+        return [item for write in self.writes for item in write.files]
+
+
+class Committer:
+    """Commits to one table."""
+
+    def __init__(self, spec: TableSpec, backend: Backend, sides: SideTables) -> None:
+        self._spec = spec
+        self._backend = backend
+        self._sides = sides
+
+    def settled(self) -> Snapshot:
+        """The table now, after its side tables have followed it."""
+        snapshot = self._backend.load()
+        self._sides.settle(snapshot)
+        return snapshot
+
+    def commit_batch(self, identity: BatchIdentity, writes: Sequence[TaskWrite]) -> CommitResult:
+        """Put a batch into the table; as `TableStore.commit`."""
+        for _ in range(_ATTEMPTS):
+            snapshot = self.settled()
+            known = snapshot.mark(marks.query_mark(identity.query_id))
+            sequence = snapshot.mark(marks.SEQUENCE) or 0
+            if known is not None and known >= identity.batch_id:
+                return CommitResult(REPLAYED, sequence, snapshot.version)
+            self._check_fence(snapshot, identity.query_id, known)
+            ranges = new_ranges(identity, partial(marks.read_frontier, snapshot.mark))
+            check_files(ranges, writes)
+            if not ranges:
+                return CommitResult(NOTHING_NEW, sequence, snapshot.version)
+            proposal = Proposal(
+                kind=BATCH,
+                query_id=identity.query_id,
+                batch_id=identity.batch_id,
+                ranges=ranges,
+                lost=lost_now(identity, ranges),
+                writes=tuple(writes),
+                marks=self._marks(snapshot, identity, ranges, writes),
+            )
+            try:
+                return self.propose(snapshot, proposal)
+            except Conflict:
+                continue
+        raise FencedWriter(f"The table {self._spec.name} is changed all the time by others.")
+
+    def commit_lost(self, lost: Sequence[OffsetRange]) -> CommitResult:
+        """Put the loss of ranges on record; as `TableStore.declare_lost`."""
+        ends = tuple(item._replace(start=item.end) for item in lost)
+        identity = BatchIdentity(LOSS, 0, ends, tuple(lost))
+        for _ in range(_ATTEMPTS):
+            snapshot = self.settled()
+            ranges = new_ranges(identity, partial(marks.read_frontier, snapshot.mark))
+            if not ranges:
+                sequence = snapshot.mark(marks.SEQUENCE) or 0
+                return CommitResult(NOTHING_NEW, sequence, snapshot.version)
+            proposal = Proposal(
+                kind=LOSS,
+                ranges=ranges,
+                lost=lost_now(identity, ranges),
+                marks=marks.marks_of_ranges(snapshot.mark, ranges),
+            )
+            try:
+                return self.propose(snapshot, proposal)
+            except Conflict:
+                continue
+        raise FencedWriter(f"The table {self._spec.name} is changed all the time by others.")
+
+    def propose(self, snapshot: Snapshot, proposal: Proposal) -> CommitResult:
+        """Try one commit on `snapshot`; raises Conflict, SchemaMoved."""
+        snapshot = self._with_columns(snapshot, proposal)
+        sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
+        adds: Sequence[WrittenFile] = proposal.files
+        removes: Sequence[DataFile] = ()
+        if self._spec.mode == "upsert":
+            adds, removes = merge_changes(self._spec, snapshot, proposal.files)
+        graves = self._graves(proposal, sequence)
+        sides = _side_changes(proposal, graves)
+        counts = _count(proposal)
+        change = Change(
+            adds=adds,
+            removes=removes,
+            marks={
+                **proposal.marks,
+                marks.SEQUENCE: sequence,
+                **{marks.side_mark(side): sequence for side in sides},
+            },
+            metadata=describe(
+                sequence=sequence,
+                kind=proposal.kind,
+                query_id=proposal.query_id,
+                batch_id=proposal.batch_id,
+                ranges=proposal.ranges,
+                lost=proposal.lost,
+                adds=adds,
+                removes=removes,
+                counts=counts,
+                sides=sides,
+            ),
+        )
+        try:
+            version = self._backend.commit(snapshot, change)
+        except Conflict:
+            if self._spec.mode == "upsert":
+                remove_files(self._spec.directory(), adds)
+            remove_files(self._spec.directory(DEAD_LETTERS), graves)
+            raise
+        stamp_removed(removes)
+        self._sides.settle(self._backend.load())
+        if self._spec.mode == "upsert":
+            remove_files(self._spec.directory(), proposal.files)
+        return CommitResult(COMMITTED, sequence, version, *counts, proposal.ranges)
+
+    def _check_fence(self, snapshot: Snapshot, query_id: str, known: int | None) -> None:
+        """A query that committed before must still be the last one that did."""
+        writer = snapshot.mark(marks.WRITER)
+        if known is not None and writer != marks.writer_of(query_id):
+            raise FencedWriter(
+                f"Another query writes the table {self._spec.name} since batch {known} of query "
+                f"{query_id}; this one must stop."
+            )
+
+    def _marks(
+        self,
+        snapshot: Snapshot,
+        identity: BatchIdentity,
+        ranges: Sequence[OffsetRange],
+        writes: Sequence[TaskWrite],
+    ) -> dict[str, int]:
+        moved = marks.marks_of_ranges(snapshot.mark, ranges)
+        moved[marks.query_mark(identity.query_id)] = identity.batch_id
+        moved[marks.WRITER] = marks.writer_of(identity.query_id)
+        times = [item.max_event_time_us for item in writes if item.max_event_time_us is not None]
+        if times and self._spec.watermark_ms is not None:
+            reached = max(times) - self._spec.watermark_ms * 1000
+            before = snapshot.mark(marks.WATERMARK)
+            moved[marks.WATERMARK] = reached if before is None else max(before, reached)
+        return moved
+
+    def _with_columns(self, snapshot: Snapshot, proposal: Proposal) -> Snapshot:
+        """The table with the columns that the files need; raises SchemaMoved for misfits."""
+        late = [item for write in proposal.writes for item in write.late]
+        settled = settle_schema(snapshot.schema, [*proposal.files, *late], without=DELETED)
+        if not settled.schema.equals(snapshot.schema):
+            self._backend.evolve(snapshot, settled.schema)
+            snapshot = self._backend.load()
+            if not snapshot.schema.equals(settled.schema):
+                raise Conflict("The table's columns changed in between.")
+        if settled.misfits:
+            raise SchemaMoved(
+                f"The schema of table {self._spec.name} had to be settled before the batch: "
+                f"{settled.reason} The batch must be written again."
+            )
+        return snapshot
+
+    def _graves(self, proposal: Proposal, sequence: int) -> tuple[WrittenFile, ...]:
+        """A file with a letter for each range whose loss was accepted."""
+        if not proposal.lost:
+            return ()
+        files = PartitionedFiles(self._spec.directory(DEAD_LETTERS), (), "lost")
+        files.write(lost_letters(proposal.lost, sequence=sequence - 1))
+        return files.finish()
+
+
+def _side_changes(proposal: Proposal, graves: Sequence[WrittenFile]) -> dict[str, SideChange]:
+    adds: dict[str, list[WrittenFile]] = {DEAD_LETTERS: list(graves), LATE: []}
+    for write in proposal.writes:
+        adds[DEAD_LETTERS] += write.dead_letters
+        adds[LATE] += write.late
+    removes = {DEAD_LETTERS: proposal.removes, LATE: ()}
+    changes = {side: SideChange(tuple(adds[side]), removes[side]) for side in SIDES}
+    return {side: change for side, change in changes.items() if change != SideChange()}
+
+
+def _count(proposal: Proposal) -> Counts:
+    letters = [item for write in proposal.writes for item in write.dead_letters]
+    return Counts(
+        rows=sum(item.rows for item in proposal.files),
+        # A replay only moves letters from one file to another.
+        dead_letters=0 if proposal.kind == REPLAY else sum(item.rows for item in letters),
+        late_rows=sum(write.late_rows for write in proposal.writes),
+    )
+
+
+def remove_files(directory: Path, files: Iterable[WrittenFile]) -> int:
+    """Delete files that no table names; gives their number."""
+    removed = 0
+    for item in files:
+        path = directory / item.path
+        if path.exists():
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def stamp_removed(files: Iterable[DataFile]) -> None:
+    """Give files that a commit removed the time of their removal: their age for the vacuum."""
+    for item in files:
+        if item.path.exists():
+            os.utime(item.path)

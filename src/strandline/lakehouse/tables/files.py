@@ -1,0 +1,210 @@
+"""Parquet files of one table being written by one task, divided by partition value.
+
+Theory: rows are gathered per partition value and written as row groups of a useful size; what is
+gathered and how many files are open is limited, whatever the data: the fullest file goes first. A
+file whose columns change is closed and another begun. A file counts only when it is closed and
+synced, and belongs to no table until a commit names it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.lakehouse.tables.statistics import delta_statistics
+from strandline.lakehouse.tables.transforms import PartitionValue, Transform
+from strandline.lakehouse.tables.types import OFFSET, PARTITION, TOPIC
+from strandline.lakehouse.tables.written import OffsetsIn, WrittenFile, file_schema
+from strandline.types import TopicPartition
+
+COMPRESSION: Final = "zstd"
+_GATHERED_BYTES_MAX: Final = 96 << 20
+_ROW_GROUP_ROWS: Final = 256 << 10
+_ROW_GROUP_BYTES: Final = 32 << 20
+_OPEN_MAX: Final = 64
+_FILE_BYTES_MAX: Final = 512 << 20
+
+
+@dataclass(slots=True)
+class _Open:
+    """One file being written, and the rows that are not in it yet."""
+
+    path: str
+    schema: pa.Schema
+    writer: pq.ParquetWriter
+    footers: list[pq.FileMetaData]
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    gathered: int = 0
+    gathered_rows: int = 0
+    rows: int = 0
+    bytes: int = 0
+    offsets: dict[TopicPartition, OffsetsIn] = field(default_factory=dict)
+
+
+class PartitionedFiles:
+    """Writes the rows of one table (or side table) under `directory`.
+
+    `finish` gives the files; `abort` removes them. One of both ends the object's life.
+    """
+
+    def __init__(self, directory: Path, transforms: Sequence[Transform], task: str) -> None:
+        self._directory = directory
+        self._transforms = transforms
+        self._task = task
+        self._open: dict[tuple[PartitionValue, ...], _Open] = {}
+        self._done: list[WrittenFile] = []
+        self._gathered = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; they need the columns of the transforms."""
+        if not batch.num_rows:
+            return
+        for values, rows in _divided(batch, self._transforms):
+            self._gather(values, rows)
+        while self._gathered > _GATHERED_BYTES_MAX:
+            self._flush(max(self._open.values(), key=lambda item: item.gathered))
+
+    def finish(self) -> tuple[WrittenFile, ...]:
+        """Close and sync everything; the files in the order in which they were begun or ended."""
+        for values in list(self._open):
+            self._close(values)
+        if self._done:
+            _sync(self._directory)
+        return tuple(self._done)
+
+    def abort(self) -> None:
+        """Remove every file."""
+        for item in self._open.values():
+            item.writer.close()
+            (self._directory / item.path).unlink(missing_ok=True)
+        for done in self._done:
+            (self._directory / done.path).unlink(missing_ok=True)
+        self._open.clear()
+        self._done.clear()
+
+    def _gather(self, values: tuple[PartitionValue, ...], rows: pa.RecordBatch) -> None:
+        item = self._open.get(values)
+        if item is not None and (
+            not item.schema.equals(rows.schema) or item.bytes > _FILE_BYTES_MAX
+        ):
+            self._close(values)
+            item = None
+        if item is None:
+            if len(self._open) >= _OPEN_MAX:
+                self._close(max(self._open, key=lambda key: self._open[key].gathered))
+            item = self._open[values] = self._begin(rows.schema)
+        size = rows.nbytes
+        item.batches.append(rows)
+        item.gathered += size
+        item.gathered_rows += rows.num_rows
+        self._gathered += size
+        if item.gathered_rows >= _ROW_GROUP_ROWS or item.gathered >= _ROW_GROUP_BYTES:
+            self._flush(item)
+
+    def _begin(self, schema: pa.Schema) -> _Open:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = f"part-{self._task}-{uuid.uuid4().hex}.parquet"
+        footers: list[pq.FileMetaData] = []
+        writer = pq.ParquetWriter(
+            self._directory / path, schema, compression=COMPRESSION, metadata_collector=footers
+        )
+        return _Open(path, schema, writer, footers)
+
+    def _flush(self, item: _Open) -> None:
+        if not item.batches:
+            return
+        table = pa.Table.from_batches(item.batches)
+        item.writer.write_table(table, row_group_size=table.num_rows)
+        note_offsets(item.offsets, table)
+        item.rows += table.num_rows
+        item.bytes += item.gathered
+        self._gathered -= item.gathered
+        item.batches, item.gathered, item.gathered_rows = [], 0, 0
+
+    def _close(self, values: tuple[PartitionValue, ...]) -> None:
+        item = self._open[values]
+        self._flush(item)
+        del self._open[values]
+        item.writer.close()
+        full = self._directory / item.path
+        _sync(full)
+        self._done.append(
+            WrittenFile(
+                path=item.path,
+                size=full.stat().st_size,
+                rows=item.rows,
+                partition=values,
+                stats=delta_statistics(item.footers[0]),
+                offsets=tuple(item.offsets.values()),
+                schema=file_schema(item.schema),
+            )
+        )
+
+
+def note_offsets(noted: dict[TopicPartition, OffsetsIn], table: pa.Table) -> None:
+    """Take the places of the table's rows into `noted`."""
+    places = table.select([TOPIC, PARTITION, OFFSET]).group_by([TOPIC, PARTITION])
+    found = places.aggregate([(OFFSET, "min"), (OFFSET, "max"), (OFFSET, "count")])
+    for row in found.to_pylist():
+        place = TopicPartition(row[TOPIC], row[PARTITION])
+        least, greatest = row[f"{OFFSET}_min"], row[f"{OFFSET}_max"]
+        count = row[f"{OFFSET}_count"]
+        if (before := noted.get(place)) is not None:
+            least, greatest = min(least, before.least), max(greatest, before.greatest)
+            count += before.rows
+        noted[place] = OffsetsIn(*place, least, greatest, count)
+
+
+def _divided(
+    batch: pa.RecordBatch, transforms: Sequence[Transform]
+) -> list[tuple[tuple[PartitionValue, ...], pa.RecordBatch]]:
+    """The rows by partition value, each part in the order that the rows had."""
+    if not transforms:
+        return [((), batch)]
+    codes = np.zeros(batch.num_rows, np.int64)
+    dictionaries: list[list[PartitionValue]] = []
+    for transform in transforms:
+        values = transform.apply(batch.column(transform.column))
+        encoded = pc.dictionary_encode(values, null_encoding="encode")
+        dictionary = encoded.dictionary.to_pylist()
+        codes = codes * len(dictionary) + encoded.indices.to_numpy(zero_copy_only=False)
+        dictionaries.append(dictionary)
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    ends = np.r_[starts[1:], len(ordered)]
+    if len(starts) == 1:
+        return [(_values_of(int(codes[0]), dictionaries), batch)]
+    sorted_rows = batch.take(pa.array(order))
+    return [
+        (
+            _values_of(int(ordered[start]), dictionaries),
+            sorted_rows.slice(int(start), int(end - start)),
+        )
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _values_of(code: int, dictionaries: list[list[PartitionValue]]) -> tuple[PartitionValue, ...]:
+    values: list[PartitionValue] = []
+    for dictionary in reversed(dictionaries):
+        code, position = divmod(code, len(dictionary))
+        values.append(dictionary[position])
+    return tuple(reversed(values))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,303 @@
+"""Iceberg tables, through pyiceberg, with a catalog in one SQLite file beside the table.
+
+Theory: a commit swaps the table's metadata, under the requirement that the newest snapshot is the
+one that was read; so every commit makes a snapshot, if only an empty one. Marks are table
+properties, which change in the same swap. pyiceberg's own retry would repeat a commit on a table
+that nobody checked again, and is off (`commit.retry.num-retries`).
+
+The metadata names every snapshot, and is written with each commit: it must be kept short, which
+`tidy` does by forgetting old snapshots, and merged manifests by being few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.transforms import parse_transform
+from pyiceberg.typedef import Record
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from strandline.lakehouse.tables.backend import (
+    Change,
+    Commit,
+    Conflict,
+    DataFile,
+    Snapshot,
+    check_division,
+    divided_by,
+)
+from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
+from strandline.lakehouse.tables.transforms import Transform
+from strandline.lakehouse.tables.types import as_stored
+from strandline.lakehouse.tables.written import WrittenFile
+
+CATALOG_FILE: Final = "catalog.db"
+NAMESPACE: Final = "strandline"
+
+_METADATA: Final = "strandline"
+_PARTITIONING: Final = "strandline.partitioning"
+SNAPSHOTS_KEPT: Final = 100
+"""What `tidy` leaves: as much history as a table tells."""
+_PROPERTIES: Final[Mapping[str, str]] = {
+    TableProperties.COMMIT_NUM_RETRIES: "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "format-version": "2",
+}
+
+
+class IcebergSnapshot:
+    """An Iceberg table at one moment."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        newest = table.current_snapshot()
+        self.version = 0 if newest is None else newest.sequence_number or 0
+        self.schema = as_stored(schema_to_pyarrow(table.schema()))
+
+    def mark(self, name: str) -> int | None:
+        """As `Snapshot.mark`."""
+        text = self.table.properties.get(name)
+        return None if text is None else int(text)
+
+    def files(self) -> list[DataFile]:
+        """As `Snapshot.files`."""
+        return [
+            DataFile(
+                path=local_path(item.file_path),
+                size=item.file_size_in_bytes,
+                rows=item.record_count,
+                partition=tuple(item.partition[at] for at in range(len(item.partition))),
+            )
+            for item in self.own_files.values()
+        ]
+
+    @cached_property
+    def own_files(self) -> dict[Path, IcebergFile]:
+        """The files as Iceberg describes them."""
+        return {
+            local_path(task.file.file_path): task.file for task in self.table.scan().plan_files()
+        }
+
+    def history(self, limit: int | None) -> list[Commit]:
+        """As `Snapshot.history`: the snapshots that are kept."""
+        newest = sorted(
+            self.table.metadata.snapshots, key=lambda item: item.sequence_number or 0, reverse=True
+        )
+        return [
+            Commit(
+                version=item.sequence_number or 0,
+                at_ms=item.timestamp_ms,
+                metadata=json.loads(
+                    (item.summary.additional_properties if item.summary else {}).get(
+                        _METADATA, "{}"
+                    )
+                ),
+            )
+            for item in newest[:limit]
+        ]
+
+
+class IcebergBackend:
+    """The Iceberg table in `directory`; `catalog` is the directory of the catalog's file."""
+
+    def __init__(self, directory: Path, transforms: Sequence[Transform], *, catalog: Path) -> None:
+        self._directory = directory
+        self._transforms = transforms
+        self._catalog_directory = catalog
+        self._name = (NAMESPACE, directory.name)
+
+    def exists(self) -> bool:
+        """As `Backend.exists`."""
+        if not (self._catalog_directory / CATALOG_FILE).exists():
+            return False
+        return self._catalog.table_exists(self._name)
+
+    def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
+        """As `Backend.create`."""
+        if (self._directory / "_delta_log").exists():
+            raise TableExists(f"There is a Delta table in {self._directory}.")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._catalog.create_namespace_if_not_exists(NAMESPACE)
+            transaction = self._catalog.create_table_transaction(
+                self._name,
+                schema,
+                location=self._directory.as_uri(),
+                properties={**_PROPERTIES, _PARTITIONING: divided_by(transforms)},
+            )
+            with transaction.update_spec() as partitioning:
+                for item in transforms:
+                    partitioning.add_field(item.column, parse_transform(_words(item)), item.name)
+            names = transaction.table_metadata.schema().name_mapping
+            transaction.set_properties(
+                {TableProperties.DEFAULT_NAME_MAPPING: names.model_dump_json()}
+            )
+            transaction.commit_transaction()
+        except (TableAlreadyExistsError, CommitFailedException, IntegrityError) as error:
+            raise TableExists(f"There is a table in {self._directory} already.") from error
+
+    def load(self) -> IcebergSnapshot:
+        """As `Backend.load`."""
+        try:
+            table = self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            raise TableMissing(f"There is no Iceberg table in {self._directory}.") from None
+        check_division(self._directory, table.properties.get(_PARTITIONING, ""), self._transforms)
+        return IcebergSnapshot(table)
+
+    def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
+        """As `Backend.evolve`; refused when the columns changed meanwhile."""
+        try:
+            with _own(snapshot).table.update_schema() as columns:
+                columns.union_by_name(schema)
+        except (CommitFailedException, OperationalError) as error:
+            raise _conflict(error) from error
+
+    def commit(self, snapshot: Snapshot, change: Change) -> int:
+        """As `Backend.commit`."""
+        return self._write(_own(snapshot), change, None)
+
+    def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
+        """As `Backend.replace`; a column of another type is a new one of the same name."""
+        return self._write(_own(snapshot), change, schema)
+
+    def _write(self, own: IcebergSnapshot, change: Change, schema: pa.Schema | None) -> int:
+        summary = {_METADATA: json.dumps(change.metadata)}
+        try:
+            with own.table.transaction() as transaction:
+                if schema is not None:
+                    _retype(transaction, own.schema, schema)
+                columns = transaction.table_metadata.schema()
+                update = transaction.update_snapshot(snapshot_properties=summary)
+                producer: Any = update.overwrite() if change.removes else update.merge_append()
+                with producer as files:
+                    for added in change.adds:
+                        files.append_data_file(self._describe(own.table, columns, added))
+                    for removed in change.removes:
+                        files.delete_data_file(own.own_files[removed.path])
+                transaction.set_properties(
+                    {name: str(number) for name, number in change.marks.items()}
+                )
+        except (CommitFailedException, OperationalError) as error:
+            raise _conflict(error) from error
+        return own.version + 1
+
+    def tidy(self, snapshot: Snapshot) -> None:
+        """As `Backend.tidy`: only the newest 100 snapshots stay."""
+        table = _own(snapshot).table
+        newest = sorted(
+            table.metadata.snapshots, key=lambda item: item.sequence_number or 0, reverse=True
+        )
+        old = [item.snapshot_id for item in newest[SNAPSHOTS_KEPT:]]
+        if not old:
+            return
+        try:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        except (CommitFailedException, OperationalError) as error:
+            raise _conflict(error) from error
+
+    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Path]:
+        """As `Backend.orphans`: no snapshot that is kept names them."""
+        table = _own(snapshot).table
+        named = {local_path(item) for item in table.inspect.all_files()["file_path"].to_pylist()}
+        for item in table.metadata.snapshots:
+            named.add(local_path(item.manifest_list))
+            named |= {local_path(part.manifest_path) for part in item.manifests(table.io)}
+        found = [*self._directory.glob("*.parquet"), *self._directory.glob("metadata/*.avro")]
+        return [
+            path
+            for path in sorted(found)
+            if path not in named and path.stat().st_mtime * 1000 < before_ms
+        ]
+
+    @cached_property
+    def _catalog(self) -> SqlCatalog:
+        self._catalog_directory.mkdir(parents=True, exist_ok=True)
+        return SqlCatalog(
+            "strandline",
+            uri=f"sqlite:///{self._catalog_directory / CATALOG_FILE}",
+            warehouse=self._catalog_directory.as_uri(),
+        )
+
+    def _describe(self, table: Table, schema: Schema, file: WrittenFile) -> IcebergFile:
+        """A file for the manifest, with the bounds of its columns, from its footer."""
+        path = self._directory / file.path
+        try:
+            footer = pq.read_metadata(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise BadTable(f"The file {path} cannot be read: {error}.") from error
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(schema, table.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path.as_uri(),
+            file_format=FileFormat.PARQUET,
+            partition=Record(*file.partition),
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=table.metadata.default_spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+
+def local_path(uri: str) -> Path:
+    """The path that a file URI, or a plain path, means."""
+    return Path(unquote(urlparse(uri).path) if uri.startswith("file:") else uri)
+
+
+def _words(transform: Transform) -> str:
+    """A transform as Iceberg writes it."""
+    width = f"[{transform.width}]" if transform.width else ""
+    return f"{transform.kind.value}{width}"
+
+
+def _retype(transaction: Transaction, present: pa.Schema, wanted: pa.Schema) -> None:
+    """Give columns other types: the old column goes, and one of its name comes."""
+    other = [field for field in wanted if not field.type.equals(present.field(field.name).type)]
+    with transaction.update_schema(allow_incompatible_changes=True) as columns:
+        for field in other:
+            columns.delete_column(field.name)
+    with transaction.update_schema() as columns:
+        columns.union_by_name(pa.schema(other))
+
+
+def _conflict(error: Exception) -> Exception:
+    """The error to raise: another error of the catalog's file than its lock proves nothing."""
+    locked = not isinstance(error, OperationalError) or "locked" in str(error)
+    return Conflict(str(error)) if locked else error
+
+
+def _own(snapshot: Snapshot) -> IcebergSnapshot:
+    if not isinstance(snapshot, IcebergSnapshot):
+        raise BadTable("A snapshot of another format was handed to an Iceberg table.")
+    return snapshot

@@ -1,0 +1,185 @@
+"""What keeps a table fast: small files joined, files that nobody needs deleted.
+
+Theory: joining is a commit like any other, on the very table that was read, so that it can neither
+lose nor double a row, and it touches neither frontier nor fence. What happens to a side table is
+listed in a commit of the table, and followed like dead letters (`settling`), so that the two cannot
+disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from strandline.lakehouse.tables import marks
+from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
+from strandline.lakehouse.tables.committing import Committer, remove_files, stamp_removed
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.history import COMPACTION, SideChange, describe
+from strandline.lakehouse.tables.reading import read_batches, stored_columns
+from strandline.lakehouse.tables.settling import SIDES, SideTables
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.transforms import PartitionValue
+from strandline.lakehouse.tables.written import WrittenFile
+
+_ATTEMPTS: Final = 20
+
+
+class CompactionResult(NamedTuple):
+    """How many files became how many, and the bytes of the former.
+
+    All 0: nothing was worth it, or the table changed too much meanwhile.
+    """
+
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+
+
+class _Joined(NamedTuple):
+    """What one table's small files became."""
+
+    side: str | None
+    removes: list[DataFile]
+    adds: tuple[WrittenFile, ...]
+
+
+class Maintenance:
+    """Compaction and vacuum of one table and its side tables."""
+
+    def __init__(
+        self, spec: TableSpec, backend: Backend, sides: SideTables, committer: Committer
+    ) -> None:
+        self._spec = spec
+        self._backend = backend
+        self._sides = sides
+        self._committer = committer
+
+    def compact(self, *, target_bytes: int, min_files: int) -> CompactionResult:
+        """As `TableStore.compact`."""
+        snapshot = self._committer.settled()
+        joined: list[_Joined] = []
+        try:
+            for side in (None, *SIDES):
+                present = snapshot if side is None else self._sides.load(side)
+                if present is not None:
+                    joined.append(self._join(side, present, target_bytes, min_files))
+        except BaseException:
+            self._forget(joined)
+            raise
+        joined = [item for item in joined if item.removes]
+        if not joined:
+            return CompactionResult()
+        try:
+            self._commit(snapshot, joined)
+        except Conflict:
+            self._forget(joined)  # after any other error, a commit may name the files
+            return CompactionResult()
+        stamp_removed(file for item in joined for file in item.removes)
+        return CompactionResult(
+            sum(len(item.removes) for item in joined),
+            sum(len(item.adds) for item in joined),
+            sum(file.size for item in joined for file in item.removes),
+        )
+
+    def vacuum(self, *, before_ms: int, dry_run: bool) -> list[str]:
+        """As `TableStore.vacuum`."""
+        found = self._backend.orphans(self._committer.settled(), before_ms=before_ms)
+        for side in SIDES:
+            present = self._sides.load(side)
+            if present is not None:
+                found += self._sides.backend(side).orphans(present, before_ms=before_ms)
+        if not dry_run:
+            for path in found:
+                path.unlink(missing_ok=True)
+        return [str(path) for path in found]
+
+    def _forget(self, joined: Sequence[_Joined]) -> None:
+        for item in joined:
+            remove_files(self._spec.directory(item.side), item.adds)
+
+    def _join(
+        self, side: str | None, snapshot: Snapshot, target_bytes: int, min_files: int
+    ) -> _Joined:
+        schema = stored_columns(self._spec, side, snapshot.schema)
+        directory = self._spec.directory(side).absolute()
+        removes: list[DataFile] = []
+        adds: list[WrittenFile] = []
+        for files in bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files):
+            # Divided by nothing: the files of a bin have one partition value, which is kept.
+            output = PartitionedFiles(directory, (), "compact")
+            try:
+                for batch in read_batches(files, schema):
+                    output.write(batch)
+                adds += [item.placed(files[0].partition) for item in output.finish()]
+            except BaseException:
+                output.abort()
+                remove_files(directory, adds)
+                raise
+            removes += files
+        return _Joined(side, removes, tuple(adds))
+
+    def _commit(self, snapshot: Snapshot, joined: Sequence[_Joined]) -> None:
+        """Commit on a table that may have grown meanwhile, as long as it still has the files."""
+        for _ in range(_ATTEMPTS):
+            self._check_present(snapshot, joined)
+            try:
+                self._backend.commit(snapshot, self._change(snapshot, joined))
+            except Conflict:
+                snapshot = self._committer.settled()
+                continue
+            self._committer.settled()
+            return
+        raise Conflict("The table changes all the time.")
+
+    def _check_present(self, snapshot: Snapshot, joined: Sequence[_Joined]) -> None:
+        for item in joined:
+            present = snapshot if item.side is None else self._sides.load(item.side)
+            live = set() if present is None else {file.path for file in present.files()}
+            if any(file.path not in live for file in item.removes):
+                raise Conflict("Files that were to be joined were replaced meanwhile.")
+
+    def _change(self, snapshot: Snapshot, joined: Sequence[_Joined]) -> Change:
+        sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
+        main = next((item for item in joined if item.side is None), _Joined(None, [], ()))
+        sides = {
+            item.side: SideChange(item.adds, tuple(file.path.name for file in item.removes))
+            for item in joined
+            if item.side is not None
+        }
+        return Change(
+            adds=main.adds,
+            removes=main.removes,
+            marks={
+                marks.SEQUENCE: sequence,
+                **{marks.side_mark(side): sequence for side in sides},
+            },
+            metadata=describe(
+                sequence=sequence,
+                kind=COMPACTION,
+                adds=main.adds,
+                removes=main.removes,
+                sides=sides,
+            ),
+            same_rows=True,
+        )
+
+
+def bins(files: Iterable[DataFile], *, target_bytes: int, min_files: int) -> list[list[DataFile]]:
+    """Small files of one partition value each, together at most about `target_bytes`."""
+    by_partition: dict[tuple[PartitionValue, ...], list[DataFile]] = {}
+    for item in files:
+        if item.size < target_bytes:
+            by_partition.setdefault(item.partition, []).append(item)
+    found: list[list[DataFile]] = []
+    for group in by_partition.values():
+        current: list[DataFile] = []
+        total = 0
+        for item in sorted(group, key=lambda file: file.path):
+            if current and total + item.size > target_bytes:
+                found.append(current)
+                current, total = [], 0
+            current.append(item)
+            total += item.size
+        found.append(current)
+    return [item for item in found if len(item) >= max(2, min_files)]

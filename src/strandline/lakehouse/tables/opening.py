@@ -1,0 +1,36 @@
+"""Which format a table has; the libraries of the other one are not even imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.backend import Backend
+from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
+from strandline.lakehouse.tables.transforms import Transform
+
+
+def side_partitioning(spec: TableSpec, side: str | None) -> Sequence[Transform]:
+    """Late rows are divided as the table is; dead letters are not."""
+    if side is None:
+        return partitioning(spec)
+    return spec.partition_by if side == LATE else ()
+
+
+def open_backend(spec: TableSpec, side: str | None = None) -> Backend:
+    """The table, or one of its side tables; it need not exist."""
+    transforms = side_partitioning(spec, side)
+    directory = spec.directory(side).absolute()
+    try:
+        if spec.format == "iceberg":
+            from strandline.lakehouse.tables.iceberg import IcebergBackend
+
+            return IcebergBackend(directory, transforms, catalog=directory.parent)
+        from strandline.lakehouse.tables.delta import DeltaBackend
+
+        return DeltaBackend(directory, transforms)
+    except ModuleNotFoundError as error:
+        raise InvalidSetting(
+            "format",
+            f"{spec.format} tables need the package {error.name}: install strandline[spark].",
+        ) from error

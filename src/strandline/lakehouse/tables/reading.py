@@ -1,0 +1,56 @@
+"""A table's rows for pyarrow, whatever the age of the file they are in.
+
+A file has the columns of its time: what it lacks is null. Partition columns of Delta are in no
+file, and can be computed from the others; they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from strandline.lakehouse.deadletters.letters import SCHEMA as LETTERS
+from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.opening import side_partitioning
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
+from strandline.lakehouse.values.json_values import fit
+
+
+def stored_columns(spec: TableSpec, side: str | None, schema: pa.Schema) -> pa.Schema:
+    """The columns that files have."""
+    derived = {
+        transform.name
+        for transform in side_partitioning(spec, side)
+        if transform.name != transform.column
+    }
+    return pa.schema([field for field in schema if field.name not in derived])
+
+
+def table_dataset(spec: TableSpec, side: str | None, snapshot: Snapshot | None) -> pads.Dataset:
+    """The rows of a snapshot; without one, no rows."""
+    if snapshot is None:
+        empty = LETTERS if side == DEAD_LETTERS else pa.schema(list(spec.own_columns()))
+        return pads.dataset(empty.empty_table())
+    schema = stored_columns(spec, side, snapshot.schema)
+    files = [str(item.path) for item in snapshot.files()]
+    if not files:
+        return pads.dataset(schema.empty_table())
+    return pads.dataset(files, schema=schema, format="parquet")
+
+
+def read_batches(files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of files in the columns of `schema`, a row group at a time."""
+    for item in files:
+        with pq.ParquetFile(item.path) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group).combine_chunks()
+                arrays = [
+                    fit(rows.column(field.name).combine_chunks(), field.type)
+                    if field.name in rows.schema.names
+                    else pa.nulls(rows.num_rows, field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)

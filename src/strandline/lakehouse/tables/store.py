@@ -1,0 +1,186 @@
+"""A table as its writers and readers use it: the way in for everything outside this package.
+
+This file only puts the parts together: `writing` makes files, `committing` gets them in exactly
+once, `maintenance` keeps the table fast. It knows no format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from strandline.lakehouse.tables import marks
+from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.committing import (
+    NOTHING_NEW,
+    REPLAYED,
+    CommitResult,
+    Committer,
+    remove_files,
+)
+from strandline.lakehouse.tables.errors import TableExists
+from strandline.lakehouse.tables.history import CommitRecord, read_record
+from strandline.lakehouse.tables.identity import (
+    BatchIdentity,
+    Frontier,
+    OffsetRange,
+    TableState,
+)
+from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenance
+from strandline.lakehouse.tables.opening import open_backend
+from strandline.lakehouse.tables.reading import table_dataset
+from strandline.lakehouse.tables.settling import SIDES, SideTables
+from strandline.lakehouse.tables.spec import TableSpec, partitioning
+from strandline.lakehouse.tables.widening import widen
+from strandline.lakehouse.tables.written import TaskWrite
+from strandline.lakehouse.values.making import given_columns
+from strandline.types import TopicPartition
+
+TIDY_EVERY = 50
+"""Commits between two shortenings of what must be read to load the table."""
+
+
+class TableStore:
+    """One table. Not for several threads at once; several processes may each have one."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self.spec = spec
+        self._backend = open_backend(spec)
+        self._sides = SideTables(spec)
+        self.committer = Committer(spec, self._backend, self._sides)
+        self._maintenance = Maintenance(spec, self._backend, self._sides, self.committer)
+
+    def create(self) -> None:
+        """Make the empty table; raises TableExists."""
+        columns = [*given_columns(self.spec), *self.spec.own_columns()]
+        self._backend.create(pa.schema(columns), partitioning(self.spec))
+
+    def exists(self) -> bool:
+        """Whether the table was made."""
+        return self._backend.exists()
+
+    def state(self) -> TableState:
+        """The table now: what a batch is written against. Raises TableMissing."""
+        return self.state_of(self._backend.load())
+
+    def state_of(self, snapshot: Snapshot) -> TableState:
+        """The table at one moment."""
+        return TableState(
+            sequence=snapshot.mark(marks.SEQUENCE) or 0,
+            version=snapshot.version,
+            schema=snapshot.schema,
+            frontiers=marks.read_frontiers(snapshot.mark, self.spec.topics),
+            watermark_us=snapshot.mark(marks.WATERMARK),
+        )
+
+    def frontier(self, place: TopicPartition) -> Frontier | None:
+        """How far the table holds one partition; None if it has nothing of it."""
+        return marks.read_frontier(self._backend.load().mark, place)
+
+    def committed(self, query_id: str) -> int | None:
+        """The newest batch of a query that is in the table."""
+        return self._backend.load().mark(marks.query_mark(query_id))
+
+    def commit(self, identity: BatchIdentity, writes: Sequence[TaskWrite]) -> CommitResult:
+        """Put a batch into the table, exactly once; the files of one that is not new are deleted.
+
+        Raises FencedWriter, RangeGap, RangeOverlap, TopicRecreated, SchemaMoved; then nothing of
+        the batch is in the table, and `discard` removes its files.
+        """
+        result = self.committer.commit_batch(identity, writes)
+        if result.outcome in (REPLAYED, NOTHING_NEW):
+            self.discard(writes)
+        elif result.sequence % TIDY_EVERY == 0:
+            self.checkpoint()
+        return result
+
+    def declare_lost(self, lost: Sequence[OffsetRange]) -> CommitResult:
+        """Move the frontier past ranges that the log no longer has; they become dead letters.
+
+        Ranges begin at, or below, the frontier, or in a partition that the table does not have yet.
+        Unlike a batch, this does not take the table from the query that fills it.
+        """
+        return self.committer.commit_lost(lost)
+
+    def settle(self) -> None:
+        """Let the side tables follow what a crashed predecessor committed."""
+        self.committer.settled()
+
+    def discard(self, writes: Sequence[TaskWrite]) -> int:
+        """Delete the files of a batch unless a table names them; gives their number."""
+        snapshot = self.committer.settled()
+        kept = {item.path for item in snapshot.files()}
+        for side in SIDES:
+            if (present := self._sides.load(side)) is not None:
+                kept |= {item.path for item in present.files()}
+        removed = 0
+        for write in writes:
+            for directory, files in (
+                (self.spec.directory(), write.files),
+                *((self.spec.directory(side), part) for side, part in write.sides().items()),
+            ):
+                root = directory.absolute()
+                removed += remove_files(root, [f for f in files if root / f.path not in kept])
+        return removed
+
+    def history(self, limit: int | None = None) -> list[CommitRecord]:
+        """The newest `limit` commits of batches, replays and compactions, newest first."""
+        found = []
+        for commit in self._backend.load().history(None):
+            if (record := read_record(commit)) is not None:
+                found.append(record)
+                if limit is not None and len(found) >= limit:
+                    break
+        return found
+
+    def files(self, side: str | None = None) -> list[DataFile]:
+        """The files whose rows are the table's, or a side table's (settled first)."""
+        snapshot = self._snapshot(side)
+        return [] if snapshot is None else snapshot.files()
+
+    def dataset(self, side: str | None = None) -> pads.Dataset:
+        """All rows with all columns but Delta's partition columns, for pyarrow."""
+        return table_dataset(self.spec, side, self._snapshot(side))
+
+    def compact(self, *, target_bytes: int = 128 << 20, min_files: int = 4) -> CompactionResult:
+        """Join small files, of the side tables too; readers see the same rows before and after."""
+        return self._maintenance.compact(target_bytes=target_bytes, min_files=min_files)
+
+    def widen(self, column: str) -> int:
+        """Make a column of integers one of doubles, which writes every file again; counts them.
+
+        Raises InvalidSetting when the column is no such one, or holds an integer that no double
+        is, and FencedWriter when the table does not stay the same for as long as it takes.
+        """
+        return widen(self.spec, self._backend, self._sides, self.committer, column)
+
+    def vacuum(
+        self, *, now_ms: int, older_than_ms: int = 7 * 86_400_000, dry_run: bool = False
+    ) -> list[str]:
+        """Delete files that no reader can need and that are older; gives their paths.
+
+        The age must exceed the time that a batch takes: its files belong to no table before its
+        commit.
+        """
+        return self._maintenance.vacuum(before_ms=now_ms - older_than_ms, dry_run=dry_run)
+
+    def checkpoint(self) -> None:
+        """Shorten what must be read to load the table."""
+        self._backend.tidy(self._backend.load())
+
+    def _snapshot(self, side: str | None) -> Snapshot | None:
+        snapshot = self.committer.settled()
+        return snapshot if side is None else self._sides.load(side)
+
+
+def open_store(spec: TableSpec, *, create: bool = False) -> TableStore:
+    """The store of a table; with `create`, the table is made if it is missing."""
+    store = TableStore(spec)
+    if create and not store.exists():
+        try:
+            store.create()
+        except TableExists:  # another process was first
+            return TableStore(spec)
+    return store

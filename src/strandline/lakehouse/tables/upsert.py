@@ -1,0 +1,125 @@
+"""Rows by key: the changes of a batch merged into the files that hold the keys.
+
+Theory: a table that is upserted is divided into buckets of the record's key, and tasks write
+changes (rows, and tombstones as rows marked deleted) into files of one bucket each. Per bucket, the
+last change of each key counts: within a batch by partition and offset, and a later batch is later,
+except that a change (a replayed dead letter) never replaces a row of its own partition with a
+greater offset. Files in which a key occurs are written again without it; the others stay. Memory
+holds the changes of one bucket and a row group of a file, never a bucket's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.spec import TableSpec, partitioning
+from strandline.lakehouse.tables.transforms import PartitionValue
+from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TOPIC
+from strandline.lakehouse.tables.written import WrittenFile
+
+DELETED: Final = "_deleted"
+"""The column of change files that says: the record was a tombstone."""
+
+_PLACE: Final = [TOPIC, PARTITION, OFFSET]
+
+
+class Merged(NamedTuple):
+    """New files, and the live ones that they replace."""
+
+    adds: tuple[WrittenFile, ...]
+    removes: tuple[DataFile, ...]
+
+
+def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile]) -> Merged:
+    """Write what the table becomes; nothing is removed yet."""
+    directory = spec.directory().absolute()
+    output = PartitionedFiles(directory, partitioning(spec), "merge")
+    removes: list[DataFile] = []
+    by_bucket: dict[tuple[PartitionValue, ...], list[Path]] = {}
+    for item in changes:
+        by_bucket.setdefault(item.partition, []).append(directory / item.path)
+    try:
+        live = snapshot.files() if by_bucket else []
+        for bucket, paths in by_bucket.items():
+            files = [item for item in live if item.partition == bucket]
+            removes += _merge_bucket(paths, files, output)
+        return Merged(output.finish(), tuple(removes))
+    except BaseException:
+        output.abort()
+        raise
+
+
+def _merge_bucket(
+    paths: Sequence[Path], files: Sequence[DataFile], output: PartitionedFiles
+) -> list[DataFile]:
+    last = last_changes(paths)
+    hits = [(item, _hits(item.path, last.column(KEY))) for item in files]
+    last = _without_stale(last, [hit for _, hit in hits if hit.num_rows])
+    keys = last.column(KEY).combine_chunks()
+    replaced = []
+    for item, hit in hits:
+        if not pc.any(pc.is_in(hit.column(KEY), value_set=keys)).as_py():
+            continue
+        replaced.append(item)
+        for rows in _row_groups(item.path):
+            superseded = pc.is_in(rows.column(KEY), value_set=keys)
+            _write(output, rows.filter(pc.invert(superseded)))
+    _write(output, last.filter(pc.invert(last.column(DELETED))).drop_columns([DELETED]))
+    return replaced
+
+
+def last_changes(paths: Sequence[Path]) -> pa.Table:
+    """The last change of each key, by partition and offset."""
+    tables = [pq.read_table(path, partitioning=None) for path in paths]
+    changes = pa.concat_tables(tables, promote_options="default")
+    changes = changes.sort_by([(name, "ascending") for name in _PLACE])
+    numbered = changes.select([KEY]).append_column("i", pa.array(np.arange(changes.num_rows)))
+    newest = numbered.group_by(KEY).aggregate([("i", "max")]).column("i_max")
+    return changes.take(newest)
+
+
+def _hits(path: Path, keys: pa.ChunkedArray) -> pa.Table:
+    """The keys of a file that change, with the places of their rows."""
+    wanted = keys.combine_chunks()
+    found = [
+        rows.filter(pc.is_in(rows.column(KEY), value_set=wanted))
+        for rows in _row_groups(path, [KEY, *_PLACE])
+    ]
+    return pa.concat_tables(found)
+
+
+def _without_stale(last: pa.Table, hits: Sequence[pa.Table]) -> pa.Table:
+    """The changes that are newer than the rows they meet."""
+    if not hits:
+        return last
+    rows = pa.concat_tables(hits).to_pylist()
+    newest = {row[KEY]: row for row in rows}
+    keep = []
+    for change in last.select([KEY, *_PLACE]).to_pylist():
+        row = newest.get(change[KEY])
+        keep.append(
+            row is None
+            or (row[TOPIC], row[PARTITION]) != (change[TOPIC], change[PARTITION])
+            or row[OFFSET] < change[OFFSET]
+        )
+    return last.filter(pa.array(keep, pa.bool_()))
+
+
+def _row_groups(path: Path, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=columns)
+
+
+def _write(output: PartitionedFiles, rows: pa.Table) -> None:
+    for batch in rows.to_batches():
+        output.write(batch)

@@ -1,0 +1,137 @@
+"""An integer column becomes one of doubles, by writing the table's files again.
+
+Theory: neither format can widen a long to a double in place, since old files would be misread. So
+every file is written again with the wider column, and one commit swaps all files and the schema;
+late rows follow as a side table does. Only if each value is exactly a double: nothing is rounded.
+Batches that were written against the narrow column do not fit any more, and are written again
+(`SchemaMoved`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables import marks
+from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
+from strandline.lakehouse.tables.committing import Committer, remove_files, stamp_removed
+from strandline.lakehouse.tables.errors import FencedWriter
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
+from strandline.lakehouse.tables.reading import read_batches, stored_columns
+from strandline.lakehouse.tables.settling import SideTables
+from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
+from strandline.lakehouse.tables.types import RESERVED, as_doubles
+from strandline.lakehouse.tables.written import WrittenFile
+
+_ATTEMPTS: Final = 3
+"""Each writes the whole table; who loses as often should stop the table's query meanwhile."""
+
+
+class _Rewritten(NamedTuple):
+    """A table's files with the wider column."""
+
+    adds: tuple[WrittenFile, ...]
+    removes: tuple[DataFile, ...]
+
+
+def widen(
+    spec: TableSpec, backend: Backend, sides: SideTables, committer: Committer, column: str
+) -> int:
+    """As `TableStore.widen`."""
+    for _ in range(_ATTEMPTS):
+        snapshot = committer.settled()
+        _check(spec, snapshot, column)
+        made: dict[str | None, _Rewritten] = {}
+        try:
+            made[None] = _rewrite(spec, None, snapshot, column)
+            late = sides.load(LATE)
+            if late is not None and column in late.schema.names:
+                made[LATE] = _rewrite(spec, LATE, late, column)
+        except BaseException:
+            _forget(spec, made)
+            raise
+        try:
+            backend.replace(
+                snapshot, _change(snapshot, made, column), as_doubles(snapshot.schema, column)
+            )
+        except Conflict:
+            _forget(spec, made)
+            continue
+        for item in made.values():
+            stamp_removed(item.removes)
+        committer.settled()
+        return sum(len(item.adds) for item in made.values())
+    raise FencedWriter(
+        f"The table {spec.name} is changed faster than it can be written again: "
+        "stop its query meanwhile."
+    )
+
+
+def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
+    if column in RESERVED or column not in snapshot.schema.names:
+        raise InvalidSetting("column", f"The table {spec.name} has no column {column} of values.")
+    kind = snapshot.schema.field(column).type
+    if not pa.types.is_int64(kind):
+        raise InvalidSetting("column", f"Column {column} is {kind}: only int64 can be widened.")
+    if any(transform.column == column for transform in partitioning(spec)):
+        raise InvalidSetting("column", f"The table is divided by column {column}.")
+
+
+def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str) -> _Rewritten:
+    schema = as_doubles(stored_columns(spec, side, snapshot.schema), column)
+    directory = spec.directory(side).absolute()
+    adds: list[WrittenFile] = []
+    files = snapshot.files()
+    try:
+        for item in files:
+            output = PartitionedFiles(directory, (), "widen")
+            try:
+                for batch in read_batches([item], schema):
+                    output.write(batch)
+                adds += [made.placed(item.partition) for made in output.finish()]
+            except BaseException:
+                output.abort()
+                raise
+    except pa.ArrowInvalid as error:
+        remove_files(directory, adds)
+        raise InvalidSetting(
+            "column", f"Column {column} has a value that is no double exactly: {error}."
+        ) from error
+    except BaseException:
+        remove_files(directory, adds)
+        raise
+    return _Rewritten(tuple(adds), tuple(files))
+
+
+def _change(snapshot: Snapshot, made: dict[str | None, _Rewritten], column: str) -> Change:
+    sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
+    sides = {
+        side: SideChange(
+            item.adds,
+            tuple(file.path.name for file in item.removes),
+            wider=column,
+        )
+        for side, item in made.items()
+        if side is not None
+    }
+    main = made[None]
+    return Change(
+        adds=main.adds,
+        removes=main.removes,
+        marks={
+            marks.SEQUENCE: sequence,
+            **{marks.side_mark(side): sequence for side in sides},
+        },
+        metadata=describe(
+            sequence=sequence, kind=WIDENING, adds=main.adds, removes=main.removes, sides=sides
+        ),
+        same_rows=True,
+    )
+
+
+def _forget(spec: TableSpec, made: dict[str | None, _Rewritten]) -> None:
+    for side, item in made.items():
+        remove_files(spec.directory(side), item.adds)

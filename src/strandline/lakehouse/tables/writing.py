@@ -1,0 +1,179 @@
+"""One task's way from Kafka rows to files: what is new, decoded, on time; and what is not.
+
+Theory: everything that decides about a record is in the table's state from before the batch
+(frontier, schema, watermark), which all tasks of a batch share, and which is the same when the
+batch runs again. So a batch that is repeated after a crash divides its records in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.deadletters.letters import letters, plain
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, partitioning
+from strandline.lakehouse.tables.types import RESERVED
+from strandline.lakehouse.tables.upsert import DELETED
+from strandline.lakehouse.tables.written import TaskWrite
+from strandline.lakehouse.values.decoding import Decoder, Fault
+from strandline.lakehouse.values.making import make_decoder
+
+MISSING_KEY: Final = "MissingKey"
+"""A record without a key cannot be upserted."""
+
+
+class BatchWriter:
+    """Writes the share that one task has of a batch.
+
+    `state` is the table's before the batch; `task` names the task in file names. After an error the
+    object is good for `abort` only.
+    """
+
+    def __init__(self, spec: TableSpec, state: TableState, task: str) -> None:
+        self._spec = spec
+        self._state = state
+        self._decoder: Decoder = make_decoder(spec, value_columns(spec, state.schema))
+        transforms = partitioning(spec)
+        self._files = PartitionedFiles(spec.directory(), transforms, task)
+        self._letters = PartitionedFiles(spec.directory(DEAD_LETTERS), (), task)
+        self._late = PartitionedFiles(spec.directory(LATE), spec.partition_by, task)
+        self._late_rows = 0
+        self._newest_us: int | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take records in: key, value, topic, partition, offset, timestamp, and perhaps headers."""
+        records = self._beyond_frontier(batch)
+        if not records.num_rows:
+            return
+        decoded = self._decoder.decode(records.column("value"))
+        faults = list(decoded.faults)
+        rows, columns = decoded.rows, decoded.columns
+        if self._spec.mode == "upsert":
+            keyed = pc.is_valid(records.column("key")).take(rows)
+            faults += [
+                Fault(row, MISSING_KEY, "The record has no key.")
+                for row in rows.filter(pc.invert(keyed)).to_pylist()
+            ]
+            rows, columns = rows.filter(keyed), columns.filter(keyed)
+        if faults:
+            self._bury(records, faults)
+        self._keep(self._with_place(records.take(rows), columns))
+
+    def keep_letters(self, kept: pa.RecordBatch) -> None:
+        """Take in dead letters that stay what they are."""
+        self._letters.write(kept)
+
+    def finish(self) -> TaskWrite:
+        """Close and sync the files."""
+        return TaskWrite(
+            files=self._files.finish(),
+            dead_letters=self._letters.finish(),
+            late=self._late.finish(),
+            late_rows=self._late_rows,
+            max_event_time_us=self._newest_us,
+        )
+
+    def abort(self) -> None:
+        """Remove whatever was written."""
+        for files in (self._files, self._letters, self._late):
+            files.abort()
+
+    def _beyond_frontier(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The records that the table does not have: usually all of them."""
+        wanted = None
+        topics = plain(batch.column("topic"))
+        for place, frontier in self._state.frontiers.items():
+            old = pc.and_(
+                pc.and_(
+                    pc.equal(topics, place.topic),
+                    pc.equal(batch.column("partition"), pa.scalar(place.partition, pa.int32())),
+                ),
+                pc.less(batch.column("offset"), frontier.end),
+            )
+            wanted = old if wanted is None else pc.or_(wanted, old)
+        if wanted is None or not pc.any(wanted).as_py():
+            return batch
+        return batch.filter(pc.invert(wanted))
+
+    def _bury(self, records: pa.RecordBatch, faults: list[Fault]) -> None:
+        faults.sort()
+        bad = records.take(pa.array([fault.row for fault in faults], pa.int64()))
+        self._letters.write(
+            letters(
+                bad,
+                [(fault.kind, fault.sentence) for fault in faults],
+                decoder=self._decoder.name,
+                sequence=self._state.sequence,
+            )
+        )
+
+    def _with_place(self, records: pa.RecordBatch, columns: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = list(columns.columns)
+        fields = list(columns.schema)
+        for own in self._spec.own_columns():
+            arrays.append(_own(records, own.name).cast(own.type))
+            fields.append(own)
+        if self._spec.mode == "upsert":
+            arrays.append(pc.is_null(records.column("value")))
+            fields.append(pa.field(DELETED, pa.bool_()))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _keep(self, rows: pa.RecordBatch) -> None:
+        spec = self._spec
+        if not spec.dated or not rows.num_rows:
+            self._files.write(self._dividable(rows))
+            return
+        moments = rows.column(spec.event_time)
+        newest = pc.max(moments.cast(pa.timestamp("us", "UTC")).cast(pa.int64())).as_py()
+        if newest is not None:
+            self._newest_us = max(newest, self._newest_us or newest)
+        limit = self._state.watermark_us
+        if limit is None:
+            self._files.write(self._dividable(rows))
+            return
+        edge = pa.scalar(limit, pa.int64()).cast(pa.timestamp("us", "UTC"))
+        late = pc.fill_null(pc.less(moments, edge), fill_value=False)
+        self._late_rows += pc.sum(late).as_py()
+        if spec.late == "route" and pc.any(late).as_py():
+            self._late.write(self._dividable(rows.filter(late)))
+            rows = rows.filter(pc.invert(late))
+        self._files.write(self._dividable(rows))
+
+    def _dividable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with every column that the partitioning takes, also one that no value had."""
+        for transform in partitioning(self._spec):
+            if transform.column not in rows.schema.names:
+                kind = self._state.schema.field(transform.column).type
+                rows = rows.append_column(
+                    pa.field(transform.column, kind), pa.nulls(rows.num_rows, kind)
+                )
+        return rows
+
+
+def value_columns(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
+    """The columns of a table that come from values: not its own, nor Delta's partitions."""
+    derived = {
+        transform.name for transform in partitioning(spec) if transform.name != transform.column
+    }
+    return pa.schema([item for item in schema if item.name not in RESERVED | derived])
+
+
+def _own(records: pa.RecordBatch, name: str) -> pa.Array:
+    match name:
+        case "_topic":
+            return plain(records.column("topic"))
+        case "_partition":
+            return records.column("partition")
+        case "_offset":
+            return records.column("offset")
+        case "_timestamp":
+            return records.column("timestamp")
+        case "_key":
+            return records.column("key")
+        case _:
+            raise InvalidSetting("columns", f"A table has no column {name} of its own.")

@@ -1,0 +1,207 @@
+"""Avro values, plain or in Confluent's framing, through fastavro.
+
+Theory: the columns come from one schema, the table's; each value is read with the schema it was
+written with (in Confluent's framing, the one with its id) and resolved to the table's as Avro says.
+Integers become 64 bits wide, floating-point numbers doubles. Python reads record by record: exact
+before fast.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.types import TIMESTAMP, list_of, name_fault
+from strandline.lakehouse.values.building import Record, read_singly
+from strandline.lakehouse.values.decoding import (
+    BAD_VALUE,
+    UNKNOWN_SCHEMA,
+    Decoded,
+    Unfit,
+)
+from strandline.lakehouse.values.framing import unframe
+
+try:
+    import fastavro
+    from fastavro.schema import SchemaParseException
+except ModuleNotFoundError as missing:
+    raise InvalidSetting(
+        "value_format", "Avro values need the package fastavro: install strandline[avro]."
+    ) from missing
+
+_SCALARS: Final[Mapping[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+}
+_LOGICAL: Final[Mapping[str, pa.DataType]] = {
+    "timestamp-millis": TIMESTAMP,
+    "timestamp-micros": TIMESTAMP,
+    "date": pa.date32(),
+    "uuid": pa.string(),
+}
+_REFUSED: Final = frozenset(
+    {
+        "time-millis",
+        "time-micros",
+        "local-timestamp-millis",
+        "local-timestamp-micros",
+        "timestamp-nanos",
+        "duration",
+    }
+)
+_UNREADABLE: Final = (
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+    struct.error,
+    fastavro.read.SchemaResolutionError,
+)
+"""What fastavro raises for bytes that do not follow the schema."""
+
+
+class AvroDecoder:
+    """Reads records. `writers` are the schemas by id, or the one under None (plain values)."""
+
+    name = "avro"
+
+    def __init__(self, columns: pa.Schema, reader: Any, writers: Mapping[int | None, Any]) -> None:
+        self._columns = columns
+        self._reader = reader
+        self._writers = writers
+        self._framed = None not in writers
+
+    def decode(self, values: pa.Array) -> Decoded:
+        """As `Decoder.decode`."""
+        return read_singly(values, self._columns, self._read)
+
+    def _read(self, value: bytes) -> Record:
+        number: int | None = None
+        if self._framed:
+            number, value = unframe(value)
+        writer = self._writers.get(number)
+        if writer is None:
+            raise Unfit(UNKNOWN_SCHEMA, f"The table was not given the Avro schema {number}.")
+        stream = io.BytesIO(value)
+        try:
+            record = fastavro.schemaless_reader(
+                stream, writer, None if writer is self._reader else self._reader
+            )
+        except _UNREADABLE as error:
+            raise Unfit(
+                BAD_VALUE, f"The value does not follow its Avro schema: {error or 'it is cut'}."
+            ) from None
+        if stream.tell() != len(value):
+            raise Unfit(
+                BAD_VALUE, f"After the Avro record, {len(value) - stream.tell()} bytes are left."
+            )
+        return record  # type: ignore[return-value]
+
+
+def make_avro_decoder(spec: TableSpec) -> AvroDecoder:
+    """The decoder of a table; raises InvalidSetting."""
+    reader = _reader_schema(spec)
+    writers: dict[int | None, Any] = {None: reader}
+    if spec.framing == "confluent":
+        writers = {_id(number): _parse(text) for number, text in spec.schemas.items()}
+    return AvroDecoder(avro_columns(spec), reader, writers)
+
+
+def avro_columns(spec: TableSpec) -> pa.Schema:
+    """The columns that the table's Avro schema asks for; raises InvalidSetting."""
+    text = _reader_text(spec)
+    _parse(text)
+    document = json.loads(text)
+    if not isinstance(document, dict) or document.get("type") != "record":
+        raise InvalidSetting("schema", "The Avro schema must be one of a record.")
+    return pa.schema(_fields(document, {}, ()))
+
+
+def _reader_text(spec: TableSpec) -> str:
+    """The given schema, or the one with the greatest id."""
+    return spec.schema or spec.schemas[max(spec.schemas, key=_id)]
+
+
+def _reader_schema(spec: TableSpec) -> Any:
+    return _parse(_reader_text(spec))
+
+
+def _id(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidSetting("schemas", f"{text!r} is no schema id.")
+    return int(text)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except (ValueError, SchemaParseException) as error:
+        raise InvalidSetting("schema", f"The Avro schema cannot be read: {error}.") from None
+
+
+def _fields(
+    document: Mapping[str, Any], named: dict[str, Mapping[str, Any]], within: tuple[str, ...]
+) -> list[pa.Field]:
+    names = [field["name"] for field in document["fields"]]
+    fields = []
+    for field in document["fields"]:
+        if (fault := name_fault(field["name"], names)) is not None:
+            raise InvalidSetting("schema", fault)
+        path = f"{document['name']}.{field['name']}"
+        fields.append(
+            pa.field(field["name"], _type(path, field["type"], named, (*within, document["name"])))
+        )
+    return fields
+
+
+def _type(
+    path: str, schema: Any, named: dict[str, Mapping[str, Any]], within: tuple[str, ...]
+) -> pa.DataType:
+    if isinstance(schema, list):
+        others = [item for item in schema if item != "null"]
+        if len(others) != 1:
+            raise InvalidSetting(
+                "schema", f"{path} is a union of several types: no column holds it."
+            )
+        return _type(path, others[0], named, within)
+    if isinstance(schema, str):
+        if schema in _SCALARS:
+            return _SCALARS[schema]
+        if schema in named and schema not in within:
+            return _type(path, named[schema], named, within)
+        raise InvalidSetting("schema", f"{path} has type {schema!r}, which no column can hold.")
+    if "name" in schema:
+        named[schema["name"]] = schema
+    logical = schema.get("logicalType")
+    if logical in _REFUSED:
+        raise InvalidSetting("schema", f"{path} is a {logical}, which no column can hold.")
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    match schema["type"]:
+        case "record":
+            return pa.struct(_fields(schema, named, within))
+        case "array":
+            return list_of(_type(f"{path}[]", schema["items"], named, within))
+        case "map":
+            return pa.map_(pa.string(), _type(f"{path}{{}}", schema["values"], named, within))
+        case inner:
+            return _type(path, inner, named, within)

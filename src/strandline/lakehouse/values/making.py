@@ -1,0 +1,56 @@
+"""Which decoder reads the values of a table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.types import merge_schemas
+from strandline.lakehouse.values.decoding import Decoder
+from strandline.lakehouse.values.json_schema import read_json_schema
+from strandline.lakehouse.values.json_values import JsonDecoder
+from strandline.lakehouse.values.raw import RawDecoder
+
+
+def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
+    """A decoder for one task; `columns` are the value columns that the table has.
+
+    Raises InvalidSetting when a given schema cannot be understood, or its library is not installed.
+    """
+    match spec.value_format:
+        case "json":
+            required: frozenset[str] = frozenset()
+            if spec.schema is not None:
+                given = read_json_schema(spec.schema)
+                columns, required = merge_schemas(columns, given.columns), given.required
+            return JsonDecoder(columns, evolve=spec.evolve, required=required)
+        case "avro":
+            from strandline.lakehouse.values.avro import make_avro_decoder
+
+            return make_avro_decoder(spec)
+        case "protobuf":
+            from strandline.lakehouse.values.protobuf import make_protobuf_decoder
+
+            return make_protobuf_decoder(spec)
+        case _:
+            return RawDecoder()
+
+
+def given_columns(spec: TableSpec) -> pa.Schema:
+    """The value columns that are known before the first record."""
+    known = pa.schema(list(spec.known_columns().items()))
+    match spec.value_format:
+        case "json":
+            if spec.schema is None:
+                return known
+            return merge_schemas(known, read_json_schema(spec.schema).columns)
+        case "avro":
+            from strandline.lakehouse.values.avro import avro_columns
+
+            return merge_schemas(avro_columns(spec), known)
+        case "protobuf":
+            from strandline.lakehouse.values.protobuf import protobuf_columns
+
+            return merge_schemas(protobuf_columns(spec), known)
+        case _:
+            return pa.schema([("value", pa.binary())])

@@ -1,0 +1,1 @@
+"""The proof that a table holds what its topics held, exactly once."""

@@ -1,0 +1,188 @@
+"""The proof, as a Spark job: each offset of the log below a table's frontier is in it exactly once.
+
+Two things are proven apart. The commits' ranges follow one another without gap or repetition
+(`coverage.py`). And of each offset, the log's records and the table's rows are counted and held
+against each other: a record is a row, or a late row, or a dead letter, once. What the log no longer
+has can only be proven to be in the table once. A table that is upserted has a row per key, so
+there keys are compared (`upserted.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from strandline.client.admin import Admin
+from strandline.client.admin_configs import Resource
+from strandline.client.cluster import ClusterClient
+from strandline.lakehouse.pipeline import log_facts
+from strandline.lakehouse.pipeline.beginning import check_same_logs
+from strandline.lakehouse.pipeline.errors import PipelineFailed
+from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
+from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.verify.compared import Compared
+from strandline.lakehouse.verify.coverage import Coverage, Span, Step, coverage
+from strandline.lakehouse.verify.places import logged
+from strandline.lakehouse.verify.report import Example, PartitionReport, Report, Verdict
+from strandline.lakehouse.verify.upserted import judge_keys
+from strandline.types import TopicPartition
+
+EXAMPLES: Final = 20
+_LOOKS: Final = 100
+_POLICY: Final = "cleanup.policy"
+_PLACES: Final[Mapping[str, str | None]] = {
+    "rows": None,
+    "late": LATE,
+    "dead_letters": DEAD_LETTERS,
+}
+_RECORD: Final = ("topic", "partition", "offset")
+
+
+def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Report:
+    """Prove it. Raises `PipelineError`, `ReadError`, `TableError` when it cannot even be tried.
+
+    The table may be written to meanwhile: then the proof is of a commit in between.
+    """
+    state, files = _at_one_commit(store)
+    facts = log_facts.ask(settings, store.spec.topics, state.frontiers)
+    check_same_logs(state.frontiers, facts)
+    compacted = _compacted(settings, store.spec.topics)
+    compared = Compared(spark, store.spec, state, files, facts, compacted, settings)
+    steps, lost = _told_by_commits(store, state.sequence)
+    covered = coverage(steps)
+    report = Report(
+        store.spec.name,
+        state.sequence,
+        store.spec.mode,
+        {
+            partition: PartitionReport(
+                frontier.start,
+                frontier.end,
+                facts.earliest[partition],
+                lost=lost.get(partition, []),
+            )
+            for partition, frontier in state.frontiers.items()
+        },
+        wrong=_wrong_commits(covered, state),
+    )
+    if state.frontiers:
+        judge = judge_keys if store.spec.mode == "upsert" else _judge_offsets
+        judged = judge(compared).persist()
+        try:
+            _fill(report, judged)
+        finally:
+            judged.unpersist()
+    return report
+
+
+def _judge_offsets(compared: Compared) -> DataFrame:
+    """topic, partition, offset, in which places it is how often, and verdict, of every offset."""
+    spark = compared.spark
+    log = logged(spark, compared.ranges(), compared.settings, with_keys=False)
+    seen = log.select(*_RECORD, f.lit("log").alias("place"))
+    for place, side in _PLACES.items():
+        rows = compared.held(side)
+        seen = seen.unionByName(rows.select(*_RECORD, f.lit(place).alias("place")))
+    counted = seen.groupBy(*_RECORD).agg(
+        *(f.count(f.when(f.col("place") == each, 1)).alias(each) for each in ("log", *_PLACES))
+    )
+    facts = f.broadcast(compared.facts_frame())
+    return counted.join(facts, ["topic", "partition"], "left").withColumn("verdict", _verdict())
+
+
+def _verdict() -> Column:
+    """Of one offset, from how often it is where."""
+    in_table = f.col("rows") + f.col("late") + f.col("dead_letters")
+    is_inside = (f.col("offset") >= f.col("start")) & (f.col("offset") < f.col("end"))
+    return (
+        f.when(~f.coalesce(is_inside, f.lit(False)), Verdict.OUTSIDE.value)
+        .when(in_table > 1, Verdict.DOUBLED.value)
+        .when(in_table == 0, Verdict.MISSING.value)
+        .when(f.col("log") > 0, Verdict.GOOD.value)
+        .when(f.col("offset") < f.col("log_start"), Verdict.UNPROVABLE.value)
+        .when(f.col("compacted"), Verdict.COMPACTED.value)
+        .otherwise(Verdict.UNEXPLAINED.value)
+    )
+
+
+def _fill(report: Report, judged: DataFrame) -> None:
+    """Count verdicts, and places, by partition."""
+    sums = [f.sum(place).alias(place) for place in _PLACES]
+    by_verdict = judged.groupBy("topic", "partition", "verdict")
+    for row in by_verdict.agg(f.count("*").alias("n"), *sums).collect():
+        partition = TopicPartition(row.topic, row.partition)
+        each = report.partitions.setdefault(partition, PartitionReport(0, 0, 0))
+        each.counts[Verdict(row.verdict)] = row.n
+        for place in _PLACES:
+            each.places[place] = each.places.get(place, 0) + row[place]
+    if not report.is_good:
+        report.examples += _examples(judged)
+
+
+def _examples(judged: DataFrame) -> list[Example]:
+    """Some offsets that are not as they should be."""
+    wrong = [each.value for each in Verdict if each.is_wrong]
+    rows = judged.where(f.col("verdict").isin(wrong)).orderBy(*_RECORD)
+    return [
+        Example(TopicPartition(row.topic, row.partition), row.offset, Verdict(row.verdict))
+        for row in rows.limit(EXAMPLES).collect()
+    ]
+
+
+def _at_one_commit(
+    store: TableStore,
+) -> tuple[TableState, dict[str | None, list[DataFile]]]:
+    """The table's state and its files, of the same commit although others may follow it."""
+    for _ in range(_LOOKS):
+        state = store.state()
+        files = {side: store.files(side) for side in _PLACES.values()}
+        if store.state().version == state.version:
+            return state, files
+    raise PipelineFailed(f"Table '{store.spec.name}' changes faster than it can be looked at.")
+
+
+def _told_by_commits(
+    store: TableStore, last: int
+) -> tuple[dict[TopicPartition, list[Step]], dict[TopicPartition, list[Span]]]:
+    """The ranges of all commits up to `last` by partition, the oldest first, and their losses."""
+    steps: dict[TopicPartition, list[Step]] = {}
+    lost: dict[TopicPartition, list[Span]] = {}
+    for record in reversed(store.history()):
+        if record.sequence > last:
+            break
+        for each in record.ranges:
+            step = Step(record.sequence, Span(each.start, each.end))
+            steps.setdefault(each.topic_partition, []).append(step)
+        for each in record.lost:
+            lost.setdefault(each.topic_partition, []).append(Span(each.start, each.end))
+    return steps, lost
+
+
+def _wrong_commits(covered: Mapping[TopicPartition, Coverage], state: TableState) -> list[str]:
+    wrong = [sentence for _, each in sorted(covered.items()) for sentence in each.wrong]
+    for partition, frontier in sorted(state.frontiers.items()):
+        known = covered.get(partition)
+        if known is not None and known.end != frontier.end:
+            wrong.append(
+                f"{partition}: the commits end at offset {known.end}, but the table's frontier "
+                f"is {frontier.end}."
+            )
+    return wrong
+
+
+def _compacted(settings: ReadSettings, topics: Iterable[str]) -> frozenset[str]:
+    """Those of the topics whose log drops records that have a newer one."""
+    with ClusterClient(settings.bootstrap, settings.client) as client:
+        configs = Admin(client).configs
+        return frozenset(
+            topic
+            for topic in topics
+            for entry in configs.describe(Resource.topic(topic), [_POLICY])
+            if "compact" in (entry.value or "")
+        )

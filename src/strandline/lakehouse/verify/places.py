@@ -1,0 +1,91 @@
+"""What is compared: where a table has rows, and what the log has, both as Spark's data frames.
+
+A table's rows are read from its Parquet files, only the columns that say where a record came from.
+The log is read by tasks with our own reader, each its share of the offsets; what the records hold
+is dropped in the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from strandline.lakehouse.pipeline.tasks import shares
+from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
+from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
+
+_OFFSETS_PER_TASK = 1_000_000
+
+_PLACE = "_topic string, _partition int, _offset long"
+_LOGGED = "topic string, partition int, offset long, key binary, deleted boolean"
+
+
+def held(
+    spark: SparkSession, spec: TableSpec, side: str | None, files: Sequence[DataFile]
+) -> DataFrame:
+    """topic, partition, offset and key of the rows in a table's files, or those of one beside it.
+
+    Keys are null where the table does not keep them. Notes of lost ranges are not rows.
+    """
+    has_key = side == DEAD_LETTERS or (side is None and spec.with_key)
+    schema = _PLACE + (", _key binary" if has_key else "")
+    if side == DEAD_LETTERS:
+        schema += ", _offset_end long"
+    paths = [str(each.path) for each in files]
+    rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+    if side == DEAD_LETTERS:
+        rows = rows.where("_offset_end = _offset + 1")
+    return rows.select(
+        f.col("_topic").alias("topic"),
+        f.col("_partition").alias("partition"),
+        f.col("_offset").alias("offset"),
+        (f.col("_key") if has_key else f.lit(None).cast("binary")).alias("key"),
+    )
+
+
+def logged(
+    spark: SparkSession, ranges: Sequence[OffsetRange], settings: ReadSettings, *, with_keys: bool
+) -> DataFrame:
+    """topic, partition, offset, key, and whether the value is null, of the records in the log.
+
+    Raises, when it is carried out, what `RangeReader.read` raises.
+    """
+    if not ranges:
+        return spark.createDataFrame([], _LOGGED)
+    offsets = sum(each.end - each.start for each in ranges)
+    most = max(spark.sparkContext.defaultParallelism, offsets // _OFFSETS_PER_TASK)
+    tasks = shares(ranges, most)
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    return numbers.mapInArrow(_reading(tasks, settings, with_keys=with_keys), _LOGGED)
+
+
+def _reading(
+    tasks: Sequence[Sequence[OffsetRange]], settings: ReadSettings, *, with_keys: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with RangeReader(settings) as reader:
+            for batch in numbers:
+                for number in batch.column("id").to_pylist():
+                    for each in tasks[number]:
+                        yield from map(keep, reader.read(each))
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        key = batch.column("key") if with_keys else pa.nulls(batch.num_rows, pa.binary())
+        return pa.RecordBatch.from_arrays(
+            [
+                batch.column("topic").cast(pa.string()),
+                batch.column("partition"),
+                batch.column("offset"),
+                key,
+                pc.is_null(batch.column("value")),
+            ],
+            ["topic", "partition", "offset", "key", "deleted"],
+        )
+
+    return run

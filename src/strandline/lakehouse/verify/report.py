@@ -1,0 +1,155 @@
+"""The outcome of a proof: per partition what was counted, what is wrong, and what nobody can know.
+
+Values only; how they are counted is `job.py` and `upserted.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from strandline.lakehouse.verify.coverage import Span
+from strandline.types import TopicPartition
+
+
+class Verdict(Enum):
+    """What is true of one offset, or in a table that is upserted of one key."""
+
+    GOOD = "good"
+    """In the log and, as it should be, in one place of the table."""
+    COMPACTED = "compacted"
+    """In the table; the log is compacted, and has a newer record of the key, or a tombstone."""
+    UNPROVABLE = "unprovable"
+    """In the table; the log begins behind it by now."""
+    MISSING = "missing"
+    """In the log, in no place of the table."""
+    DOUBLED = "doubled"
+    """In more than one place of the table, or more than once in one."""
+    UNEXPLAINED = "unexplained"
+    """In the table, and never in the log as its readers see it."""
+    OUTSIDE = "outside"
+    """In the table, beyond what its commits say that it holds."""
+    STALE = "stale"
+    """A key whose row is not that of its newest record."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether this must not be."""
+        return self not in (Verdict.GOOD, Verdict.COMPACTED, Verdict.UNPROVABLE)
+
+
+class Example(NamedTuple):
+    """One offset that is not as it should be."""
+
+    partition: TopicPartition
+    offset: int
+    verdict: Verdict
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """Of one partition; offsets from `start` up to but not including `end` are judged."""
+
+    start: int
+    end: int
+    log_start: int
+    counts: dict[Verdict, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Rows by where they are: `rows`, `late`, `dead_letters`."""
+    lost: list[Span] = field(default_factory=list)
+    """Declared: the log had lost them before they were read."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Of a whole table at one commit."""
+
+    table: str
+    sequence: int
+    mode: str
+    partitions: dict[TopicPartition, PartitionReport]
+    wrong: list[str] = field(default_factory=list)
+    """Faults of the commits themselves."""
+    examples: list[Example] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong, as far as anybody can know."""
+        return not self.wrong and not any(
+            count and verdict.is_wrong
+            for each in self.partitions.values()
+            for verdict, count in each.counts.items()
+        )
+
+    def total(self, verdict: Verdict) -> int:
+        """Of all partitions."""
+        return sum(each.counts.get(verdict, 0) for each in self.partitions.values())
+
+    def sentences(self) -> list[str]:
+        """What a person has to know besides the numbers."""
+        told = [*self.wrong]
+        told += [_WRONG[each].format(f"{count:,}") for each, count in self._wrong_counts()]
+        unprovable = self.total(Verdict.UNPROVABLE)
+        if unprovable:
+            told.append(
+                f"{unprovable:,} records cannot be compared any more: the log begins behind them. "
+                "They are in the table once."
+            )
+        compacted = self.total(Verdict.COMPACTED)
+        if compacted:
+            told.append(f"{compacted:,} records were compacted away in the log since they came.")
+        for partition, each in sorted(self.partitions.items()):
+            told += [
+                f"Offsets {span} of {partition} were gone before the table could read them, and "
+                "are noted as lost."
+                for span in each.lost
+            ]
+        what = "key" if self.mode == "upsert" else "record"
+        told.append(
+            f"Proven: every {what} of the log below the frontier is in the table, or in a table "
+            "beside it, exactly once."
+            if self.is_good
+            else "The table is not what its topics were."
+        )
+        return told
+
+    def _wrong_counts(self) -> list[tuple[Verdict, int]]:
+        return [(each, self.total(each)) for each in _WRONG if self.total(each)]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "table": self.table,
+            "commits": self.sequence,
+            "good": self.is_good,
+            "wrong": self.wrong,
+            "partitions": [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "start": each.start,
+                    "end": each.end,
+                    "log_start": each.log_start,
+                    "places": each.places,
+                    "lost": [[span.start, span.end] for span in each.lost],
+                    **{verdict.value: each.counts.get(verdict, 0) for verdict in Verdict},
+                }
+                for partition, each in sorted(self.partitions.items())
+            ],
+            "examples": [
+                [each.partition.topic, each.partition.partition, each.offset, each.verdict.value]
+                for each in self.examples
+            ],
+            "sentences": self.sentences(),
+        }
+
+
+_WRONG: Mapping[Verdict, str] = {
+    Verdict.MISSING: "{} are in the log and not in the table.",
+    Verdict.DOUBLED: "{} are in the table more than once.",
+    Verdict.UNEXPLAINED: "{} are in the table and not in the log.",
+    Verdict.OUTSIDE: "{} are in the table, but no commit says so.",
+    Verdict.STALE: "{} keys have a row that is not of their newest record.",
+}

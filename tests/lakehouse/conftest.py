@@ -1,0 +1,98 @@
+"""One Spark session and one cluster for all tests of tables, sources and sinks.
+
+A session takes seconds and 2 GB to start, so every test that uses the fixture `spark` runs in the
+same worker process (the group `spark` of xdist) and shares it. What needs no Spark should not ask
+for it. Tests keep apart by topics (`new_topic`) and directories (`tmp_path`) of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from strandline.client.cluster import ClusterClient
+from strandline.lakehouse.session import session
+from strandline.testing import Cluster
+
+HERE = Path(__file__).parent
+_numbers = count(1)
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together what shares the session, or the cluster."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if not item.path.is_relative_to(HERE):
+            continue
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "cluster" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("lakehouse"))
+
+
+def jars_of(name: str, variable: str) -> list[Path]:
+    """Jars that `check` fetched into the cache, or that a variable names; maybe none."""
+    cache = os.environ.get("STRANDLINE_TEST_CACHE")
+    given = os.environ.get(variable)
+    place = Path(given) if given else Path(cache, name) if cache else None
+    return sorted(place.glob("*.jar")) if place else []
+
+
+KAFKA_CONNECTOR_JARS = jars_of("spark-kafka-4.2.0", "STRANDLINE_SPARK_KAFKA_JARS")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session. Spark's own connector for Kafka is in it where its jars are there."""
+    place = tmp_path_factory.mktemp("spark")
+    running = session(
+        "tests",
+        master="local[2]",
+        memory="1g",
+        java_options=f"{_QUICK_START} -Djava.io.tmpdir={place}",
+        log_level="OFF",
+        jars=KAFKA_CONNECTOR_JARS,
+        conf={
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.warehouse.dir": str(place / "warehouse"),
+            "spark.local.dir": str(place / "local"),
+            "spark.sql.catalogImplementation": "in-memory",
+        },
+    )
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """One broker for tests that do it no harm; those that do take `strandline_cluster`."""
+    with Cluster(brokers=1) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[ClusterClient]:
+    """A client of that cluster."""
+    with ClusterClient(cluster.bootstrap_servers) as connected:
+        yield connected
+
+
+@pytest.fixture
+def new_topic(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Makes a topic with a name of its own: `new_topic(partitions=2, cleanup_policy="compact")`."""
+
+    def make(partitions: int = 1, **configs: object) -> str:
+        words = "".join(each if each.isalnum() else "-" for each in request.node.name)
+        name = f"{words[:60]}-{next(_numbers)}"
+        cluster.create_topic(name, partitions, 1, **configs)
+        return name
+
+    return make

@@ -1,0 +1,85 @@
+"""A table by its commands alone, from its definition to its care, in Iceberg's format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from strandline.cli.main import cli
+from strandline.client.cluster import ClusterClient
+from strandline.client.producer import Producer
+from strandline.lakehouse.tables.iceberg import IcebergBackend
+from strandline.lakehouse.tables.spec import load_spec
+from strandline.testing import Cluster
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def table(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """`strandline table ... --json` as a document, in the session that all tests share."""
+    monkeypatch.setattr(SparkSession, "__exit__", lambda *_: None)
+    environment = {"STRANDLINE_BOOTSTRAP": cluster.bootstrap_servers}
+
+    def run(command: str, *rest: str, code: int = 0) -> Any:
+        where = ("--tables", str(tmp_path))
+        ended = CliRunner().invoke(cli, ["table", command, *rest, *where], env=environment)
+        assert ended.exit_code == code, ended.output
+        return json.loads(ended.stdout) if "--json" in rest and command != "run" else ended.stdout
+
+    return run
+
+
+def test_an_iceberg_table_end_to_end(
+    table: Run, client: ClusterClient, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic(2)
+    table(
+        *("create", "t", "--topic", topic, "--format", "iceberg", "--partition", "day(at)"),
+        *("--event-time", "at", "--watermark", "1 hour", "--column", "n:long"),
+    )
+
+    def produce(*values: dict[str, object] | str) -> None:
+        with Producer(client) as producer:
+            for number, value in enumerate(values):
+                raw = value if isinstance(value, str) else json.dumps(value)
+                producer.send(topic, raw.encode(), key=b"k", partition=number % 2)
+            producer.flush().raise_failure()
+
+    produce(*({"n": each, "at": f"2026-03-01T05:0{each}:00Z"} for each in range(10)))
+    shown = table("run", "t", "--once", "--json", "--rows-per-commit", "3")
+    started, *commits, stopped = (json.loads(line) for line in shown.splitlines())
+    assert (started["event"], started["lag"]["records"]) == ("started", 10)
+    assert (stopped["commits"], stopped["rows"]) == (len(commits), 10)
+    assert len(commits) >= 4
+    produce({"n": 10, "at": "2026-03-02T06:00:00Z", "price": 1.5}, "poison")
+    produce({"n": 11, "at": "2026-03-01T01:00:00Z"}, {"n": 12, "at": "2026-03-02T06:30:00Z"})
+    told = table("run", "t", "--once")
+    assert "2 rows, 1 late, 1 dead letter" in told
+    assert "Stopped after 1 commit with 2 rows; nothing is missing" in told
+
+    same = table("rebuild", "t", "--json")
+    assert (same["same"], same["examples"], same["schema"]) == (13, [], []), same
+    assert table("diff", "t", "--json") == same
+
+    compacted = table("compact", "t", "--json")
+    assert compacted["files_before"] == len(commits)
+    assert compacted["files_after"] == 1, "of the first day; the second has one already"
+    report = table("verify", "t", "--json")
+    assert report["good"], report
+    assert [each["good"] for each in report["partitions"]] == [7, 7], report
+    kinds = [each["kind"] for each in table("history", "t", "--json")]
+    assert (kinds[0], len(kinds)) == ("compaction", len(commits) + 2)
+    spec = load_spec(tmp_path / "t")
+    theirs = IcebergBackend(spec.directory(), spec.partition_by, catalog=tmp_path / "t").load()
+    rows = theirs.table.scan(selected_fields=("n", "price")).to_arrow().sort_by("n").to_pylist()
+    assert [each["n"] for each in rows] == [*range(11), 12]
+    assert rows[10] == {"n": 10, "price": 1.5}

@@ -1,0 +1,150 @@
+"""Tables that are run: what becomes of good, bad, late and doubled records, and of stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from strandline.client.admin import Admin
+from strandline.client.offsets import committed_offsets
+from strandline.lakehouse.deadletters.listing import list_letters
+from strandline.lakehouse.pipeline.events import Committed, Event
+from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.tables.committing import CommitResult
+from strandline.lakehouse.tables.errors import FencedWriter
+from strandline.lakehouse.tables.identity import BatchIdentity
+from strandline.lakehouse.tables.spec import LATE
+from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.tables.written import TaskWrite
+from strandline.lakehouse.verify.report import Verdict
+from strandline.types import TopicPartition
+from tests.lakehouse.conftest import KAFKA_CONNECTOR_JARS
+from tests.lakehouse.pipeline.conftest import Stop, TableUnderTest
+
+MakeTable = Callable[..., TableUnderTest]
+HOUR = 3_600_000
+
+
+def at(hour: int) -> str:
+    return f"2026-03-01T{hour:02d}:00:00Z"
+
+
+def test_every_record_finds_its_place_once(make_table: MakeTable) -> None:
+    """Good, late and poisoned records, and a schema that grows, over three runs with a checkpoint
+    of its own each; a producer without idempotence sent one record twice, and both are rows."""
+    table = make_table(
+        partitions=2, event_time="at", watermark_ms=HOUR, columns={"n": "long"}, evolve=True
+    )
+    table.produce([(b"a", {"n": 1, "at": at(5)}), (b"a", {"n": 2, "at": at(6)})])
+    table.produce([(b"b", {"n": 3, "at": at(6)})], partition=1)
+    assert table.run().rows == 3
+
+    twice = (b"a", {"n": 4, "at": at(7), "price": 1})
+    table.produce([twice, twice, (b"a", b"{poison"), (b"a", {"n": "no number", "at": at(7)})])
+    table.produce([(b"b", {"n": 5, "at": at(2)}), (b"b", {"n": 6, "at": at(7), "price": 1.5})], 1)
+    table.run()
+    [commit] = table.commits
+    assert (commit.rows, commit.late_rows, commit.dead_letters) == (3, 1, 2)
+    assert commit.lag is not None
+    assert commit.lag.records == 0
+    assert table.rows("n", "price") == [
+        (1, None),
+        (2, None),
+        (4, 1.0),
+        (4, 1.0),
+        (3, None),
+        (6, 1.5),
+    ]
+    assert table.store.dataset(LATE).to_table().column("n").to_pylist() == [5]
+    assert [each.offset for each in list_letters(table.store)] == [4, 5]
+
+    assert table.run().commits == 0
+    report = table.verify()
+    assert report.is_good, report
+    assert report.total(Verdict.GOOD) == 9
+    frontier = {TopicPartition(table.topic, 0): 6, TopicPartition(table.topic, 1): 3}
+    published = committed_offsets(table.client, group_of("t"), frontier)
+    assert {each: found.offset for each, found in published.items()} == frontier
+
+
+def test_a_row_per_key(make_table: MakeTable) -> None:
+    """Updates win by offset, tombstones delete, what has no key is a dead letter."""
+    table = make_table(mode="upsert", buckets=2)
+    table.produce([(b"a", {"n": 1}), (b"b", {"n": 2}), (b"c", {"n": 3}), (None, {"n": 4})])
+    table.run()
+    table.produce(
+        [(b"a", {"n": 5}), (b"b", None), (b"d", {"n": 6}), (b"d", None), (b"a", {"n": 7})]
+    )
+    table.run()
+    assert table.rows("_key", "n") == [(b"c", 3), (b"a", 7)]
+    report = table.verify()
+    assert report.is_good, report
+    assert report.total(Verdict.GOOD) == 2
+
+
+def test_a_stop_comes_with_a_last_commit(make_table: MakeTable) -> None:
+    """Records that wait for the next interval are committed when the run is asked to stop."""
+    table = make_table()
+    table.produce([(None, {"n": 1})])
+    stop = Stop()
+
+    def show(event: Event) -> None:
+        if isinstance(event, Committed) and not stop.is_set:
+            table.produce([(None, {"n": 2}), (None, {"n": 3})])
+            stop.is_set = True
+
+    stopped = table.run(stop, show, once=False, interval_ms=HOUR)
+    assert (stopped.commits, stopped.rows) == (2, 3)
+    assert table.rows("n") == [(1,), (2,), (3,)]
+
+
+def test_of_two_runs_the_older_is_fenced(make_table: MakeTable) -> None:
+    """A second run takes the table over; the first one's next commit is refused, loudly."""
+    table = make_table()
+    other = TableUnderTest(table.spark, table.client, table.bootstrap, table.spec, table.store)
+
+    class TakenOver(TableStore):
+        """Another run commits the second batch while this one has written it."""
+
+        def commit(self, identity: BatchIdentity, writes: Sequence[TaskWrite]) -> CommitResult:
+            if identity.batch_id == 1:
+                other.run()
+            return super().commit(identity, writes)
+
+    def show(event: Event) -> None:
+        if isinstance(event, Committed):
+            table.produce([(None, {"n": 2})])
+
+    table.produce([(None, {"n": 1})])
+    with pytest.raises(FencedWriter, match="this one must stop"):
+        table.run(None, show, store=TakenOver(table.spec), once=False, interval_ms=100)
+    assert len(other.commits) == 1
+    assert table.rows("n") == [(1,), (2,)]
+    assert table.verify().is_good
+
+
+def test_a_partition_is_added(make_table: MakeTable) -> None:
+    table = make_table()
+    table.produce([(None, {"n": 1})])
+    table.run()
+    Admin(table.client).topics.add_partitions(table.topic, 3)
+    table.client.forget([table.topic])
+    table.produce([(None, {"n": 2})], partition=2)
+    table.run()
+    assert table.rows("n") == [(1,), (2,)]
+    assert table.verify().is_good
+
+
+@pytest.mark.skipif(not KAFKA_CONNECTOR_JARS, reason="the jars of Spark's connector are not there")
+def test_spark_s_own_connector_reads_the_topic(make_table: MakeTable) -> None:
+    """One run with either engine: the table does not notice."""
+    table = make_table(partitions=2)
+    table.produce([(b"k", {"n": 1}), (b"k", {"n": 2})], partition=1)
+    table.run(engine="kafka")
+    table.produce([(b"k", {"n": 3})], partition=1)
+    table.run(engine="strandline")
+    table.produce([(b"k", {"n": 4})], partition=0)
+    table.run(engine="kafka")
+    assert table.rows("n") == [(4,), (1,), (2,), (3,)]
+    assert table.verify().is_good

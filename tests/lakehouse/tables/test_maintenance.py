@@ -1,0 +1,131 @@
+"""Small files joined and orphans removed, without a trace in the rows or the frontier."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from strandline.lakehouse.tables import iceberg
+from strandline.lakehouse.tables import store as store_module
+from strandline.lakehouse.tables.committing import REPLAYED
+from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.tables.transforms import parse_transform
+from tests.lakehouse.tables.conftest import MakeTable
+from tests.lakehouse.tables.table_world import TableWorld
+
+FAR = 4_000_000_000_000
+"""A wall time beyond every file's age, in milliseconds."""
+
+
+def filled(make_table: MakeTable, batches: int = 6) -> TableWorld:
+    """Batches of a good row, a bad one and a late one, in two partitions, and growing columns.
+
+    The first batch has no watermark before it, so that none of its rows is late.
+    """
+    table = make_table(
+        columns={"k": "string"},
+        partition_by=(parse_transform("k"),),
+        event_time="t",
+        watermark_ms=0,
+    )
+    for number in range(batches):
+        value = {"k": "ab"[number % 2], "t": 1000 + number, f"c{number}": number}
+        table.batch("q", number, [value, b"bad", {"t": 1, "k": "a"}], start=3 * number)
+    return table
+
+
+def test_joining_files_changes_nothing_but_the_files(make_table: MakeTable) -> None:
+    table = filled(make_table)
+    before = {side: table.rows(side) for side in (None, "dead_letters", "late")}
+    state = table.store.state()
+    result = table.store.compact(min_files=2)
+    assert (result.files_before, result.files_after) == (6 + 6 + 5, 2 + 1 + 1)
+    after = {side: table.rows(side) for side in before}
+    assert after == before
+    assert len(table.store.files()) == 2
+    assert table.reopen().state().frontiers == state.frontiers
+    assert table.store.state().watermark_us == state.watermark_us
+    assert table.store.history()[0].kind == "compaction"
+    assert table.batch("q", 6, [{"t": 5000}], start=18).rows == 1
+    assert table.store.compact(min_files=5).files_before == 0
+
+
+def test_what_a_batch_adds_meanwhile_stays(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(make_table)
+    other = open_store(table.spec)
+    joined = other._maintenance._join
+
+    def join_late(*arguments: object) -> object:
+        result = joined(*arguments)
+        if arguments[0] is None:
+            table.batch("q", 6, [{"t": 5000, "k": "a"}, b"bad"], start=18)
+        return result
+
+    monkeypatch.setattr(other._maintenance, "_join", join_late)
+    assert other.compact(min_files=2).files_before
+    assert table.offsets() == [0, 2, 3, 6, 9, 12, 15, 18]
+    assert table.letters() == [1, 4, 7, 10, 13, 16, 19]
+
+
+def test_two_at_once_join_a_file_once(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(make_table)
+    other = open_store(table.spec)
+    commit = other._maintenance._commit
+
+    def commit_late(*arguments: object) -> None:
+        table.store.compact(min_files=2)
+        commit(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(other._maintenance, "_commit", commit_late)
+    assert other.compact(min_files=2).files_before == 0
+    assert table.offsets() == [0, 2, 3, 6, 9, 12, 15]
+    assert len(table.store.files()) == 2
+
+
+def test_the_vacuum_takes_what_nobody_needs_and_is_old(make_table: MakeTable) -> None:
+    table = filled(make_table, batches=2)
+    abandoned = table.task([{"t": 9000, "k": "a"}, b"bad"], start=6)
+    paths = {str(table.spec.directory() / abandoned.files[0].path)}
+    paths.add(str(table.spec.directory("dead_letters") / abandoned.dead_letters[0].path))
+    newest_ms = max(os.stat(path).st_mtime_ns for path in paths) // 1_000_000
+    assert table.store.vacuum(now_ms=newest_ms, older_than_ms=60_000) == []
+    assert set(table.store.vacuum(now_ms=FAR, older_than_ms=0, dry_run=True)) >= paths
+    assert all(Path(path).exists() for path in paths)
+    assert set(table.store.vacuum(now_ms=FAR, older_than_ms=0)) >= paths
+    assert not any(Path(path).exists() for path in paths)
+    assert table.offsets() == [0, 2, 3]
+    assert table.letters() == [1, 4]
+    assert table.late() == [5]
+
+
+def test_replaced_files_age_from_their_removal(make_table: MakeTable) -> None:
+    table = filled(make_table, batches=2)
+    old = [item.path for item in table.store.files("dead_letters")]
+    for path in old:
+        os.utime(path, (0, 0))
+    table.store.compact(min_files=2)
+    removed_ms = min(path.stat().st_mtime_ns for path in old) // 1_000_000
+    assert removed_ms > 0
+
+
+def test_a_shortened_history_forgets_nothing_that_counts(
+    make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "TIDY_EVERY", 2)
+    monkeypatch.setattr(iceberg, "SNAPSHOTS_KEPT", 2)
+    table = make_table()
+    for number in range(5):
+        table.batch("q", number, [{"a": number}, b"bad"], start=2 * number)
+    if table.spec.format == "iceberg":
+        assert len(table.store.history()) == 3
+    table.reopen()
+    assert table.batch("q", 4, [{"a": 0}], start=8).outcome == REPLAYED
+    assert table.batch("q", 5, [{"a": 0}], start=10).rows == 1
+    assert table.offsets() == [0, 2, 4, 6, 8, 10]
+    assert table.letters() == [1, 3, 5, 7, 9]

@@ -1,0 +1,148 @@
+"""A table's definition: kept, read back, and refused with the name of the field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.errors import TableExists, TableMissing
+from strandline.lakehouse.tables.spec import (
+    TableSpec,
+    list_specs,
+    load_spec,
+    parse_duration,
+    parse_partitioning,
+    save_spec,
+)
+
+SMALL: dict[str, Any] = {"name": "t", "topics": ("a",), "location": "/tmp/t"}
+
+
+def full(location: str) -> TableSpec:
+    return TableSpec(
+        name="flights",
+        topics=("flights", "more-flights"),
+        location=location,
+        columns={"time_hour": "timestamp", "origin": "string"},
+        event_time="time_hour",
+        watermark_ms=7_200_000,
+        partition_by=parse_partitioning("day(time_hour), bucket(8, origin), _partition"),
+        format="iceberg",
+        commit_interval_ms=500,
+        keep_key=True,
+        evolve=False,
+    )
+
+
+def test_a_definition_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    spec = full(str(tmp_path / "flights"))
+    assert TableSpec.from_json(spec.to_json()) == spec
+    save_spec(spec)
+    assert load_spec(spec.location) == spec
+    assert list_specs(tmp_path) == [spec]
+    with pytest.raises(TableExists):
+        save_spec(spec)
+    with pytest.raises(TableMissing):
+        load_spec(tmp_path / "other")
+
+
+def test_a_definition_that_was_moved_knows_where_it_is(tmp_path: Path) -> None:
+    spec = full(str(tmp_path / "flights"))
+    save_spec(spec)
+    (tmp_path / "flights").rename(tmp_path / "moved")
+    assert load_spec(tmp_path / "moved").location == str(tmp_path / "moved")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": "a/b"}, "name"),
+        ({"topics": ()}, "topics"),
+        ({"location": ""}, "location"),
+        ({"value_format": "xml"}, "value_format"),
+        ({"format": "hudi"}, "format"),
+        ({"mode": "merge"}, "mode"),
+        ({"late": "drop"}, "late"),
+        ({"watermark_ms": -1, "event_time": "t"}, "watermark_ms"),
+        ({"watermark_ms": 1}, "watermark_ms"),
+        ({"buckets": 0}, "buckets"),
+        ({"columns": {"a": "int96"}}, "columns"),
+        ({"columns": {"_offset": "long"}}, "columns"),
+        ({"columns": {"A": "long", "a": "long"}}, "columns"),
+        ({"event_time": "_offset"}, "event_time"),
+        ({"value_format": "avro"}, "schema"),
+        ({"value_format": "protobuf", "schema": "AA=="}, "message"),
+        ({"value_format": "avro", "schema": "{}", "framing": "confluent"}, "schemas"),
+        ({"value_format": "raw", "columns": {"a": "long"}}, "columns"),
+        ({"partition_by": parse_partitioning("unknown")}, "partition_by"),
+        ({"partition_by": parse_partitioning("_key")}, "partition_by"),
+        (
+            {"partition_by": parse_partitioning("day(a)"), "columns": {"a": "string"}},
+            "partition_by",
+        ),
+        (
+            {"partition_by": parse_partitioning("a, a"), "columns": {"a": "string"}},
+            "partition_by",
+        ),
+        (
+            {
+                "partition_by": parse_partitioning("a"),
+                "columns": {"a": "string"},
+                "mode": "upsert",
+            },
+            "partition_by",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        TableSpec(**{**SMALL, **change})
+    assert caught.value.name == field
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"version": 2}, "version"),
+        ({"colour": "red"}, "colour"),
+        ({"topics": None}, "topics"),
+    ],
+)
+def test_files_of_others_are_refused(change: dict[str, Any], field: str) -> None:
+    document = json.loads(TableSpec(**SMALL).to_json())
+    document.update(change)
+    if change.get("topics", ()) is None:
+        del document["topics"]
+    with pytest.raises(InvalidSetting) as caught:
+        TableSpec.from_json(json.dumps(document))
+    assert caught.value.name == field
+
+
+@pytest.mark.parametrize("text", ["[]", "{"])
+def test_what_is_no_definition_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="definition is not"):
+        TableSpec.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 hours", 7_200_000),
+        ("10 s", 10_000),
+        ("500ms", 500),
+        ("1 Day", 86_400_000),
+        ("3m", 180_000),
+    ],
+)
+def test_durations(text: str, expected: int) -> None:
+    assert parse_duration("watermark", text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "ten s", "-1 s", "1 week"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(InvalidSetting, match="watermark cannot be"):
+        parse_duration("watermark", text)

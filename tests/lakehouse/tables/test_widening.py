@@ -1,0 +1,88 @@
+"""An integer column becomes doubles: in every file at once, exactly or not at all."""
+
+from __future__ import annotations
+
+import pytest
+from deltalake import DeltaTable
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.deadletters.replaying import replay
+from strandline.lakehouse.tables.errors import SchemaMoved
+from strandline.lakehouse.tables.iceberg import IcebergBackend
+from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.opening import side_partitioning
+from strandline.lakehouse.tables.spec import parse_partitioning
+from tests.lakehouse.tables.conftest import MakeTable
+from tests.lakehouse.tables.table_world import TOPIC, TableWorld
+
+
+@pytest.fixture
+def table(make_table: MakeTable) -> TableWorld:
+    """Rows of integers in two files, one of them late, and one letter."""
+    table = make_table(event_time="t", watermark_ms=0, partition_by=parse_partitioning("day(t)"))
+    table.batch("q", 0, [{"t": 90_000_000, "a": 1}])
+    table.batch("q", 1, [{"t": 99_000_000, "a": None}, {"t": 1, "a": 3}, {"a": 2.5}], start=1)
+    assert (table.offsets(), table.late(), table.letters()) == ([0, 1], [2], [3])
+    return table
+
+
+def test_the_letters_of_a_widened_column_become_rows(table: TableWorld) -> None:
+    rows = [table.rows(side) for side in (None, "late")]
+    assert table.store.widen("a") == 3
+    table.reopen()
+    assert [table.rows(side) for side in (None, "late")] == rows
+    assert str(table.store.state().schema.field("a").type) == "double"
+    assert replay(table.store) == (1, 0)
+    assert [row["a"] for row in table.rows()] == [1.0, None, 2.5]
+    table.batch("q", 2, [{"t": 99_000_000, "a": 0.5}, {"t": 2, "a": 0.25}], start=4)
+    assert [row["a"] for row in table.rows()] == [1.0, None, 2.5, 0.5]
+    assert [row["a"] for row in table.rows("late")] == [3.0, 0.25]
+    assert [record.kind for record in table.store.history()] == [
+        "batch",
+        "replay",
+        "widening",
+        "batch",
+        "batch",
+    ]
+
+
+def test_the_formats_own_readers_see_doubles(table: TableWorld) -> None:
+    table.store.widen("a")
+    for side in (None, "late"):
+        directory = table.spec.directory(side)
+        if table.spec.format == "delta":
+            rows = DeltaTable(str(directory)).to_pyarrow_dataset().to_table(columns=["a"])
+        else:
+            backend = IcebergBackend(
+                directory, side_partitioning(table.spec, side), catalog=directory.parent
+            )
+            rows = backend.load().table.scan(selected_fields=("a",)).to_arrow()
+        assert str(rows.schema.field("a").type) == "double"
+        expected = [None, 1.0] if side is None else [3.0]
+        assert sorted(rows.column("a").to_pylist(), key=str) == sorted(expected, key=str)
+
+
+def test_a_batch_of_the_narrow_column_is_written_again(table: TableWorld) -> None:
+    written = table.task([{"t": 99_000_000, "a": 7}], start=4)
+    table.store.widen("a")
+    identity = BatchIdentity("q", 2, (OffsetRange(TOPIC, 0, 4, 5),))
+    with pytest.raises(SchemaMoved):
+        table.store.commit(identity, [written])
+    again = table.task([{"t": 99_000_000, "a": 7}], start=4)
+    assert table.store.commit(identity, [again]).rows == 1
+
+
+def test_what_would_be_rounded_is_refused(table: TableWorld) -> None:
+    table.batch("q", 2, [{"t": 99_000_000, "a": (1 << 53) + 1}], start=4)
+    before = sorted(table.spec.directory().parent.rglob("*.parquet"))
+    with pytest.raises(InvalidSetting, match="no double exactly"):
+        table.store.widen("a")
+    assert sorted(table.spec.directory().parent.rglob("*.parquet")) == before
+    assert str(table.store.state().schema.field("a").type) == "int64"
+
+
+@pytest.mark.parametrize("column", ["missing", "_offset", "t"])
+def test_other_columns_are_refused(table: TableWorld, column: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        table.store.widen(column)
+    assert caught.value.name == "column"

