@@ -1,0 +1,1 @@
+"""The live page: what a cluster says about itself, in a browser."""

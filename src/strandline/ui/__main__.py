@@ -1,0 +1,34 @@
+"""The page's server as a child: says its address on standard output, ends with its parent."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+from strandline.errors import InvalidSetting
+from strandline.ui.serving import LOOPBACK, address_of, listen, serve, until_parent_ends
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m strandline.ui")
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    # Ctrl-C reaches the whole group of processes; the parent decides when this one ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        listening = listen(LOOPBACK, options.port)
+    except InvalidSetting as error:
+        sys.exit(str(error))
+    sys.stdout.write(f"{address_of(listening)}\n")
+    sys.stdout.flush()
+    # Nothing else may come out there: the parent does not read on.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    serve(listening, options.bootstrap, until=until_parent_ends)
+
+
+if __name__ == "__main__":
+    main()

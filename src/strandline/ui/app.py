@@ -1,0 +1,184 @@
+"""The page's server: which path gives what. Starlette carries HTTP; nothing here draws or decides.
+
+Everything is JSON but the page itself and `/metrics`. Whatever asks the cluster does so with a
+client of its own in a thread of the pool: a slow broker keeps only its own question waiting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
+from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, StrandlineError
+from strandline.sim.scenarios.script import BadScript
+from strandline.ui import questions, scenarios
+from strandline.ui.guard import Guard
+from strandline.ui.live import events
+from strandline.ui.watcher import Watcher
+
+STATIC: Final = Path(__file__).parent / "static"
+
+_CLIENT: Final = ClientSettings(
+    client_id="strandline-ui", request_timeout_ms=10_000, operation_timeout_ms=10_000
+)
+_NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def application(bootstrap: str | None, hosts: tuple[str, ...] = ()) -> Starlette:
+    """The server for one cluster; without one it serves scenarios only."""
+    watcher = None if bootstrap is None else Watcher(bootstrap)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        del app
+        if watcher is not None:
+            watcher.start()
+        yield
+        if watcher is not None:
+            await run_in_threadpool(watcher.close)
+
+    routes = [
+        Route("/", _page),
+        Route("/api/scenarios", _scenarios, methods=["GET"]),
+        Route("/api/scenarios", _play, methods=["POST"]),
+        Route("/api/scenarios/{name}", _scenario),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
+    if watcher is not None and bootstrap is not None:
+        routes += _live_routes(watcher, bootstrap)
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Guard, hosts=hosts)],
+        exception_handlers={HTTPException: _http_error, StrandlineError: _refused},
+    )
+
+
+def _live_routes(watcher: Watcher, bootstrap: str) -> list[Route | Mount]:
+    async def stream(request: Request) -> Response:
+        return events(watcher, request)
+
+    async def moments(request: Request) -> Response:
+        del request
+        return answer({"moments": await run_in_threadpool(watcher.moments)})
+
+    async def past(request: Request) -> Response:
+        found = await run_in_threadpool(watcher.past, request.path_params["number"])
+        if found is None:
+            raise HTTPException(404, "That moment is no longer kept.")
+        return answer(found)
+
+    asked = [
+        Route(path, _question(bootstrap, function)) for path, function in questions.BY_PATH.items()
+    ]
+    return [
+        Route("/api/events", stream),
+        Route("/api/moments", moments),
+        Route("/api/moments/{number:int}", past),
+        Route("/metrics", _metrics(bootstrap)),
+        *asked,
+    ]
+
+
+# -- Answers -----------------------------------------------------------------------------------
+
+
+def answer(value: object, status: int = 200) -> Response:
+    """JSON. Escaped to ASCII: header names may hold bytes that are no text."""
+    return Response(json.dumps(value), status, media_type="application/json")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    del request
+    assert isinstance(error, HTTPException)
+    return answer({"error": error.detail}, error.status_code)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What a broker, or the reading of its answer, refused."""
+    del request
+    if isinstance(error, BadScript):
+        return answer({"error": str(error)}, 400)
+    if not isinstance(error, ProtocolError):
+        return answer({"error": str(error)}, 502)
+    status = 404 if error.code in _NOT_THERE else 502
+    return answer({"error": f"{error.message} [{error.code.name}]"}, status)
+
+
+# -- The page and its scenarios ----------------------------------------------------------------
+
+
+async def _page(request: Request) -> Response:
+    del request
+    return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+
+async def _scenarios(request: Request) -> Response:
+    del request
+    return answer({"scenarios": scenarios.listing()})
+
+
+async def _scenario(request: Request) -> Response:
+    name = request.path_params["name"]
+    return answer(await run_in_threadpool(scenarios.played, name))
+
+
+async def _play(request: Request) -> Response:
+    try:
+        text = json.loads(await request.body())["text"]
+        if not isinstance(text, str):
+            raise TypeError  # noqa: TRY301 - answered below, like a missing text
+    except (ValueError, TypeError, KeyError):
+        raise HTTPException(400, 'A script is sent as {"text": "..."}.') from None
+    return answer(await scenarios.played_text(text))
+
+
+# -- Questions to the cluster ------------------------------------------------------------------
+
+
+def _question(
+    bootstrap: str, function: Callable[[ClusterClient, Mapping[str, str]], Any]
+) -> Callable[[Request], Any]:
+    def ask(values: Mapping[str, str]) -> Any:
+        with ClusterClient(bootstrap, _CLIENT) as cluster:
+            try:
+                return function(cluster, values)
+            except MalformedFrame as error:
+                raise HTTPException(502, f"The broker's answer cannot be read: {error}") from error
+
+    async def respond(request: Request) -> Response:
+        values = {**request.query_params, **request.path_params}
+        try:
+            return answer(await run_in_threadpool(ask, values))
+        except questions.BadQuestion as error:
+            raise HTTPException(400, str(error)) from error
+
+    return respond
+
+
+def _metrics(bootstrap: str) -> Callable[[Request], Any]:
+    def ask() -> str:
+        with ClusterClient(bootstrap, _CLIENT) as cluster:
+            return questions.metrics(cluster)
+
+    async def respond(request: Request) -> Response:
+        del request
+        return Response(
+            await run_in_threadpool(ask), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    return respond

@@ -1,0 +1,60 @@
+"""Starting the page's server beside brokers, in a process of its own.
+
+This file imports nothing of the server: who serves brokers pays for a child, and for no page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from strandline.errors import InvalidSetting, InvariantViolated
+
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 10.0
+
+
+@asynccontextmanager
+async def page(bootstrap: str, port: int) -> AsyncIterator[str]:
+    """The address of a page for the cluster at `bootstrap`, served as long as the block lasts.
+
+    Raises `InvalidSetting` if it cannot be served.
+    """
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap, "--port", str(port)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    if child.stdout is None or child.stderr is None:
+        raise InvariantViolated("The child has no pipes.")
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            line = await child.stdout.readline()
+        if not line:
+            said = (await child.stderr.read()).decode(errors="replace").strip()
+            raise InvalidSetting("ui", said.splitlines()[-1] if said else "The page did not start.")
+        complaints = asyncio.create_task(_pass_on(child.stderr))
+        yield line.decode().strip()
+        complaints.cancel()
+    finally:
+        await _end(child)
+
+
+async def _pass_on(complaints: asyncio.StreamReader) -> None:
+    async for line in complaints:
+        sys.stderr.write(line.decode(errors="replace"))
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.stdin is not None:
+        child.stdin.close()
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await child.wait()
+    except TimeoutError:
+        child.kill()
+        await child.wait()

@@ -1,0 +1,80 @@
+"""Who may ask the page's server: a browser that was pointed at it, and nobody through another site.
+
+The server listens on loopback and has no accounts. What a web page of somebody else could still do
+from a browser on this machine is to send requests here, or to have its own name resolve to
+127.0.0.1 and read the answers. Both show in headers that such a page cannot choose: `Host` must be
+this server's own name, and what changes anything must carry this server's `Origin`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_BYTES_MAX: Final = 64 * 1024
+
+_LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+_SAFE_METHODS: Final = ("GET", "HEAD")
+# Nothing is fetched from elsewhere, no script stands in the page itself, nobody may frame it.
+_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Guard:
+    """ASGI middleware; see the module. `hosts` are the names the server was told to answer to."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
+        self._app = app
+        self._names = frozenset(name.lower() for name in (*_LOCAL_NAMES, *hosts))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may be asked."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refused = self._refusal(scope["method"], Headers(scope=scope))
+        if refused is not None:
+            status, sentence = refused
+            await PlainTextResponse(sentence, status)(scope, receive, _with_headers(send))
+            return
+        await self._app(scope, receive, _with_headers(send))
+
+    def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        if _name_of(host) not in self._names:
+            return 421, "This server does not answer to that name."
+        if method in _SAFE_METHODS:
+            return None
+        if headers.get("origin", "") not in (f"http://{host}", f"https://{host}"):
+            return 403, "Only the page itself may ask for that."
+        if headers.get("content-type", "").split(";")[0].strip() != "application/json":
+            return 415, "Requests are JSON."
+        length = headers.get("content-length", "")
+        if not length.isdigit():
+            return 411, "Requests say how long they are."
+        if int(length) > BODY_BYTES_MAX:
+            return 413, f"Requests are at most {BODY_BYTES_MAX} bytes long."
+        return None
+
+
+def _name_of(host: str) -> str:
+    """The name in a `Host` header, without its port."""
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port.isdigit() else host.lower()
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message.get("headers") or []
+            assert isinstance(headers, list)
+            message = {**message, "headers": [*headers, *_HEADERS]}
+        await send(message)
+
+    return sending

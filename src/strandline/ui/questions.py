@@ -1,0 +1,166 @@
+"""What a page can ask the cluster beyond the picture: records, topics, groups, why, the ledger.
+
+Each question is a function of a client and of the values in the request's address; it returns what
+becomes JSON. Raises `BadQuestion` for values that make no sense, `ProtocolError` for what a broker
+refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from strandline.client.admin_configs import ConfigAdmin, Resource
+from strandline.client.admin_groups import GroupAdmin
+from strandline.client.cluster import ClusterClient
+from strandline.client.consumer import Start
+from strandline.client.fetching import Isolation
+from strandline.client.inspection import inspect_each
+from strandline.errors import ProtocolError, StrandlineError
+from strandline.node.status.metrics import merged
+from strandline.types import TopicPartition
+from strandline.ui.records import RECORDS_MAX, Json, Wanted, browse
+
+Values = Mapping[str, str]
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+class BadQuestion(StrandlineError):
+    """A value in the address that makes no sense; the sentence names it."""
+
+
+def records(cluster: ClusterClient, values: Values) -> Json:
+    """`at`: earliest, latest, an offset or `time:MILLISECONDS`; `limit`, `key`, `committed`."""
+    isolation = Isolation.READ_COMMITTED if _flag(values, "committed") else None
+    return browse(
+        cluster,
+        Wanted(
+            TopicPartition(_text(values, "topic"), _number(values, "partition")),
+            _start(values.get("at", "latest"), _number(values, "limit", 50)),
+            max(1, min(_number(values, "limit", 50), RECORDS_MAX)),
+            values.get("key") or None,
+            isolation or Isolation.READ_UNCOMMITTED,
+        ),
+    )
+
+
+def settings(cluster: ClusterClient, values: Values) -> Json:
+    """The settings of a topic, with where each comes from."""
+    entries = ConfigAdmin(cluster).describe(Resource.topic(_text(values, "topic")))
+    return {
+        "settings": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "source": entry.source.name.lower(),
+            }
+            for entry in entries
+        ]
+    }
+
+
+def partition(cluster: ClusterClient, values: Values) -> Json:
+    """Everything that every broker knows of one partition."""
+    topics, number = [_text(values, "topic")], _number(values, "partition")
+    return _of_each(cluster, "status", topics=topics, partition=number)
+
+
+def groups(cluster: ClusterClient, values: Values) -> Json:
+    """All groups with state, members and lag."""
+    del values
+    admin = GroupAdmin(cluster)
+    found = []
+    for listing in sorted(admin.list_all(), key=lambda each: each.group):
+        lags = admin.lag(listing.group)
+        known = [each.lag for each in lags if each.lag is not None]
+        found.append(
+            {
+                "group": listing.group,
+                "state": listing.state,
+                "lag": sum(known),
+                "partitions": [
+                    [*each.partition, each.committed and each.committed.offset, each.end, each.lag]
+                    for each in lags
+                ],
+            }
+        )
+    return {"groups": found}
+
+
+def why(cluster: ClusterClient, values: Values) -> Json:
+    """What each broker has to say about a partition, or about everything."""
+    wanted: dict[str, object] = {}
+    if "topic" in values:
+        wanted["topic"] = values["topic"]
+    if "partition" in values:
+        wanted["partition"] = _number(values, "partition")
+    return _of_each(cluster, "why", **wanted)
+
+
+def ledger(cluster: ClusterClient, values: Values) -> Json:
+    """What was cut off from logs, by broker."""
+    del values
+    return _of_each(cluster, "ledger")
+
+
+def _of_each(cluster: ClusterClient, subject: str, **arguments: object) -> Json:
+    """What every broker says of a subject, or why it says nothing."""
+    return {
+        "brokers": {
+            str(broker): {"error": told.message or told.code.name}
+            if isinstance(told, ProtocolError)
+            else told
+            for broker, told in inspect_each(cluster, subject, **arguments).items()
+        }
+    }
+
+
+def metrics(cluster: ClusterClient) -> str:
+    """The text that Prometheus reads, of all brokers that answer."""
+    told = inspect_each(cluster, "status", brief=True).values()
+    return merged(each for each in told if not isinstance(each, ProtocolError))
+
+
+BY_PATH: Final[Mapping[str, Callable[[ClusterClient, Values], Json]]] = {
+    "/api/topics/{topic}/settings": settings,
+    "/api/topics/{topic}/{partition:int}": partition,
+    "/api/topics/{topic}/{partition:int}/records": records,
+    "/api/groups": groups,
+    "/api/why": why,
+    "/api/ledger": ledger,
+}
+
+
+# -- Values ------------------------------------------------------------------------------------
+
+
+def _text(values: Values, name: str) -> str:
+    found = str(values.get(name, ""))
+    if not found:
+        raise BadQuestion(f"'{name}' is missing.")
+    return found
+
+
+def _number(values: Values, name: str, default: int | None = None) -> int:
+    text = str(values.get(name, ""))
+    if not text and default is not None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) > _INT64_MAX:
+        raise BadQuestion(f"'{name}' is a whole number, not '{text}'.")
+    return int(text)
+
+
+def _flag(values: Values, name: str) -> bool:
+    return values.get(name, "") in ("1", "true", "yes")
+
+
+def _start(text: str, limit: int) -> Start:
+    if text == "earliest":
+        return Start.earliest()
+    if text == "latest":
+        return Start.latest(limit)
+    kind, colon, rest = text.partition(":")
+    if kind == "time" and colon:
+        return Start.at_time(_number({"at": rest}, "at"))
+    return Start.at_offset(_number({"at": text}, "at"))

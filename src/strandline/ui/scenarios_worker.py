@@ -1,0 +1,33 @@
+"""Plays the script on standard input, bounded, and prints its document or why there is none."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from typing import Final
+
+from strandline.errors import StrandlineError
+from strandline.sim.scenarios.documents import document
+from strandline.sim.scenarios.script import parse_script
+
+_MEMORY_BYTES_MAX: Final = 1 << 30
+_DOCUMENT_CHARACTERS_MAX: Final = 8 << 20
+
+
+def main() -> None:
+    """See the module."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+    try:
+        text = sys.stdin.buffer.read().decode()
+        shown = json.dumps(document(parse_script("script", text)))
+    except UnicodeDecodeError:
+        shown = json.dumps({"refused": "The script is not text."})
+    except StrandlineError as error:
+        shown = json.dumps({"refused": str(error)})
+    if len(shown) <= _DOCUMENT_CHARACTERS_MAX:
+        sys.stdout.write(shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Running the page's server: in the foreground, or as the child of a process with brokers.
+
+It is a process of its own in any case: drawing for pages must not take the time of brokers, and
+Python runs one thread at a time. A child ends with its parent, whatever became of that: its
+standard input then ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import uvicorn
+
+from strandline.errors import InvalidSetting
+from strandline.ui.app import application
+
+LOOPBACK: Final = "127.0.0.1"
+_STOP_SECONDS: Final = 2
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 lets the system choose. Raises `InvalidSetting`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen()  # from now on whoever connects waits for the server and is not refused
+    except OSError as error:
+        made.close()
+        raise InvalidSetting(
+            "ui-port", f"The page cannot be served at {host}:{port}: {error.strerror}."
+        ) from error
+    return made
+
+
+def address_of(listening: socket.socket) -> str:
+    """What to open in a browser."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def serve(
+    listening: socket.socket, bootstrap: str | None, *, until: Callable[[], None] | None = None
+) -> None:
+    """Serve until a signal comes, or until `until`, which is called in a thread, returns."""
+    host = listening.getsockname()[0]
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(bootstrap, (host,)),
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            # Pages hold streams open for good: they are not waited for.
+            timeout_graceful_shutdown=_STOP_SECONDS,
+        )
+    )
+    asyncio.run(_run(server, listening, until))
+
+
+async def _run(
+    server: uvicorn.Server, listening: socket.socket, until: Callable[[], None] | None
+) -> None:
+    ending = None
+    if until is not None:
+        ending = asyncio.create_task(_end_when(server, until))
+    # A signal ends the server, which then sends it again to whoever else wants to know.
+    with suppress(KeyboardInterrupt):
+        await server.serve(sockets=[listening])
+    if ending is not None:
+        ending.cancel()
+
+
+async def _end_when(server: uvicorn.Server, until: Callable[[], None]) -> None:
+    await asyncio.to_thread(until)
+    server.should_exit = True
+
+
+def until_parent_ends() -> None:
+    """Wait for the end of standard input."""
+    while sys.stdin.buffer.read(4096):
+        pass

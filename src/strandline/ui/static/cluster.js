@@ -1,0 +1,212 @@
+// The cluster, a topic, and one partition with a strip for each replica.
+import { ask, clock, count, element, since, table } from "./dom.js";
+import { answers } from "./lists.js";
+import { ailment, named } from "./picture.js";
+import { legend, strip } from "./strips.js";
+
+const CELL_PIXELS = 46;
+const CELLS = [6, 40]; // at least, at most
+const ROWS_AT_ONCE = 200;
+
+export function cluster(into, live) {
+  const brokers = element("div", { class: "card" });
+  const topics = element("div", { class: "card" });
+  const filter = element("input", { type: "search", placeholder: "Topics with …", "aria-label": "Show topics with", oninput: () => redraw() });
+  into.replaceChildren(element("h1", {}, "Cluster"), brokers, element("div", { class: "row" }, element("h2", {}, "Topics"), filter), topics);
+  const redraw = () => { if (live.head) { brokerTable(brokers, live); topicTable(topics, live, filter.value); } };
+  return live.listen(redraw);
+}
+
+function brokerTable(into, live) {
+  const leading = new Map();
+  for (const each of live.partitions) leading.set(each.leader, (leading.get(each.leader) ?? 0) + 1);
+  into.replaceChildren(table(["Broker", "Address", "Rack", "#Leads", "#In, B/s", "#Out, B/s", "State"], live.head.brokers.map((broker) => [
+    String(broker.id) + (broker.id === live.head.controller ? " (controller)" : ""),
+    broker.host ? `${broker.host}:${broker.port}` : null, broker.rack, count(leading.get(broker.id) ?? 0),
+    broker.rates && count(Math.round(broker.rates.bytes_in)), broker.rates && count(Math.round(broker.rates.bytes_out)),
+    broker.error ? element("span", { class: "bad" }, broker.error) : broker.is_shutting_down ? element("span", { class: "warn" }, "shutting down") : element("span", { class: "good" }, "answers"),
+  ])));
+}
+
+function topicTable(into, live, wanted) {
+  const topics = new Map();
+  for (const each of live.partitions) {
+    if (!each.topic.includes(wanted)) continue;
+    const topic = topics.get(each.topic) ?? { partitions: 0, records: 0, behind: 0, ailing: new Map() };
+    topics.set(each.topic, topic);
+    topic.partitions += 1;
+    if (each.leading) {
+      topic.records += each.leading.end - each.leading.start;
+      topic.behind += each.leading.end - each.leading.highWatermark;
+    }
+    const wrong = ailment(each);
+    if (wrong) topic.ailing.set(wrong[0], [(topic.ailing.get(wrong[0])?.[0] ?? 0) + 1, wrong[1]]);
+  }
+  const rows = [...topics].slice(0, ROWS_AT_ONCE).map(([name, topic]) => [
+    element("a", { href: `#/topics/${encodeURIComponent(name)}` }, name), count(topic.partitions), count(topic.records), count(topic.behind),
+    topic.ailing.size ? [...topic.ailing].map(([what, [number, how]]) => element("span", { class: `badge ${how}` }, `${number} ${what}`)) : element("span", { class: "good" }, "in sync"),
+  ]);
+  into.replaceChildren(rows.length ? table(["Topic", "#Partitions", "#Offsets", "#Not committed", "State"], rows) : element("p", { class: "quiet" }, "No topic."),
+    topics.size > rows.length ? element("p", { class: "quiet" }, `${topics.size - rows.length} more; narrow them down above.`) : "");
+}
+
+export function topicView(into, live, topic) {
+  const place = element("div", { class: "card" });
+  const settings = element("div", { class: "card quiet" }, "Loading …");
+  into.replaceChildren(element("h1", {}, `Topic ${topic}`), place, element("h2", {}, "Settings"), settings);
+  ask(`/api/topics/${encodeURIComponent(topic)}/settings`).then(
+    (found) => settings.replaceChildren(settingsTable(found.settings)),
+    (error) => settings.replaceChildren(element("span", { class: "bad" }, error.message)));
+  return live.listen(() => {
+    const found = live.partitions.filter((each) => each.topic === topic);
+    place.replaceChildren(found.length === 0 ? element("p", { class: "quiet" }, "No broker has a replica of it.") :
+      table(["#Partition", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "Replicas", "In sync", "State"], found.slice(0, ROWS_AT_ONCE * 5).map((each) => {
+        const wrong = ailment(each);
+        return [element("a", { href: `#/topics/${encodeURIComponent(topic)}/${each.partition}` }, String(each.partition)),
+          each.leader === -1 ? "none" : String(each.leader), String(each.epoch), count(each.leading?.start), count(each.leading?.highWatermark), count(each.leading?.end),
+          each.replicas.join(" "), (each.inSync ?? []).join(" ") || "–", wrong ? element("span", { class: wrong[1] }, wrong[0]) : element("span", { class: "good" }, "in sync")];
+      })));
+  });
+}
+
+function settingsTable(settings) {
+  const own = settings.filter((each) => !each.source.startsWith("default"));
+  const shown = (some) => table(["Setting", "Value", "From"], some.map((each) => [each.name, each.value, each.source.replaceAll("_", " ")]));
+  return element("div", {},
+    own.length ? shown(own) : element("p", { class: "quiet" }, "All settings are defaults."),
+    element("details", {}, element("summary", {}, `All ${settings.length}`), shown(settings)));
+}
+
+export async function partitionView(into, live, topic, number) {
+  const place = element("div");
+  const facts = element("div");
+  const reasons = element("div");
+  let past = null;
+  let isNow = true; // as the slider stands; `past` comes a little later
+  const slider = element("input", { class: "time", type: "range", min: 0, max: 0, "aria-label": "Time" });
+  const now = element("button", { onclick: () => { past = null; isNow = true; slider.value = slider.max; redraw(); } }, "Now");
+  const when = element("span", { class: "quiet", "aria-live": "polite" });
+  let moments = [];
+  slider.addEventListener("input", async () => {
+    const at = Number(slider.value);
+    isNow = at >= moments.length - 1;
+    if (isNow) { past = null; redraw(); return; }
+    const wanted = moments[at][0];
+    const found = await ask(`/api/moments/${wanted}`).catch((error) => { when.textContent = error.message; return null; });
+    if (found && !isNow && moments[Number(slider.value)]?.[0] === wanted) { past = found; redraw(); }
+  });
+  into.replaceChildren(
+    element("h1", {}, `${topic}, partition ${number}`),
+    element("p", { class: "row" }, element("a", { href: `#/topics/${encodeURIComponent(topic)}` }, "The topic"), element("a", { href: `#/topics/${encodeURIComponent(topic)}/${number}/records` }, "Its records")),
+    legend(), place,
+    element("div", { class: "card" }, element("div", { class: "row" }, element("strong", {}, "Time"), now, when), slider),
+    element("h2", {}, "Why?"), reasons, facts);
+
+  let drawn = "";
+  let width = 0;
+  function redraw() {
+    const shown = past ? past.partitions.map(named).find((each) => each.topic === topic && each.partition === number) ?? null : live.partition(topic, number);
+    const head = past ?? live.head;
+    when.textContent = head ? `${past ? "seen at" : "now,"} ${clock(head.wall_ms)} UTC` : "";
+    const text = JSON.stringify(shown);
+    if (text === drawn && place.clientWidth === width) return; // nothing changed, and the focus stays where it is
+    drawn = text;
+    width = place.clientWidth;
+    place.replaceChildren(shown ? partitionCard(shown, cellsThatFit(place)) : element("p", { class: "quiet" }, "No broker has a replica of it."));
+  }
+
+  async function refreshMoments() {
+    const found = await ask("/api/moments").catch(() => null);
+    if (!found) return;
+    const shown = moments[Number(slider.value)]?.[0];
+    moments = found.moments;
+    slider.max = Math.max(0, moments.length - 1);
+    // The oldest moments go: the slider stays at the moment that it shows.
+    const at = moments.findIndex((moment) => moment[0] === shown);
+    slider.value = isNow ? slider.max : Math.max(0, at);
+  }
+
+  let said = "";
+  async function refreshFacts() {
+    const asked = `topic=${encodeURIComponent(topic)}&partition=${number}`;
+    const [found, told] = await Promise.all([`/api/topics/${encodeURIComponent(topic)}/${number}`, `/api/why?${asked}`].map((path) => ask(path).catch((error) => ({ error: error.message }))));
+    if (JSON.stringify(told) !== said) {
+      said = JSON.stringify(told);
+      reasons.replaceChildren(told.error ? element("p", { class: "bad" }, told.error) : answers(told));
+    }
+    if (facts.querySelector("details[open]")) return; // somebody reads
+    facts.replaceChildren(found.error ? element("p", { class: "bad" }, found.error) : detail(found.brokers, live.partition(topic, number)?.leader));
+  }
+
+  await Promise.all([refreshMoments(), refreshFacts()]);
+  const timer = setInterval(() => { refreshMoments(); if (past === null) refreshFacts(); }, 2000);
+  const stop = live.listen(redraw);
+  return () => { clearInterval(timer); stop(); };
+}
+
+// So many cells that the marks behind them are to be seen as well.
+function cellsThatFit(place) {
+  const beside = window.matchMedia("(max-width: 40rem)").matches ? 60 : 270;
+  return Math.min(CELLS[1], Math.max(CELLS[0], Math.floor((place.clientWidth - beside) / CELL_PIXELS)));
+}
+
+function partitionCard(shown, cells) {
+  const ends = shown.copies.map((copy) => copy.end);
+  const last = Math.max(...ends, 0);
+  const first = Math.max(last - cells, 0);
+  return element("div", { class: "card" },
+    element("p", {}, `Leader ${shown.leader === -1 ? "none" : shown.leader}, epoch ${shown.epoch}, replicas ${shown.replicas.join(" ")}, in sync ${(shown.inSync ?? []).join(" ") || "unknown"}`),
+    shown.replicas.map((broker) => {
+      const copy = shown.copies.find((each) => each.broker === broker);
+      if (!copy) return element("div", { class: "replica" }, element("strong", {}, `Broker ${broker}`), element("span", { class: "quiet" }, "does not answer"));
+      return copyRow(shown, copy, first, last);
+    }));
+}
+
+function copyRow(shown, copy, first, last) {
+  const role = copy.broker === shown.leader ? "leader" : (shown.inSync ?? []).includes(copy.broker) ? "in sync" : "not in sync";
+  const cells = [];
+  for (let offset = Math.max(first, copy.start); offset < copy.end; offset += 1) cells.push([offset, epochOf(copy.epochs, offset), null]);
+  const facts = [`start ${count(copy.start)}`, `high watermark ${count(copy.highWatermark)}`, `last stable ${count(copy.lastStable)}`, `log end ${count(copy.end)}`,
+    `epochs ${copy.epochs.map((each) => each.join(":")).join(" ") || "none"}`];
+  if (copy.end < last) facts.push(`${count(last - copy.end)} behind`);
+  return element("div", { class: "replica" },
+    element("span", {}, element("strong", {}, `Broker ${copy.broker}`), " ", element("span", { class: role === "not in sync" ? "warn" : "quiet" }, role)),
+    copy.isOffline ? element("span", { class: "bad" }, copy.reason ?? "offline") : strip(cells, { high_watermark: copy.highWatermark, log_end: copy.end }),
+    element("span", { class: "facts" }, facts.join(" · ")));
+}
+
+function epochOf(epochs, offset) {
+  let found = 0;
+  for (const [epoch, start] of epochs) if (start <= offset) found = epoch;
+  return found;
+}
+
+// What stands behind the strips: the leader's view of its followers, what changed and why, who waits.
+function detail(brokers, leader) {
+  const told = Object.values(brokers).filter((each) => !each.error);
+  const leading = told.map((each) => each.replicas[0]).find((replica) => replica?.leading);
+  const changes = (brokers[leader]?.changes ?? told[0]?.changes ?? []).filter((each) => each.topic !== null).reverse();
+  const parked = told.flatMap((each) => each.parked.map((request) => [each.broker, request]));
+  const refusals = told.flatMap((each) => each.refusals.map((refusal) => [each.broker, refusal]));
+  return element("div", {},
+    leading && section("What the leader knows of its followers", table(["#Broker", "#Log end", "#Lag", "In sync", "#Caught up ago", "#Fetched ago"], leading.leading.followers.map((each) =>
+      [String(each.broker), count(each.log_end_offset), count(each.lag), each.in_sync ? "yes" : "no", ago(each.caught_up_ago_ms), ago(each.fetched_ago_ms)]))),
+    changes.length > 0 && section("What changed, and why", table(["When (UTC)", "What", "#Epoch", "Before", "After", "Why"], changes.slice(0, 30).map((each) =>
+      [clock(each.wall_ms), each.kind.replaceAll("_", " "), count(each.epoch), each.before.join(" ") || "none", each.after.join(" ") || "none", each.reason]))),
+    parked.length > 0 && section("Who waits, and for what", table(["#Broker", "Request", "Client", "Waits for", "#At most"], parked.slice(0, 50).map(([broker, each]) =>
+      [String(broker), each.api, `${each.client_id} at ${each.client_host}`, each.waits_for, since(each.deadline_wait_ms)]))),
+    refusals.length > 0 && section("What was refused", table(["#Broker", "Error", "Request", "#Times", "Last (UTC)", "What was said"], refusals.map(([broker, each]) =>
+      [String(broker), each.error, each.api, count(each.count), clock(each.last_wall_ms), each.message ?? ""]))),
+    element("h2", {}, "All that the brokers say"),
+    Object.entries(brokers).map(([broker, each]) => element("details", { class: "card" }, element("summary", {}, `Broker ${broker}`),
+      each.error ? element("p", { class: "bad" }, each.error) : element("pre", {}, JSON.stringify(each.replicas[0] ?? null, null, 2)))));
+}
+
+function section(title, content) {
+  return [element("h2", {}, title), element("div", { class: "card" }, content)];
+}
+
+function ago(milliseconds) {
+  return milliseconds === null ? "never" : since(milliseconds);
+}

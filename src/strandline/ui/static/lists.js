@@ -1,0 +1,76 @@
+// Groups with lag, the truncation ledger, and answers to "why?".
+import { ask, clock, count, element, size, table } from "./dom.js";
+
+const REFRESH_MS = 3000;
+
+// Ask again and again, and draw what comes; returns how to end it.
+async function repeatedly(into, path, drawing) {
+  let last = "";
+  async function once() {
+    try {
+      const found = await ask(path);
+      const text = JSON.stringify(found);
+      if (text !== last) { last = text; into.replaceChildren(drawing(found)); }
+    } catch (error) {
+      last = "";
+      into.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+    }
+  }
+  await once();
+  const timer = setInterval(once, REFRESH_MS);
+  return () => clearInterval(timer);
+}
+
+export function groups(into) {
+  const place = element("div");
+  into.replaceChildren(element("h1", {}, "Consumer groups"), place);
+  return repeatedly(place, "/api/groups", (found) => element("div", {}, found.groups.length === 0 ? element("p", { class: "quiet" }, "There are no groups.") :
+    found.groups.map((group) => element("details", { class: "card" },
+      element("summary", {}, element("strong", {}, group.group), ` ${group.state.toLowerCase()}, lag ${count(group.lag)}`),
+      table(["Topic", "#Partition", "#Committed", "#End", "#Lag"], group.partitions.map(([topic, partition, committed, end, lag]) => [topic, String(partition), count(committed), count(end), count(lag)]))))));
+}
+
+export function ledger(into) {
+  const place = element("div");
+  into.replaceChildren(element("h1", {}, "Truncation ledger"), element("p", { class: "quiet" }, "What replicas have cut off their logs is copied aside first. `strandline ledger` shows, compares and recovers it."), place);
+  return repeatedly(place, "/api/ledger", (found) => {
+    const silent = Object.entries(found.brokers).filter(([, told]) => told.error).map(([broker, told]) => element("p", { class: "bad" }, `Broker ${broker}: ${told.error}`));
+    const entries = Object.values(found.brokers).flatMap((told) => told.entries ?? []).sort((a, b) => b.wall_ms - a.wall_ms);
+    if (!entries.length) return element("div", {}, silent, element("p", { class: "quiet" }, "Nothing was cut off."));
+    return element("div", {}, silent, table(["Id", "#Broker", "Topic", "#Partition", "Offsets", "Epochs", "#Size", "When", "Why"], entries.map((entry) => [
+      element("code", {}, entry.id), String(entry.broker), entry.topic, String(entry.partition),
+      [`${entry.from_offset} to ${entry.to_offset - 1}`, entry.from_offset < entry.high_watermark && element("div", { class: "bad" }, "committed ones among them")].filter(Boolean),
+      entry.epochs.map((each) => each.join(":")).join(" "), size(entry.size_bytes), moment(entry.wall_ms),
+      entry.reason + (entry.unclean ? " (after an unclean election)" : "")])));
+  });
+}
+
+export function why(into) {
+  const place = element("div");
+  into.replaceChildren(element("h1", {}, "Why?"), element("p", { class: "quiet" }, "What is refused or waits, what the cause is, and what ends it."), place);
+  return repeatedly(place, "/api/why", answers);
+}
+
+// The findings of all brokers; the same one of several brokers is told once.
+export function answers(found) {
+  const told = new Map();
+  for (const [broker, each] of Object.entries(found.brokers)) {
+    if (each.error) { told.set(`silent ${broker}`, { brokers: [broker], finding: { title: "A broker does not answer", about: "", cause: each.error, evidence: [], settings: [], errors: [] } }); continue; }
+    for (const finding of each.findings) {
+      const key = `${finding.rule}\n${finding.about}\n${finding.cause}`;
+      if (told.has(key)) told.get(key).brokers.push(broker); else told.set(key, { brokers: [broker], finding });
+    }
+  }
+  if (!told.size) return element("p", { class: "good" }, "Nothing is refused, and nothing waits.");
+  return element("div", {}, [...told.values()].map(({ brokers, finding }) => element("article", { class: "card" },
+    element("div", {}, element("strong", {}, finding.title ?? "Refused"), finding.about ? `: ${finding.about}` : "", " ", finding.errors.map((each) => [element("span", { class: "badge quiet" }, each), " "])),
+    element("p", {}, finding.cause),
+    element("p", { class: "quiet" }, `Said by broker ${brokers.join(", ")}${finding.since_wall_ms ? `, since ${moment(finding.since_wall_ms)}` : ""}`),
+    finding.evidence.length > 0 && element("ul", { class: "events" }, finding.evidence.map((each) => element("li", {}, each))),
+    finding.remedy && element("p", {}, element("strong", {}, "What ends it: "), finding.remedy),
+    finding.settings.length > 0 && element("p", { class: "quiet" }, `Settings: ${finding.settings.join(", ")}`))));
+}
+
+function moment(milliseconds) {
+  return `${new Date(milliseconds).toISOString().slice(0, 10)} ${clock(milliseconds)} UTC`;
+}

@@ -1,0 +1,67 @@
+// The page: which view the address names, and what stands in the header.
+import { cluster, partitionView, topicView } from "./cluster.js";
+import { element } from "./dom.js";
+import { groups, ledger, why } from "./lists.js";
+import { Live } from "./picture.js";
+import { scenario, scenarioList } from "./player.js";
+import { records } from "./records.js";
+
+const live = new Live();
+const main = document.getElementById("main");
+const said = document.getElementById("said");
+let leave = () => {};
+
+const VIEWS = [
+  [/^#?\/?$/, () => cluster(main, live)],
+  [/^#\/topics\/([^/]+)$/, (topic) => topicView(main, live, topic)],
+  [/^#\/topics\/([^/]+)\/(\d+)$/, (topic, number) => partitionView(main, live, topic, Number(number))],
+  [/^#\/topics\/([^/]+)\/(\d+)\/records$/, (topic, number) => records(main, live, topic, Number(number))],
+  [/^#\/groups$/, () => groups(main, live)],
+  [/^#\/ledger$/, () => ledger(main, live)],
+  [/^#\/why$/, () => why(main, live)],
+  [/^#\/scenarios$/, () => scenarioList(main)],
+  [/^#\/scenarios\/([^/]+)$/, (name) => scenario(main, name)],
+];
+
+async function draw() {
+  leave();
+  leave = () => {};
+  const address = location.hash;
+  for (const link of document.querySelectorAll("header nav a")) {
+    const here = link.hash === "#/" ? /^#?\/?$|^#\/topics/.test(address) : address.startsWith(link.hash);
+    if (here) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+  }
+  const found = VIEWS.map(([pattern, view]) => [address.match(pattern), view]).find(([match]) => match);
+  if (!found) {
+    main.replaceChildren(element("p", {}, "There is no such view. ", element("a", { href: "#/" }, "To the cluster")));
+    return;
+  }
+  try {
+    const ended = await found[1](...found[0].slice(1).map(decodeURIComponent));
+    if (typeof ended !== "function") return;
+    // Somebody may have gone on while this view was still being made.
+    if (location.hash === address) leave = ended; else ended();
+  } catch (error) {
+    main.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+  }
+}
+
+function head() {
+  if (!live.isConnected) said.textContent = "Not connected: this page shows what it last heard.";
+  else if (live.trouble) said.textContent = live.trouble;
+  else if (live.head) said.textContent = `controller ${live.head.controller ?? "none"}, ${live.head.brokers.filter((each) => !each.error).length} of ${live.head.brokers.length} brokers answer`;
+  said.className = !live.isConnected || live.trouble ? "said bad" : "said";
+}
+
+fetch("/api/moments").then((response) => {
+  if (response.ok) {
+    live.listen(head);
+    live.start();
+  } else {
+    // Scenarios only: there is no cluster behind this page.
+    for (const link of document.querySelectorAll("header nav a")) if (link.hash !== "#/scenarios") link.remove();
+    if (!location.hash.startsWith("#/scenarios")) location.hash = "#/scenarios";
+  }
+  window.addEventListener("hashchange", draw);
+  draw();
+});

@@ -1,0 +1,40 @@
+// A replica as a strip: one cell for each offset, coloured by leader epoch, hatched where it is not
+// committed yet; a thick mark is the high watermark, a thin one the log end.
+import { element } from "./dom.js";
+
+const EPOCH_COLOURS = 6;
+
+// records: [offset, epoch, text] in order. replica: high_watermark, log_end, log_start.
+export function strip(records, replica, seen = new Set()) {
+  const made = element("div", { class: "strip", tabindex: 0, role: "img", "aria-label": inWords(records, replica) });
+  let marked = false;
+  for (const [offset, epoch, text] of records) {
+    const open = offset >= replica.high_watermark;
+    if (open && !marked) { made.append(mark("high watermark", replica.high_watermark)); marked = true; }
+    made.append(element("div", {
+      class: `cell e${epoch % EPOCH_COLOURS}${open ? " open" : ""}${seen.size && !seen.has(offset) ? " new" : ""}`,
+      title: `offset ${offset}, leader epoch ${epoch}, ${open ? "not committed" : "committed"}`,
+    }, text ?? String(offset)));
+  }
+  if (!marked) made.append(mark("high watermark", replica.high_watermark));
+  made.append(element("div", { class: "mark end", title: `log end offset ${replica.log_end}` }));
+  return made;
+}
+
+function mark(what, offset) {
+  return element("div", { class: "mark", title: `${what} ${offset}` });
+}
+
+function inWords(records, replica) {
+  const shown = records.map(([offset, epoch, text]) => `${text ?? offset} in epoch ${epoch}`).join(", ");
+  return `records: ${shown || "none"}; high watermark ${replica.high_watermark}, log end ${replica.log_end}`;
+}
+
+export function legend() {
+  return element("div", { class: "legend" },
+    element("span", {}, element("span", { class: "cell e0" }), "epoch 0"),
+    element("span", {}, element("span", { class: "cell e1" }), "epoch 1 …"),
+    element("span", {}, element("span", { class: "cell e0 open" }), "not committed"),
+    element("span", {}, element("span", { class: "mark" }), "high watermark"),
+    element("span", {}, element("span", { class: "mark end" }), "log end"));
+}

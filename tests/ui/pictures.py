@@ -1,0 +1,74 @@
+"""Makes the pictures of docs/page.md: `python -m tests.ui.pictures docs/images`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from strandline.client.admin_groups import GroupAdmin
+from strandline.client.cluster import ClusterClient
+from strandline.client.producer import Producer
+from strandline.testing import Cluster
+from strandline.types import Offset, TopicPartition
+from tests.ui.browser import Tab, browser
+from tests.ui.server import Page, page_for
+
+
+def main() -> None:
+    """See the module."""
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    with (
+        Cluster(brokers=3) as cluster,
+        page_for(cluster.bootstrap_servers) as page,
+        tempfile.TemporaryDirectory() as profile,
+        browser(Path(profile)) as tab,
+    ):
+        tab.size(1200, 640)
+        _cluster(cluster, page, tab, target)
+        _player(page, tab, target)
+
+
+def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
+    cluster.create_topic("flights", partitions=3, replication_factor=3, min_insync_replicas=2)
+    cluster.create_topic("weather", partitions=2, replication_factor=2)
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        producer = Producer(client)
+        for number in range(60):
+            value = f'{{"carrier": "UA", "flight": {number}, "delay": {number % 7}}}'
+            producer.send("flights", value.encode(), partition=number % 3)
+            producer.send("weather", value.encode(), partition=number % 2)
+        producer.flush()
+        GroupAdmin(client).set_offsets("reports", {TopicPartition("flights", 0): Offset(12)})
+        leader = cluster.leader_of("flights", 0)
+        cluster.kill(leader)
+        cluster.wait_for_leader("flights", 0, other_than=leader)
+        for number in range(6):
+            producer.send("flights", f'{{"flight": {number}}}'.encode(), partition=0)
+        producer.flush()
+    tab.open(f"{page.address}#/")
+    tab.wait_for("under-replicated")
+    tab.picture(target / "cluster.png")
+    tab.open(f"{page.address}#/topics/flights/0")
+    tab.wait_for("What changed, and why")
+    tab.wait_until("document.querySelectorAll('.cell.e1').length > 0")
+    tab.picture(target / "partition.png")
+    tab.size(1200, 640, dark=True)
+    tab.open(f"{page.address}#/why")
+    tab.wait_for("What ends it")
+    tab.picture(target / "why.png")
+    tab.size(1200, 640)
+
+
+def _player(page: Page, tab: Tab, target: Path) -> None:
+    tab.open(f"{page.address}#/scenarios/x-3")
+    tab.wait_for("Step 0 of")
+    for number in range(1, 14):
+        tab.press("ArrowRight")
+        tab.wait_for(f"Step {number} of")
+    tab.picture(target / "scenario.png")
+
+
+if __name__ == "__main__":
+    main()

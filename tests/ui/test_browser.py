@@ -1,0 +1,135 @@
+"""The page in a real browser, beside a real cluster to which things happen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.producer import Producer
+from strandline.testing import Cluster
+from tests.ui.browser import Tab
+from tests.ui.server import Page
+
+pytestmark = pytest.mark.xdist_group("ui")
+
+
+@pytest.fixture
+def load(cluster: Cluster) -> Iterator[None]:
+    """Somebody writes all the time."""
+    ended = threading.Event()
+
+    def write() -> None:
+        with ClusterClient(cluster.bootstrap_servers) as client:
+            producer = Producer(client)
+            while not ended.wait(0.02):
+                producer.send("orders", b"written", partition=0)
+                producer.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    yield
+    ended.set()
+    writer.join()
+
+
+def text_of(tab: Tab, selector: str) -> str:
+    found: str = tab.value(f"document.querySelector({selector!r})?.innerText ?? ''")
+    return found
+
+
+def test_a_leader_dies_while_the_page_is_open(
+    cluster: Cluster, page: Page, tab: Tab, load: None
+) -> None:
+    tab.complaints.clear()
+    leader = cluster.leader_of("orders", 0)
+    tab.open(f"{page.address}#/topics/orders/0")
+    tab.wait_for(f"Leader {leader}, epoch ")
+    tab.wait_until("document.querySelectorAll('.replica').length === 3")
+    tab.wait_until("document.querySelectorAll('.strip .cell').length > 3")
+    epochs = int(text_of(tab, "main .card p").split("epoch ")[1].split(",")[0])
+    cluster.kill(leader)
+    tab.wait_until(
+        f"!document.querySelector('main .card p').innerText.startsWith('Leader {leader},') && "
+        f"!document.querySelector('main .card p').innerText.startsWith('Leader none')"
+    )
+    tab.wait_until(f"document.querySelectorAll('.cell.e{(epochs + 1) % 6}').length > 0")
+    cluster.restart(leader)
+    cluster.wait_until_in_sync("orders")
+    tab.wait_for("in sync 1 2 3")
+    # The time line goes back to when the old leader led.
+    tab.wait_until("Number(document.querySelector('input.time').max) > 2")
+    tab.value(
+        "(() => { const slider = document.querySelector('input.time'); slider.value = 0; "
+        "slider.dispatchEvent(new Event('input')); })()"
+    )
+    tab.wait_for("seen at")
+    tab.wait_for("What changed, and why")
+    assert not tab.complaints
+
+
+def test_views_fit_a_narrow_screen_in_light_and_dark(
+    cluster: Cluster, page: Page, tab: Tab
+) -> None:
+    tab.complaints.clear()
+    for dark in (False, True):
+        tab.size(360, 740, dark=dark)
+        for view, text in (
+            ("", "Topics"),
+            ("topics/orders", "Settings"),
+            ("topics/orders/0", "Time"),
+            ("topics/orders/0/records", "Records of orders"),
+            ("groups", "Consumer groups"),
+            ("scenarios", "x-3"),
+            ("scenarios/x-3", "Step 0 of"),
+        ):
+            tab.open(f"{page.address}#/{view}")
+            tab.wait_for(text)
+            assert tab.overflow == 0, view
+    tab.size(1200, 800)
+    assert not tab.complaints
+
+
+def test_a_scenario_is_played_by_keys(page: Page, tab: Tab) -> None:
+    tab.complaints.clear()
+    tab.open(f"{page.address}#/scenarios/x-3")
+    tab.wait_for("Step 0 of 36")
+    tab.press("ArrowRight")
+    tab.wait_for("Step 1 of 36")
+    tab.wait_for("produce A m0 acks=all")
+    tab.press("End")
+    tab.wait_for("Step 36 of 36")
+    tab.wait_for("I-23 is broken")
+    tab.wait_for("No invariant was broken.")
+    tab.press("ArrowLeft")
+    tab.wait_for("Step 35 of 36")
+    assert not tab.complaints
+
+
+def test_a_script_is_typed_and_played(page: Page, tab: Tab) -> None:
+    tab.open(f"{page.address}#/scenarios/own")
+    tab.wait_until("document.querySelector('textarea')")
+    tab.value("document.querySelector('textarea').value = 'title: t\\nreplicas: A B\\n\\nfly B\\n'")
+    tab.value("document.querySelector('textarea').parentElement.querySelector('button').click()")
+    tab.wait_for("There is no verb 'fly'.")
+    tab.value(
+        "document.querySelector('textarea').value = 'title: Mine\\nreplicas: A B\\n\\nfetch B\\n'"
+    )
+    tab.value("document.querySelector('textarea').parentElement.querySelector('button').click()")
+    tab.wait_for("Step 0 of 1")
+
+
+def test_records_are_shown_as_text_only(cluster: Cluster, page: Page, tab: Tab) -> None:
+    """What is in a record can do nothing to the page."""
+    tab.complaints.clear()
+    cluster.create_topic("hostile", partitions=1, replication_factor=1)
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        producer = Producer(client)
+        producer.send("hostile", b"<img src=x onerror=document.title=1>")
+        producer.flush()
+    tab.open(f"{page.address}#/topics/hostile/0/records")
+    tab.wait_for("<img src=x onerror=document.title=1>")
+    assert tab.value("document.title") == "Strandline"
+    assert tab.value("document.querySelectorAll('main img').length") == 0
