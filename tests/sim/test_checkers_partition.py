@@ -9,6 +9,11 @@ import pytest
 
 from strandline.node.replica_following import FollowsPartition
 from strandline.node.replica_state import ReplicaState
+from strandline.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from strandline.records.batch import set_crc
 from strandline.replication.in_sync import Committed
@@ -111,6 +116,31 @@ def test_a_follower_that_is_believed_to_have_more(checked: Checked) -> None:
     assert "believes that broker 2 has everything below 9, but its log ends at 5" in what
 
 
+def deletion(offset: int) -> DeleteRecordsRequest:
+    part = DeleteRecordsPartition(partition_index=AT.partition, offset=offset)
+    topic = DeleteRecordsTopic(name=AT.topic, partitions=[part])
+    return DeleteRecordsRequest(topics=[topic], timeout_ms=60_000)
+
+
+def test_a_low_watermark_that_passes_a_replica(checked: Checked) -> None:
+    caller = Caller(checked.world, "admin", 1)
+    answer = caller.ask(deletion(3), 2)
+    assert answer.topics[0].partitions[0].low_watermark == 3
+    checked.checkers.sweep()
+    assert checked.found == []
+    checked.isolate(2)
+    caller.send(deletion(4), 2)
+    assert checked.world.run_until(lambda: checked.replica(1).log.log_start_saved == 4)
+    checked.checkers.sweep()
+    assert checked.replica(1).low_watermark == 3
+    assert checked.found == []
+    checked.leader().progress[BrokerId(2)].log_start_offset = Offset(4)
+    checked.leader().progress[BrokerId(3)].log_start_offset = Offset(4)
+    checked.checkers.sweep()
+    what = checked.only("I-27").what
+    assert "has the low watermark 4, but the log of broker 2 starts at 3" in what
+
+
 def test_a_leader_that_lacks_what_is_committed(checked: Checked) -> None:
     checked.drop_out(3)
     lead(checked, 3)
@@ -207,6 +237,8 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
     checked.act(2)
     if is_deleted:
         assert "I-21" not in checked.found
+        checked.checkers._hostings[BrokerId(2)].take_in(log)  # as of the next process
+        assert "I-21" not in checked.found
         return
     what = checked.only("I-21").what
     assert "on broker 2 batch 5 of epoch 2" in what
@@ -285,6 +317,16 @@ def test_a_client_that_is_sent_damaged_bytes(checked: Checked) -> None:
     assert "sends a client the batch at 4" in checked.only("I-47").what
 
 
+def test_a_client_that_is_sent_what_has_rotted(checked: Checked) -> None:
+    """Ranges of files are not read on their way; the client knows by the checksum (D-09)."""
+    segment = checked.replica(1).log.active
+    byte = segment.log.peek(segment.size - 1, 1)[0]
+    segment.log.write_at(segment.size - 1, bytes([byte ^ 0xFF]))
+    checked.world[1].disk.damaged[segment.log.path] = "a bit has flipped"
+    fetch(checked, 0)
+    assert checked.found == []
+
+
 def test_an_answer_from_a_log_that_nobody_knows(checked: Checked) -> None:
     segment = checked.replica(1).log.active
     file = checked.world[1].disk.files.open("/data1/elsewhere", create=True)
@@ -305,6 +347,14 @@ def test_deleted_records_that_are_there_again(checked: Checked) -> None:
     lead(checked, 2)
     what = checked.only("I-27").what
     assert "its log starts at 0, but a client was told that everything below 3 is deleted" in what
+
+
+def test_a_log_start_from_a_damaged_table_may_be_older(checked: Checked) -> None:
+    """Seed 61253: somebody has put an older log-start-offset-checkpoint in place."""
+    checked.checkers.note_records_deleted(AT, 3)
+    shadow_of(checked, 2).was_damaged = True
+    lead(checked, 2)
+    assert checked.found == []
 
 
 def test_deleted_records_may_come_back_where_committed_ones_may_be_lost(checked: Checked) -> None:

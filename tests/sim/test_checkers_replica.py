@@ -11,8 +11,8 @@ from strandline.replication.leader import Leader
 from strandline.sim.checkers.storage_rules import checkpoint_in
 from strandline.storage.indexed_segment import IndexedSegment
 from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs
-from strandline.storage.log_cut import DropsRecords
 from strandline.storage.producer_state import ProducerStates
+from strandline.storage.retention import DropsOldSegments
 from strandline.types import LeaderEpoch, Offset
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
@@ -281,7 +281,7 @@ def test_a_segment_that_is_not_replicated_is_given_up(
     checked.write(acks=1, settle=False)
     log = checked.replica(1).log
     log.roll(0)
-    monkeypatch.setattr(DropsRecords, "_may_drop", always(True))
+    monkeypatch.setattr(DropsOldSegments, "may_drop", always(True))
     log.log_start_offset = log.log_end_offset
     assert log.drop_below_start(0) == 1
     checked.act(1)

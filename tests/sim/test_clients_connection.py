@@ -139,6 +139,24 @@ def test_metadata_is_asked_of_another_broker_if_one_is_gone() -> None:
     assert client.cluster.leader(AT) == (1, 3)
 
 
+def test_an_older_epoch_is_not_believed_after_one_without_a_leader() -> None:
+    """A broker cut off from the metadata store sends readers to the leader of before, whose log
+    may end before what they have read."""
+    stage = Stage()
+    stage.lead("t", 0, 1, 3)
+    client = known(stage)
+    stage.lead("t", 0, -1, 4)
+    client.cluster.stale()
+    stage.run(2_000)
+    assert client.cluster.leader(AT) is None
+    stage.lead("t", 0, 2, 3)
+    stage.run(2_000)
+    assert client.cluster.leader(AT) is None
+    stage.lead("t", 0, 1, 5)
+    stage.run(2_000)
+    assert client.cluster.leader(AT) == (1, 5)
+
+
 def test_an_older_epoch_is_not_believed() -> None:
     stage = Stage()
     stage.lead("t", 0, 1, 3)

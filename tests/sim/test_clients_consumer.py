@@ -181,6 +181,29 @@ def test_what_was_read_must_not_be_behind_the_end(profile: str, found: list[str]
     assert kinds(client) == found
 
 
+@pytest.mark.parametrize(("start", "found"), [(3, []), (0, ["I-25"])])
+def test_log_starts_of_two_leaders_are_not_compared(start: int, found: list[str]) -> None:
+    """Seed 60183: the leader of epoch 0 has deleted what was read, that of epoch 1 not yet."""
+    stage = Stage()
+    client, asked = read_up_to_two(stage)
+    stage.lead("t", 0, 2, 1)
+    client.cluster.hint(AT, 2, 1)
+    fetched(asked, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    question = stage.next_request(ApiKey.LIST_OFFSETS)
+    assert question.broker_id == 2
+    offsets_told(question, 0)
+    asked = fetch(stage)
+    assert offset_of(asked) == 0
+    stage.run(10)
+    assert client.findings == []
+    # What the new leader itself says counts as before.
+    fetched(asked, batch(0, b"a", b"b", epoch=1))
+    fetched(fetch(stage), error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    offsets_told(stage.next_request(ApiKey.LIST_OFFSETS), start)
+    stage.run(10)
+    assert kinds(client) == found
+
+
 def test_of_another_incarnation_nothing_is_concluded() -> None:
     stage = Stage()
     client, asked = read_up_to_two(stage)
@@ -237,6 +260,25 @@ def test_a_recommended_follower_is_read_until_it_errs() -> None:
     asked = fetch(stage)
     assert (asked.broker_id, offset_of(asked)) == (1, 0)
     assert client.counters["out of range"] == 1
+
+
+def test_a_follower_that_answers_too_late_is_still_a_follower() -> None:
+    stage = Stage()
+    client, asked = read_up_to_two(stage, rack="b")
+    fetched(asked, preferred_read_replica=3)
+    late = fetch(stage)
+    assert late.broker_id == 3
+    stage.run(5_001)
+    client.cluster.stale()
+    client.pump()
+    asked = fetch(stage)
+    assert asked.broker_id == 1
+    asked.wire.reset()
+    stage.run(2)
+    fetched(late, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    offsets_told(stage.next_request(ApiKey.LIST_OFFSETS), 0)
+    stage.run(100)
+    assert client.findings == []
 
 
 def test_a_topic_made_anew_is_read_from_its_beginning() -> None:

@@ -8,9 +8,13 @@ from random import Random
 import pytest
 
 from strandline.errors import StorageError
+from strandline.records.batch import iterate_headers, verify_crc
+from strandline.records.builder import build_batch
+from strandline.records.record import Record
+from strandline.sim import disk_damage
 from strandline.sim.disk import Disk
 from strandline.storage.files import DiskFull, LockHeld
-from strandline.storage.memory_files import ProcessEnded, UsedAfterEnd
+from strandline.storage.memory_files import MemoryFiles, ProcessEnded, UsedAfterEnd
 from strandline.storage.memory_inodes import CUTS
 
 LOG = "/a/t-0/00000000000000000000.log"
@@ -390,3 +394,28 @@ def test_the_clean_marker_is_forgotten_and_forged(disk: Disk) -> None:
     disk.power_cut("none")
     assert not disk.files.exists(marker)
     assert disk.forget_clean_marker() is None
+
+
+def test_rot_in_a_log_is_such_that_a_checksum_tells() -> None:
+    batch = build_batch([Record(value=b"v")])
+    files = MemoryFiles()
+    files.make_directory("/d")
+    for seed in range(60):
+        file = files.open("/d/7.log", create=True)
+        file.truncate(0)
+        file.append(batch * 3)
+        file.sync()
+        assert disk_damage.rot(files, ".log", Random(seed)) is not None
+        data = files.read_bytes("/d/7.log")
+        assert [header.size_bytes for _, header in iterate_headers(data)] == [len(batch)] * 3
+        good = [verify_crc(data, len(batch) * n, len(batch)) for n in range(3)]
+        assert good.count(False) == 1
+
+
+def test_damage_stays_with_a_file_that_gets_another_name() -> None:
+    disk = Disk(Random(1), data_dirs=["/data"])
+    assert not disk.is_damaged("/data/t-0/7.log")
+    disk.damaged["/data/t-0/7.log.swap"] = "a bit has flipped"
+    for suffix in ("", ".swap", ".deleted"):
+        assert disk.is_damaged("/data/t-0/7.log" + suffix)
+    assert not disk.is_damaged("/data/t-0/7.index")

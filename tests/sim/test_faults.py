@@ -376,7 +376,7 @@ def test_a_broken_disk_takes_nothing_until_it_is_healed_by_a_new_start(line: str
         assert it.log_end(1) == end
         it.run(2_000)
         it.settle()
-        assert it[1].life == 2
+        assert it[1].life >= 2, "without any directory left it ends, and is started again"
         assert it.world.run_until(lambda: it.log_end(1) > end)
 
 

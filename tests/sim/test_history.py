@@ -10,8 +10,10 @@ from strandline.sim.history.checker import Checker, MalformedHistory, check
 from strandline.sim.history.operations import (
     Acknowledged,
     Assigned,
+    Compacted,
     Deleted,
     EndSeen,
+    Erased,
     Event,
     Gone,
     Partition,
@@ -48,6 +50,25 @@ def kinds(*events: list[Event]) -> list[AnomalyKind]:
 
 def judged(*events: list[Event]) -> Report:
     return check([event for part in events for event in part])
+
+
+def keyed(producer: str = "one", /, **keys: str) -> list[Event]:
+    return [Sent(producer, A, value, key) for value, key in keys.items()]
+
+
+def test_of_a_compacted_partition_the_newest_value_of_a_key_is_enough() -> None:
+    written = [*keyed(a="k", b="k", c="l"), *acked(a=0, b=1, c=2)]
+    read = [*start(), *polled((1, "b"), (2, "c"))]
+    assert kinds(written, read, [Compacted(A)]) == []
+    assert AnomalyKind.LOST in kinds(written, read)
+
+
+def test_the_newest_value_of_a_key_must_be_there() -> None:
+    written = [*keyed(a="k", b="k", c="l"), *acked(a=0, b=1, c=2)]
+    read = [*start(), *polled((0, "a"), (2, "c"))]
+    assert kinds(written, read, [Compacted(A)]) == [AnomalyKind.LOST]
+    assert kinds(written, read, [Compacted(A), Erased(A, "l")]) == [AnomalyKind.LOST]
+    assert kinds(written, read, [Compacted(A), Erased(A, "k")]) == []
 
 
 def test_nothing_is_wrong_with_nothing() -> None:

@@ -26,6 +26,11 @@ ALSO = {
         "members-are-eligible",
     ),
     "deleted_and_elected": ("follow-the-log-start",),
+    "compacted_all_the_time": (
+        "compact-what-is-committed",
+        "remember-last-batches",
+        "swaps-are-durable",
+    ),
     "a_hole_in_a_batch": ("check-what-is-recovered",),
     "the_last_one_standing": ("remember-eligible-leaders",),
 }

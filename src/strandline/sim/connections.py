@@ -217,6 +217,12 @@ class Connections:
             if served.is_client:
                 for observer in machine.observers:
                     observer.sent(machine, connection, chunks)
+                if machine.disk.damaged and any(
+                    isinstance(chunk, LogSlice) and machine.disk.is_damaged(chunk.file.path)
+                    for chunk in chunks
+                ):
+                    # A broker does not read what it sends: the checksum is for who receives it.
+                    served.wire.note_damage()
             served.wire.send_chunks(chunks)
             served.wire.go_on()
             return

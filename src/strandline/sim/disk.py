@@ -24,6 +24,7 @@ from strandline.sim.disk_faults import TAKES_SPACE, WAITS, CrashPoint, Ending, F
 from strandline.storage.files import parent_of
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.memory_inodes import Contents, PowerCut
+from strandline.storage.segment_names import SWAP, TEMPORARY
 
 DERIVED: Final = (".index", ".timeindex", ".txnindex", ".snapshot", ".tmp", ".deleted", ".lock")
 """Files without which nothing that was written is lost."""
@@ -86,8 +87,11 @@ class Disk:
     # -- What is on it -----------------------------------------------------------------------
 
     def durable_end(self, path: str) -> int:
-        """How many leading bytes of the file surely survive a power cut; 0 if its name may not."""
-        return self.files.durable_end(path)
+        """How many leading bytes of the file surely survive a power cut; 0 if its name may not.
+
+        A swap that is decided is finished by the next start, so the name of before is as good.
+        """
+        return self.files.durable_end(path, renamed_from=SWAP)
 
     def peek(self, path: str) -> bytes | None:
         """What a reader of the file would see, if there is one."""
@@ -124,6 +128,13 @@ class Disk:
     @now_ms.setter
     def now_ms(self, now_ms: int) -> None:
         self.files.now_ms = now_ms
+
+    def is_damaged(self, path: str) -> bool:
+        """Whether something was done to the file, under this name or one on its way to another."""
+        if not self.damaged:
+            return False
+        name = _settled(path)
+        return any(_settled(each) == name for each in self.damaged)
 
     # -- Faults that go on -------------------------------------------------------------------
 
@@ -297,6 +308,13 @@ class Disk:
             return None
         self.damaged[damage.path] = damage.sentence
         return damage.sentence
+
+
+def _settled(path: str) -> str:
+    """The path of a segment's file when it is not being swapped in, or removed."""
+    for suffix in TEMPORARY:
+        path = path.removesuffix(suffix)
+    return path
 
 
 def _matters(path: str) -> bool:

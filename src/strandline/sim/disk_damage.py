@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from strandline.records.batch import LOG_OVERHEAD
+from strandline.sim.checkers.batches import header_fields
 from strandline.storage.clean_shutdown import FILE_NAME as CLEAN_MARKER
 from strandline.storage.files import join, name_of, parent_of
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.memory_inodes import PAGE_BYTES, Contents, Directory
+from strandline.storage.segment_names import LOG
+
+UNCOVERED_BYTES: Final = 17
+"""Of each batch, in front of its checksum."""
 
 
 class Damage(NamedTuple):
@@ -31,7 +37,7 @@ def files_with(files: MemoryFiles, path_part: str) -> list[tuple[str, Contents]]
 
 
 def rot(files: MemoryFiles, path_part: str, random: Random) -> Damage | None:
-    """Flip one bit that is on disk (F-50, F-51)."""
+    """Flip one bit that is on disk (F-50, F-51), in a log one that a checksum covers."""
     found = [
         (path, contents, pages)
         for path, contents in files_with(files, path_part)
@@ -42,8 +48,24 @@ def rot(files: MemoryFiles, path_part: str, random: Random) -> Damage | None:
     path, contents, pages = random.choice(found)
     page = random.choice(pages)
     at, bit = random.randrange(page.start, page.stop), random.randrange(8)
+    if path.endswith(LOG):
+        at = _into_the_checksum(contents.data, at)
     contents.data[at] ^= 1 << bit
     return Damage(path, f"bit {bit} of byte {at} of {path} flips")
+
+
+def _into_the_checksum(data: bytearray, at: int) -> int:
+    """That place in a file of batches, or the next one that a checksum covers.
+
+    Offset, length, leader epoch and magic of a batch stand in front of it. Of what comes of their
+    rot, on a follower that has believed them as well, nobody can say whose fault it is.
+    """
+    position = 0
+    while position <= at and (fields := header_fields(data, position)) is not None:
+        if at < position + UNCOVERED_BYTES:
+            return position + UNCOVERED_BYTES
+        position += fields[1] + LOG_OVERHEAD
+    return at
 
 
 def lose_file(files: MemoryFiles, path_part: str, random: Random) -> Damage | None:

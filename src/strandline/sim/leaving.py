@@ -38,7 +38,9 @@ class Leaving:
         if not is_overdue and not process.node.is_shutdown_complete:
             return
         process.connections.stop_accepting()
-        is_at_work = process.unanswered or process.sync_thread.is_at_work
+        is_at_work = (
+            process.unanswered or process.sync_thread.is_at_work or process.cleaners.is_at_work
+        )
         if is_at_work and self._rounds < _ROUNDS_MAX:
             self._rounds += 1
             return

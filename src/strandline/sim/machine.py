@@ -284,6 +284,7 @@ class Machine:
         else:
             world.network.died(self.address, silent=False)
         lossy = self._end_on_disk(how, mode)
+        process.cleaners.abandon()
         world.note(f"{self.address} has ended: {how}{', something is lost' if lossy else ''}")
         world.trace.number(world.schedule.now_us, Kind.ENDED, self.address, self.life)
         sinks, self.direct = self.direct, {}

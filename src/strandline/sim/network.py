@@ -364,9 +364,7 @@ class Network:
                 continue
             del self._flips[index]
             self.counts.flips += 1
-            wire.is_damaged = True
-            if wire.other is not None:
-                wire.other.is_damaged = True
+            wire.note_damage()
             return damaged
         return data
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
+from strandline.errors import StrandlineError
 from strandline.node.effects import Chunk, ConnectionId
+from strandline.storage.compaction.plan import CleaningResult
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -37,6 +39,13 @@ class Observer(Protocol):
         """A node answers a CLIENT's connection (not another broker's). Called before anything of
         the ranges of logs in it is read."""
 
+    def cleaned(self, machine: Machine, result: CleaningResult) -> None:
+        """A node was given a compacted segment, and may have put it into the log. Called in front
+        of `node_acted`."""
+
+    def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
+        """A node has heard that a round of compaction is over."""
+
     def bug(self, machine: Machine | None, sentence: str) -> None:
         """Somebody logged a traceback, or an exception came out of a node."""
 
@@ -57,6 +66,12 @@ class Silent:
         """See `Observer`."""
 
     def sent(self, machine: Machine, connection: ConnectionId, chunks: Sequence[Chunk]) -> None:
+        """See `Observer`."""
+
+    def cleaned(self, machine: Machine, result: CleaningResult) -> None:
+        """See `Observer`."""
+
+    def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
         """See `Observer`."""
 
     def bug(self, machine: Machine | None, sentence: str) -> None:

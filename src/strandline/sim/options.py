@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compaction
 from strandline.sim.faults.planner import draw_actions
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
@@ -36,14 +37,16 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
         profile = BEYOND if streams("profile").randrange(BEYOND_ONE_OF) == 0 else SAFE
     options = _options(seed, profile, streams)
     clients = draw_clients(options, streams("clients"))
+    clients = keyed_clients(options.topics, clients, streams("keys"))
     return Plan(options, clients, draw_actions(options, clients, streams("faults")))
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:
     random = streams("cluster")
     brokers = random.choices((1, 2, 3, 4, 5), (2, 6, 74, 10, 8))[0]
-    topics = _topics(brokers, streams("topics"))
+    topics = with_compaction(_topics(brokers, streams("topics")), streams("compacted topics"))
     settings = _settings(brokers, profile, streams("settings"))
+    settings |= cleaner_settings(topics, streams("cleaner"))
     racks = random.random() < 0.3
     quiet = random.random() < _QUIET_CLOCKS
     return Options(

@@ -22,9 +22,25 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 from strandline.cluster.store import Changes, StoreError
-from strandline.errors import InvariantViolated
-from strandline.node.effects import Ask, Close, Dial, Effect, HangUp, Send, SyncLog, WriteMetadata
+from strandline.errors import InvariantViolated, StorageError
+from strandline.node.effects import (
+    Ask,
+    CleanLog,
+    Close,
+    Dial,
+    Effect,
+    ExamineLog,
+    Halt,
+    HangUp,
+    PaceCleaning,
+    RemoveFiles,
+    Send,
+    StopCleaning,
+    SyncLog,
+    WriteMetadata,
+)
 from strandline.node.node import Node
+from strandline.sim.cleaner_threads import CleanerThreads
 from strandline.sim.connections import Connections
 from strandline.sim.leaving import Leaving
 from strandline.sim.sync_thread import SyncThread
@@ -58,6 +74,7 @@ class Process:
         "_replicas",
         "_schedule",
         "_took_news",
+        "cleaners",
         "clock",
         "connections",
         "is_blocked",
@@ -84,6 +101,7 @@ class Process:
         self.clock = machine.clock
         self.connections = Connections(self)
         self.sync_thread = SyncThread(self, random)
+        self.cleaners = CleanerThreads(self, machine.world.streams(f"cleaners {machine.address}"))
         self.leaving: Leaving | None = None
         self.store: StoreClient | None = None
         self.starting: Callable[[Changes], None] | None = None
@@ -140,6 +158,7 @@ class Process:
     def _handle(self, handler: Handler, what: Any) -> None:
         if not self.run(handler, what) or not self.is_up:
             return
+        self.cleaners.tell_observers()
         for observer in self.machine.observers:
             observer.node_acted(self.machine)
         self.want_turn()
@@ -252,14 +271,39 @@ class Process:
                 self.store.write(operations, partial(self._written, token))
             case SyncLog():
                 self.sync_thread.add(effect)
+            case CleanLog():
+                self.cleaners.add(effect)
+            case ExamineLog():
+                self.cleaners.examine(effect)
+            case StopCleaning(token):
+                self.cleaners.stop(token)
+            case PaceCleaning():
+                pass  # the time that a round takes is drawn
+            case RemoveFiles():
+                self._remove_files(effect)
             case Dial():
                 self.connections.dial(effect)
             case Close(connection, reason):
                 self.connections.close(connection, reason)
             case HangUp(link):
                 self.connections.hang_up(link)
+            case Halt(reason):
+                self.machine.start_failed(reason)
             case _:
                 assert_never(effect)
+
+    def _remove_files(self, effect: RemoveFiles) -> None:
+        """At once, so that a crash can come between any two; the node hears of it afterwards."""
+        error: StorageError | None = None
+        try:
+            effect.carry_out(self.machine.disk.files)
+        except StorageError as failed:
+            error = failed
+        self._schedule.after(0, partial(self.tell, self._files_removed, (effect.token, error)))
+
+    def _files_removed(self, outcome: tuple[int, StorageError | None]) -> None:
+        token, error = outcome
+        self.node.files_removed(token, error, self.clock.now)
 
     # -- time --------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
+from strandline.errors import StrandlineError
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.peeking import is_turn_over
 from strandline.sim.clients.crew import Crew
@@ -27,6 +28,7 @@ from strandline.sim.observer import Ending, Silent
 from strandline.sim.sometimes_metadata import METADATA_STATES, MetadataStates
 from strandline.sim.sometimes_replicas import REPLICA_STATES, ReplicaStates
 from strandline.sim.world import World
+from strandline.storage.compaction.plan import CleaningResult
 
 LIFE_STATES: Final = (
     "clean start",
@@ -39,8 +41,21 @@ LIFE_STATES: Final = (
     "log set aside as a stray",
     "lossy end",
 )
+CLEANING_STATES: Final = (
+    "log compacted",
+    "compaction given up",
+    "compaction ends early, for want of memory",
+    "swap finished by a start",
+    "compaction undone by a start",
+)
 FAULT_STATES: Final = tuple(f"fault {verb}" for verb in (*VERBS, *ADMIN_VERBS))
-STATES: Final = (*METADATA_STATES, *REPLICA_STATES, *LIFE_STATES, *FAULT_STATES)
+STATES: Final = (
+    *METADATA_STATES,
+    *REPLICA_STATES,
+    *LIFE_STATES,
+    *CLEANING_STATES,
+    *FAULT_STATES,
+)
 """All names that are known beforehand, and so can be missed."""
 
 
@@ -73,9 +88,24 @@ class Sometimes(Silent):
                 found["log directory offline at start"] += 1
             elif " is not one that the metadata gives" in notice:
                 found["log set aside as a stray"] += 1
+            elif notice.startswith("Finished the compaction "):
+                found["swap finished by a start"] += 1
+            elif "its compaction was not finished" in notice:
+                found["compaction undone by a start"] += 1
             elif not machine.last_start_was_clean:
                 found["recovery found a damaged file"] += 1
         self._replicas.forget(machine)
+
+    def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
+        """See `Observer`."""
+        del machine
+        self._found["log compacted" if error is None else "compaction given up"] += 1
+
+    def cleaned(self, machine: Machine, result: CleaningResult) -> None:
+        """See `Observer`."""
+        del machine
+        if result.stats.map_is_full and result.is_last:
+            self._found["compaction ends early, for want of memory"] += 1
 
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
         """See `Observer`."""

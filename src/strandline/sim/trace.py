@@ -35,6 +35,7 @@ class Kind(IntEnum):
     METADATA = 6
     WRITTEN = 7
     SYNCED = 8
+    CLEANED = 9
 
 
 class Trace:

@@ -173,6 +173,12 @@ class WireState:
     def __repr__(self) -> str:
         return f"{self.own} to {self.other_end}, {self.state.value}"
 
+    def note_damage(self) -> None:
+        """What one side sends is not what the other gets, or not what it should be."""
+        self.is_damaged = True
+        if self.other is not None:
+            self.other.is_damaged = True
+
     @property
     def is_open(self) -> bool:
         """Whether its owner can send."""

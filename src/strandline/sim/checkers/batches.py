@@ -8,13 +8,20 @@ a replica has everything up to some batch is one look-up.
 
 A batch that does not agree becomes another `Batch`, which equals none: then everything that depends
 on it is found to differ, too.
+
+Compaction takes records out of a batch and leaves it its place. On compacted topics a batch with
+another checksum is therefore the same one if each of its records is one of those that were written
+there. Who may lack a batch because all of its records are gone is said by `compacted_away`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
+from strandline.errors import CorruptRecords
 from strandline.records.batch import HEADER, MAGIC
+from strandline.records.record import read_records
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
 
@@ -37,18 +44,37 @@ class Fields(NamedTuple):
     record_count: int
 
 
+class Written(NamedTuple):
+    """One record as it stands in a log."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+Records: TypeAlias = Mapping[int, Written]
+"""By offset."""
+
+
 class Batch:
-    """One batch, compared by identity. `before` is the batch in front of it, None while unknown:
-    the log of every replica that has shown it so far starts with it."""
+    """One batch, compared by identity.
+
+    - `before`: the batch in front of it, None while unknown: the log of every replica that has
+      shown it so far starts with it, or has a gap there.
+    - `records`: of a compacted topic, all that were written; None if nobody looked.
+    - `compacted_away`: some replica has rightly nothing left of it.
+    """
 
     __slots__ = (
         "base_offset",
         "before",
+        "compacted_away",
         "crc",
         "first_seen_on",
         "leader_epoch",
         "max_timestamp",
         "next_offset",
+        "records",
         "size",
     )
 
@@ -63,6 +89,8 @@ class Batch:
         self.size = size
         self.before = before
         self.first_seen_on = broker
+        self.records: Records | None = None
+        self.compacted_away = False
 
     def __repr__(self) -> str:
         last = self.next_offset - 1
@@ -85,16 +113,28 @@ class Batches:
         return len(self._known)
 
     def meet(
-        self, fields: tuple[int, ...], size: int, before: Batch | None, broker: BrokerId
+        self,
+        fields: tuple[int, ...],
+        size: int,
+        before: Batch | None,
+        broker: BrokerId,
+        records: Records | None = None,
     ) -> Batch:
-        """The batch with this header, which a broker shows behind `before`."""
+        """The batch with this header, which a broker shows behind `before`.
+
+        `records` says what is in it where the topic is compacted, so that some may be missing.
+        """
         key = (fields[2], fields[0])
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = Batch(fields, size, before, broker)
+            known.records = records
             self._by_offset.setdefault(fields[0], []).append(known)
             return known
-        if known.crc != fields[4] or known.size != size or known.next_offset != _next(fields):
+        is_same = known.crc == fields[4] and known.size == size
+        if not is_same and records is not None:
+            is_same = _is_part_of(records, known.records)
+        if not is_same or known.next_offset != _next(fields):
             other = Batch(fields, size, before, broker)
             self._findings.add(
                 "I-21",
@@ -116,6 +156,11 @@ class Batches:
                 return Batch(fields, size, before, broker)
         return known
 
+    def is_whole(self, fields: tuple[int, ...], size: int) -> bool:
+        """Whether the batch with this header is known, and is as it was written."""
+        known = self._known.get((fields[2], fields[0]))
+        return known is not None and known.crc == fields[4] and known.size == size
+
     def expected(self, offset: int, before: Batch | None) -> Batch | None:
         """The one batch that was ever seen at that offset behind that batch; None if there are
         several, or none."""
@@ -123,7 +168,23 @@ class Batches:
         return found[0] if len(found) == 1 else None
 
 
-def header_fields(data: bytes, position: int) -> tuple[int, ...] | None:
+def records_in(data: bytes, position: int) -> Records | None:
+    """The records of the batch there, which is whole; None if there is nonsense in it."""
+    try:
+        return {
+            record.offset: Written(record.key, record.value, record.timestamp)
+            for record in read_records(memoryview(data), position, check_crc=False)
+        }
+    except CorruptRecords:
+        return None
+
+
+def _is_part_of(some: Records, written: Records | None) -> bool:
+    """Whether compaction may have left these. If nobody looked before, nobody can say."""
+    return written is None or some.items() <= written.items()
+
+
+def header_fields(data: bytes | bytearray, position: int) -> tuple[int, ...] | None:
     """The header at that position, in the order of `Fields`; None if there is no whole batch."""
     if len(data) - position < HEADER.size:
         return None

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
+from strandline.errors import StrandlineError
 from strandline.node.effects import Chunk, ConnectionId
+from strandline.sim.checkers.compaction_rules import content_of
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from strandline.sim.machine import Machine
     from strandline.sim.observer import Ending
     from strandline.sim.world import World
+    from strandline.storage.compaction.plan import CleaningResult
     from strandline.storage.log import Log
 
 SWEEP_STEPS: Final = 500
@@ -110,7 +113,7 @@ class Checkers:
                 log.recovery_point,
                 len(bases),
                 log.leader_epochs.latest,
-                bases[0],
+                bases[0] if bases else -1,
                 leader,
                 replica.leader_epoch,
                 replica.leader_id,
@@ -180,7 +183,27 @@ class Checkers:
         if len(chunks) > 1:
             hosting = self._hostings.get(machine.broker_id)
             if hosting is not None:
-                self.rules.serving.check_sent(chunks, hosting.by_directory)
+                self.rules.serving.check_sent(chunks, hosting.by_directory, machine.disk)
+
+    def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
+        """A round of compaction is over: each of its segments was looked at."""
+
+    def cleaned(self, machine: Machine, result: CleaningResult) -> None:
+        """A compacted segment has perhaps taken its place in a log: compare it with what was."""
+        hosting = self._hostings[machine.broker_id]
+        self._note_time(machine)
+        latest_ms = self.rules.recovery.latest_ms[machine.broker_id]
+        for shadow, truth in hosting.by_log.values():
+            if shadow.at != result.topic_partition or not (shadow.is_live and shadow.is_followed):
+                continue
+            is_current, before = shadow.is_current, content_of(shadow)
+            shadow.read_anew()
+            if is_current:
+                self.rules.compaction.check_swap(shadow, before, latest_ms, truth.is_committed)
+            else:
+                # A turn that waits for its disk has changed the log as well, nobody knows how.
+                high_watermark = shadow.log.high_watermark
+                self.rules.compaction.note_gone(shadow, before.batches, high_watermark)
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
         """Part of a broker failed in a way that it does not expect."""
@@ -202,6 +225,14 @@ class Checkers:
         """All is healed, settled and done: look at everything, and at what must have come right."""
         self._sweeps.full(self._hostings.values())
         findings = self.rules.findings
+        for hosting in self._hostings.values():
+            for shadow, truth in hosting.seen.values():
+                if (
+                    shadow.log.config.is_compacted
+                    and shadow.is_followed
+                    and not self.allows_loss(shadow.at.topic, shadow.at.partition)
+                ):
+                    self.rules.compaction.check_history(truth, shadow)
         EndingRules(self._world, findings).check(hosted_logs(self._hostings.values()))
         random = self._world.streams("rehearsal")
         candidates = [each for each in self._hostings.values() if each.machine.is_up]

@@ -1,4 +1,4 @@
-"""What is committed stays, everywhere: I-11, I-13 to I-15, I-22 to I-25, I-32.
+"""What is committed stays, everywhere: I-11, I-13 to I-15, I-22 to I-25, I-27, I-32.
 
 The checks that need all replicas of a partition at once. Each is asked at the moment at which it
 could become false: when leadership is accepted, when a high watermark rises, when a log is cut,
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from strandline.replication.leader import Leader
-from strandline.replication.progress import NO_BROKER_EPOCH
+from strandline.replication.progress import NO_BROKER_EPOCH, Progress
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.shadow import Shadow
@@ -102,27 +102,43 @@ class Commitment:
             )
 
     def check_progress(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
-        """I-15: no follower is believed to have more than it has."""
+        """I-15, and I-27: no follower is believed to have, or to have deleted, more than it has."""
+        replica, low = shadow.replica, None
         for broker, progress in leader.progress.items():
             follower = truth.shadows.get(broker)
-            if (
-                follower is None
-                or follower.replica is None
-                or not follower.is_live
-                or progress.log_end_offset <= follower.log.log_end_offset
-                or progress.broker_epoch == NO_BROKER_EPOCH
-                or progress.broker_epoch != self._cluster.broker_epoch(broker)
-                or follower.replica.leader_epoch > leader.leader_epoch
-                or follower.was_damaged
-            ):
+            if follower is None or not self._is_known(follower, progress, leader):
                 continue
-            self._findings.add(
-                "I-15",
-                f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
-                f"{leader.leader_epoch}, believes that broker {broker} has everything below "
-                f"{progress.log_end_offset}, but its log ends at {follower.log.log_end_offset}",
-                truth.at,
-            )
+            log = follower.log
+            if progress.log_end_offset > log.log_end_offset:
+                self._findings.add(
+                    "I-15",
+                    f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
+                    f"{leader.leader_epoch}, believes that broker {broker} has everything below "
+                    f"{progress.log_end_offset}, but its log ends at {log.log_end_offset}",
+                    truth.at,
+                )
+            if broker not in leader.in_sync.maximal or replica is None or self.may_lose(truth):
+                continue
+            low = replica.low_watermark if low is None else low
+            if low > log.log_start_offset:
+                self._findings.add(
+                    "I-27",
+                    f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
+                    f"{leader.leader_epoch}, has the low watermark {low}, but the log of broker "
+                    f"{broker} starts at {log.log_start_offset}",
+                    truth.at,
+                )
+
+    def _is_known(self, follower: Shadow, progress: Progress, leader: Leader) -> bool:
+        """Whether what a leader believes is about what the follower's process has now."""
+        return (
+            follower.replica is not None
+            and follower.is_live
+            and progress.broker_epoch != NO_BROKER_EPOCH
+            and progress.broker_epoch == self._cluster.broker_epoch(follower.broker_id)
+            and follower.replica.leader_epoch <= leader.leader_epoch
+            and not follower.was_damaged
+        )
 
     # -- High watermarks ---------------------------------------------------------------------
 

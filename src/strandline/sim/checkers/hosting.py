@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from strandline.node.fetch_sessions import FetchKey
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.shadow import LEADER, NO_ROLE, Mark, Shadow
+from strandline.sim.checkers.shadow import LEADER, NO_ROLE, Mark, Shadow, first_base
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.types import NO_TOPIC_ID, TopicId
 
@@ -50,8 +50,9 @@ class Hosting:
         truth = rules.truths.of(log.topic_partition, topic_id or log.topic_id)
         shadow = Shadow(broker, log, truth.batches, rules.findings)
         shadow.was_damaged = is_touched(self.machine, log.directory)
-        shadow.read_anew()
+        # First: what lies below the log start is read with other eyes.
         shadow.mark = _mark_without_role(log)
+        shadow.read_anew()
         truth.shadows[broker] = shadow
         rules.replica.check_offsets(shadow)
         rules.replica.check_epoch_table(shadow)
@@ -104,6 +105,6 @@ def _mark_without_role(log: Log) -> Mark:
         log.recovery_point,
         len(bases),
         log.leader_epochs.latest,
-        bases[0],
+        first_base(log),
         *NO_ROLE,
     )

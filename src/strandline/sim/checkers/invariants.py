@@ -48,7 +48,7 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-33": "Who restarted uncleanly is neither in sync nor eligible before it has caught up.",
     "I-34": "Nothing of an aborted transaction, and nothing refused, is ever read.",
     "I-35": "A consumer sees every record, in order.",
-    "I-36": "All records of a transaction are visible, or none.",
+    "I-36": "Of a transaction all is visible or nothing; of a key what was committed last.",
     "I-37": "After a newer epoch of a producer nothing of an older one is appended.",
     "I-38": "The end of a partition that a client is told never goes back.",
     "I-39": "A group's committed offsets are the last that were acknowledged.",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from strandline.records.batch import CONTROL_BIT, LOG_OVERHEAD, SEQUENCE_MAX
 from strandline.sim.checkers.batches import header_fields
+from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.shadow import CUTS, LOG_START, RECOVERY_POINT, Shadow
 from strandline.sim.checkers.truth import PartitionTruth
@@ -55,11 +56,12 @@ class LastWords:
 class RecoveryRules:
     """See the module."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, compaction: CompactionRules) -> None:
         self.latest_ms: dict[BrokerId, int] = {}
         """The latest time that the wall clock of a broker has ever shown it: by that time it may
         have forgotten producers, even if the clock was set back since."""
         self._findings = findings
+        self._compaction = compaction
 
     def check_recovered(self, truth: PartitionTruth, shadow: Shadow, before: LastWords) -> None:
         """A process has loaded a log; `before` is what the last one had."""
@@ -68,6 +70,10 @@ class RecoveryRules:
             shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
         )
         former = before.shadow
+        if shadow.log.config.is_compacted and not shadow.was_damaged:
+            is_same = before.how != "power" and not (before.was_cutting or before.had_failed)
+            latest_ms = self.latest_ms.get(shadow.broker_id, 0)
+            self._compaction.check_recovered(shadow, former, latest_ms, is_same=is_same)
         if before.was_cutting or before.had_failed or shadow.was_damaged:
             self._note_loss(truth, shadow, former)
             return
@@ -155,7 +161,7 @@ class RecoveryRules:
                     f"{entry.last_offset} of producer {producer_id}, but its batches say epoch "
                     f"{epoch}, sequence {batches[-1][0]} and offset {batches[-1][1]}",
                 )
-            elif not {
+            elif not shadow.log.config.is_compacted and not {
                 # Batches that retention has removed are still remembered.
                 offset
                 for offset in _offsets(entry.batches)

@@ -28,6 +28,7 @@ from strandline.sim.checkers.shadow import (
     Shadow,
 )
 from strandline.sim.checkers.violations import Findings
+from strandline.types import Offset
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -52,7 +53,9 @@ class ReplicaRules:
                 f"{end}",
                 shadow.at,
             )
-        if shadow.batches and shadow.batches[-1].next_offset != end and not shadow.was_damaged:
+        last = shadow.batches[-1].next_offset if shadow.batches else end
+        is_off = last > end or (last < end and not shadow.log.config.is_compacted)
+        if is_off and not shadow.was_damaged:
             self._findings.add(
                 "I-02",
                 f"{shadow} says that it ends at {end}, but its last batch is {shadow.batches[-1]}",
@@ -95,6 +98,9 @@ class ReplicaRules:
         if shadow.was_damaged:
             return
         log, start = shadow.log, shadow.log.log_start_offset
+        if log.config.is_compacted:
+            self._check_epochs_of_batches(shadow, start)
+            return
         table = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
         expected = shadow.epoch_starts(start)
         is_behind = not expected or not table or expected[-1][0] < table[-1][0]
@@ -119,6 +125,23 @@ class ReplicaRules:
                 f"say {shadow.epoch_starts(start)}",
                 shadow.at,
             )
+
+    def _check_epochs_of_batches(self, shadow: Shadow, start: int) -> None:
+        """I-03 where compaction may have left nothing of an epoch that the table still has."""
+        epochs = shadow.log.leader_epochs
+        known_from = epochs.entries[0].start_offset if epochs.entries else shadow.log.log_end_offset
+        for batch in shadow.batches:
+            at = max(batch.base_offset, start)
+            if batch.next_offset <= start or (shadow.start_fell and at < known_from):
+                continue
+            if epochs.epoch_for_offset(Offset(at)) != batch.leader_epoch:
+                self._findings.add(
+                    "I-03",
+                    f"{shadow} has the leader epochs {[tuple(entry) for entry in epochs.entries]}, "
+                    f"but {batch} at {at}",
+                    shadow.at,
+                )
+                return
 
     def check_stable(self, shadow: Shadow) -> None:
         """I-06: nothing undecided lies below the last stable offset."""
@@ -148,7 +171,7 @@ class ReplicaRules:
                 stop = min(stop, shadow.index_at(above[0].base_offset))
             needed = shadow.bytes_between(first, stop)
             durable = machine.disk.durable_end(segment.log.path) if needed else 0
-            if durable < needed and segment.log.path not in machine.disk.damaged:
+            if durable < needed and not machine.disk.is_damaged(segment.log.path):
                 self._findings.add(
                     "I-07",
                     f"{shadow} has the recovery point {point}, but of {segment.log.path} only "

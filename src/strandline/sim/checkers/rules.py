@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
+from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.metadata_watch import MetadataWatch
 from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
@@ -34,6 +35,7 @@ class Rules:
     serving: ServingRules
     waiting: WaitingRules
     storage: StorageRules
+    compaction: CompactionRules
 
     @classmethod
     def of(cls, world: World, allows_loss: Callable[[], bool]) -> Rules:
@@ -43,6 +45,7 @@ class Rules:
             return world.schedule.now_us
 
         findings = Findings(now_us, world.note)
+        compaction = CompactionRules(findings)
         truths = Truths(findings)
         cluster = Cluster(world.machines)
         commitment = Commitment(cluster, findings, allows_loss)
@@ -52,8 +55,9 @@ class Rules:
             commitment,
             MetadataWatch(cluster, findings, truths, commitment, now_us),
             ReplicaRules(findings),
-            RecoveryRules(findings),
+            RecoveryRules(findings, compaction),
             ServingRules(findings),
             WaitingRules(findings),
             StorageRules(findings),
+            compaction,
         )

@@ -8,6 +8,7 @@ A follower's high watermark may have fallen since the answer was made; what is c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
@@ -20,6 +21,9 @@ from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log_read import LogSlice
 
+if TYPE_CHECKING:
+    from strandline.sim.disk import Disk
+
 
 class ServingRules:
     """See the module."""
@@ -31,10 +35,15 @@ class ServingRules:
         self,
         chunks: Sequence[Chunk],
         shadows: Mapping[str, tuple[Shadow, PartitionTruth]],
+        disk: Disk,
     ) -> None:
-        """A client is sent these; `shadows` are the sender's logs by their directories."""
+        """A client is sent these; `shadows` are the sender's logs by their directories.
+
+        What has rotted on the sender's disk is sent as it is, as in Kafka: ranges of files are not
+        read on their way. The client finds it by its checksum (ruling D-09).
+        """
         for chunk in chunks:
-            if isinstance(chunk, LogSlice):
+            if isinstance(chunk, LogSlice) and not disk.is_damaged(chunk.file.path):
                 found = shadows.get(chunk.file.path.rpartition("/")[0])
                 if found is not None:
                     self._check_slice(chunk, *found)

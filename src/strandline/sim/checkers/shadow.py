@@ -11,12 +11,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crc32c import crc32c
 
-from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
-from strandline.sim.checkers.batches import Batch, Batches, header_fields
+from strandline.records.batch import ATTRIBUTES_AT, DELETE_HORIZON_BIT, LOG_OVERHEAD
+from strandline.sim.checkers.batches import (
+    Batch,
+    Batches,
+    Records,
+    header_fields,
+    records_in,
+)
 from strandline.sim.checkers.peeking import bytes_in, peek
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition
@@ -26,6 +32,22 @@ if TYPE_CHECKING:
     from strandline.replication.leader import Leader
     from strandline.storage.log import Log
     from strandline.storage.segment import Segment
+
+
+def first_base(log: Log) -> int:
+    """Where the first segment begins; -1 of a log that has failed while it had none."""
+    bases = log.segments.base_offsets
+    return bases[0] if bases else -1
+
+
+class Remains(NamedTuple):
+    """What compaction has left of a batch."""
+
+    records: Records
+    crc: int
+    horizon_ms: int | None
+    """From when on its tombstones may go, too (KIP-534)."""
+
 
 Mark = tuple[Any, ...]
 """The fingerprint of a replica: see `replica_mark`."""
@@ -47,11 +69,13 @@ class Shadow:
     - `was_damaged`: its disk was damaged from outside; physics, not the code, decides what is left.
     - `start_rose_us`: when its log start was last seen to move.
     - `start_fell`: its log start came back lower after a crash than it had been.
+    - `remains`: of batches that have lost records to compaction, by base offset: what is left.
     """
 
     __slots__ = (
         "_cut_bytes",
         "_findings",
+        "_former_remains",
         "_known",
         "_producer_epochs",
         "_tail_base",
@@ -67,6 +91,7 @@ class Shadow:
         "is_live",
         "log",
         "mark",
+        "remains",
         "replica",
         "rounds",
         "start_fell",
@@ -91,6 +116,8 @@ class Shadow:
         self.batches: list[Batch] = []
         self.bases: list[int] = []
         self.ends: list[int] = []
+        self.remains: dict[int, Remains] = {}
+        self._former_remains: dict[int, Remains] = {}
         self._known = known
         self._findings = findings
         self._cut_bytes = 0
@@ -132,9 +159,28 @@ class Shadow:
         return self.ends[-1] - self._cut_bytes if self.ends else 0
 
     def holds(self, batch: Batch) -> bool:
-        """Whether this log has the batch, and so everything that comes before it."""
+        """Whether this log has the batch, and so everything that comes before it.
+
+        Where compaction has left nothing of a batch anywhere, it may be missing here as well.
+        """
         index = bisect_left(self.bases, batch.base_offset)
-        return index < len(self.batches) and self.batches[index] is batch
+        if index < len(self.batches) and self.batches[index] is batch:
+            return True
+        return batch.compacted_away and batch.next_offset <= self.log.log_end_offset
+
+    def records_of(self, batch: Batch) -> Records | None:
+        """What this log has of the batch; None if nobody knows what was in it."""
+        remains = self.remains.get(batch.base_offset)
+        return batch.records if remains is None else remains.records
+
+    def crc_of(self, batch: Batch) -> int:
+        """The checksum that the batch has here."""
+        remains = self.remains.get(batch.base_offset)
+        return batch.crc if remains is None else remains.crc
+
+    def size_of(self, index: int) -> int:
+        """How many bytes the batch with that index has here."""
+        return self.bytes_between(index, index + 1)
 
     def below(self, offset: int) -> Batch | None:
         """The last batch that begins below the offset."""
@@ -183,6 +229,7 @@ class Shadow:
         self._forget(0)
         self._cut_bytes = 0
         self._producer_epochs.clear()
+        self._former_remains, self.remains = self.remains, {}
         self._tail_base, self._tail_size = -1, 0
         for segment in self.log.segments.all:
             self._read(segment, 0, may_be_damaged=self.was_damaged)
@@ -213,11 +260,12 @@ class Shadow:
         if last.next_offset != log.log_end_offset:
             return False
         segment = log.segments.all[log.segments.index_of(last.base_offset)]
-        fields = header_fields(peek(segment.log, segment.size - last.size, last.size), 0)
+        size = self.size_of(kept - 1)
+        fields = header_fields(peek(segment.log, segment.size - size, size), 0)
         return fields is not None and (fields[0], fields[2], fields[4]) == (
             last.base_offset,
             last.leader_epoch,
-            last.crc,
+            self.crc_of(last),
         )
 
     def drop_front(self) -> Sequence[Batch]:
@@ -226,8 +274,15 @@ class Shadow:
         removed = self.batches[:count]
         if count:
             self._cut_bytes = self.ends[count - 1]
+            for base in self.bases[:count]:
+                self.remains.pop(base, None)
             del self.batches[:count], self.bases[:count], self.ends[:count]
         return removed
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether it is known what the log holds."""
+        return self.log.failure is None and not (self.is_blind or self.was_damaged)
 
     @property
     def is_current(self) -> bool:
@@ -235,7 +290,7 @@ class Shadow:
         disk holds up the turn that has changed it: that is told when the turn is over."""
         mark, log = self.mark, self.log
         is_as_long: bool = mark[END] == log.log_end_offset and mark[CUTS] == log.cuts
-        return is_as_long and mark[FIRST_BASE] == log.segments.base_offsets[0]
+        return is_as_long and mark[FIRST_BASE] == first_base(log)
 
     def is_behind(self) -> bool:
         """Whether more was handed to the log's files than was read here."""
@@ -243,6 +298,8 @@ class Shadow:
         return active.base_offset != self._tail_base or bytes_in(active.log) > self._tail_size
 
     def _forget(self, kept: int) -> None:
+        for base in self.bases[kept:]:
+            self.remains.pop(base, None)
         del self.batches[kept:], self.bases[kept:], self.ends[kept:]
 
     def _read(self, segment: Segment, position: int, *, may_be_damaged: bool = False) -> None:
@@ -262,7 +319,7 @@ class Shadow:
             fields = header_fields(data, position)
             problem = self._problem(fields, data, position, segment)
             if may_be_damaged or (self.was_damaged and problem is not None):
-                batch = self._remembered(fields, problem, segment)
+                batch = self._remembered(fields, problem, segment, data, position)
                 if batch is None:
                     self.is_blind = True
                     return
@@ -272,15 +329,17 @@ class Shadow:
                 )
                 return
             else:
-                batch = self._meet(fields)
+                batch = self._meet(fields, data, position)
             size = batch.size
+            if problem is None and fields is not None:
+                size = fields[1] + LOG_OVERHEAD  # of what is left of it
             batches.append(batch)
             bases.append(batch.base_offset)
             ends.append((ends[-1] if ends else self._cut_bytes) + size)
             position += size
             self._tail_size += size
 
-    def _meet(self, fields: tuple[int, ...]) -> Batch:
+    def _meet(self, fields: tuple[int, ...], data: bytes, position: int) -> Batch:
         before = self.batches[-1] if self.batches else None
         if before is not None and (
             before.next_offset != fields[0] or before.next_offset <= self.log_start
@@ -290,10 +349,27 @@ class Shadow:
             before = None
         if fields[9] >= 0:
             self._note_producer(fields)
-        return self._known.meet(fields, fields[1] + LOG_OVERHEAD, before, self.broker_id)
+        size = fields[1] + LOG_OVERHEAD
+        if not self.log.config.is_compacted or self._known.is_whole(fields, size):
+            return self._known.meet(fields, size, before, self.broker_id)
+        former = self._former_remains.get(fields[0])
+        if former is not None and former.crc == fields[4]:
+            records: Records | None = former.records
+        else:
+            records = records_in(data, position)
+        batch = self._known.meet(fields, size, before, self.broker_id, records)
+        if records is not None and (batch.crc != fields[4] or batch.size != size):
+            horizon = fields[7] if fields[5] & DELETE_HORIZON_BIT else None
+            self.remains[batch.base_offset] = Remains(records, fields[4], horizon)
+        return batch
 
     def _remembered(
-        self, fields: tuple[int, ...] | None, problem: str | None, segment: Segment
+        self,
+        fields: tuple[int, ...] | None,
+        problem: str | None,
+        segment: Segment,
+        data: bytes,
+        position: int,
     ) -> Batch | None:
         """The batch that stands there in a log whose bytes may have been damaged: the one that was
         written there, if that is known; else what can be read."""
@@ -309,7 +385,7 @@ class Shadow:
             problem is not None or fields is None or fields[4] == known.crc
         ):
             return known
-        return None if problem is not None or fields is None else self._meet(fields)
+        return None if problem is not None or fields is None else self._meet(fields, data, position)
 
     def _problem(
         self, fields: tuple[int, ...] | None, data: bytes, position: int, segment: Segment

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptRecords, InvariantViolated, StorageError
+from strandline.records.batch import iterate_headers
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
@@ -17,6 +18,7 @@ from strandline.storage.batch_scan import checked_batches
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.storage.files import join
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from strandline.storage.ledger import Ledger, is_of_ledger
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.segment_names import DELETED, SNAPSHOT, parse_segment_name
 from strandline.types import TopicPartition
@@ -98,7 +100,7 @@ class StorageRules:
                 batch = shadow.batches[index] if index < stop else None
                 if batch is None or (header.base_offset, header.crc, header.leader_epoch) != (
                     batch.base_offset,
-                    batch.crc,
+                    shadow.crc_of(batch),
                     batch.leader_epoch,
                 ):
                     self._add_damage(
@@ -193,7 +195,7 @@ class StorageRules:
         for name in files.list_directory(directory.path):
             path = join(directory.path, name)
             if not files.is_directory(path):
-                if name.removesuffix(".tmp") not in DIRECTORY_FILES:
+                if name.removesuffix(".tmp") not in DIRECTORY_FILES and not is_of_ledger(name):
                     self._findings.add("I-08", f"Broker {machine.broker_id} has the file {path}")
             elif parse_directory_name(name).kind is DirectoryKind.PARTITION and path not in known:
                 self._findings.add(
@@ -201,6 +203,7 @@ class StorageRules:
                 )
         if any(path.startswith(directory.path + "/") for path in machine.disk.damaged):
             return
+        self._check_ledger(machine, directory.path)
         table = checkpoint_in(
             machine.disk.peek(join(directory.path, "recovery-point-offset-checkpoint"))
         )
@@ -213,6 +216,22 @@ class StorageRules:
                     f"{log.recovery_point}, but {written} is written down",
                     at,
                 )
+
+    def _check_ledger(self, machine: Machine, directory: str) -> None:
+        """Every entry is whole, and holds the offsets that it names."""
+        ledger = Ledger(machine.disk.files, directory)
+        try:
+            for entry in ledger.entries():
+                data = ledger.read(entry.id, 0, entry.size_bytes + 1)
+                headers = [header for _, header in iterate_headers(data)]
+                found = (len(data), headers[0].base_offset)
+                last = headers[-1].next_offset
+                if found != (entry.size_bytes, entry.from_offset) or last > entry.kept_to_offset:
+                    self._findings.add(
+                        "I-08", f"{entry} has {found[0]} bytes from {found[1]} to {last}"
+                    )
+        except (StorageError, CorruptRecords) as error:
+            self._findings.add("I-08", f"Broker {machine.broker_id} has a bad ledger: {error}")
 
 
 def is_offline(machine: Machine, directory: str) -> bool:

@@ -133,7 +133,8 @@ class Touching:
     def _check_deletion(self, shadow: Shadow, hosted: Hosted) -> None:
         """I-27: a new leader shows records again that a client was told are gone."""
         truth = hosted[1]
-        if not self._rules.commitment.may_lose(truth) and truth.unclean_epoch < 0:
+        may_fall = shadow.was_damaged or truth.unclean_epoch >= 0
+        if not may_fall and not self._rules.commitment.may_lose(truth):
             self._rules.findings.add(
                 "I-27",
                 f"{shadow} leads in epoch {shadow.mark[LEADER_EPOCH]} and its log starts at "

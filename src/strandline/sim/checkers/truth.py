@@ -61,6 +61,11 @@ class PartitionTruth:
         return self._committed[-1] if self._committed else None
 
     @property
+    def committed(self) -> Sequence[Batch]:
+        """Everything that is committed, in order."""
+        return self._committed
+
+    @property
     def committed_end(self) -> int:
         """The true high watermark: the offset behind everything that is committed."""
         return self._committed[-1].next_offset if self._committed else 0
@@ -87,7 +92,12 @@ class PartitionTruth:
         if last is None or last.next_offset <= newest.base_offset:
             start = shadow.index_at(0 if last is None else last.next_offset)
             stop = shadow.index_at(high_watermark)
-            if last is None or not start or shadow.batches[start - 1] is last:
+            if (
+                last is None
+                or not start
+                or shadow.batches[start - 1] is last
+                or last.compacted_away
+            ):
                 committed.extend(shadow.batches[start:stop])
                 bases.extend(shadow.bases[start:stop])
                 return None

@@ -215,7 +215,7 @@ def _available(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch, total: int)
         first -= 1
     found, index = 0, first
     while index < len(shadow.batches) and shadow.batches[index].next_offset <= end:
-        size = shadow.batches[index].size
+        size = shadow.size_of(index)
         if found + size > limit and (found or total):
             break
         found += size

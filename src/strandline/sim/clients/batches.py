@@ -55,6 +55,7 @@ class Batch:
     values: tuple[bytes, ...]
     """Unique, without padding: as the history has them."""
     records: tuple[Record, ...]
+    """One for each value, and perhaps a tombstone behind them."""
     codec: Codec
     created_us: int
     topic_id: TopicId | None = None
@@ -75,7 +76,8 @@ class Recipe:
     def __init__(self, wishes: Wishes, random: Random, name: str) -> None:
         """`records=3` at most per batch, `size=20` bytes of padding at most per value,
         `large=5` per cent of the batches with `large-size=5000` bytes, `compressed=20` per cent,
-        `keys=0` different keys (none: no keys), `strange-times=2` per cent."""
+        `keys=0` different keys (none: no keys), `tombstones=0` per cent of the batches end with
+        one, `strange-times=2` per cent."""
         self._random = random
         self._name = name
         self._records_max = wishes.number("records", 3, least=1)
@@ -84,6 +86,7 @@ class Recipe:
         self._large_size = wishes.number("large-size", 5_000)
         self._compressed = _per_cent(wishes, "compressed", 20)
         self._keys = wishes.number("keys", 0)
+        self._tombstones = _per_cent(wishes, "tombstones", 0) if self._keys else 0
         self._strange = _per_cent(wishes, "strange-times", 1)
         self._made = 0
 
@@ -105,6 +108,8 @@ class Recipe:
         records = tuple(
             Record(NO_OFFSET, timestamp, self._key(), _padded(value, padding)) for value in values
         )
+        if self._tombstones and random.randrange(_PER_CENT) < self._tombstones:
+            records += (Record(NO_OFFSET, timestamp, self._key(), None),)
         return Batch(at, values, records, codec, now_us)
 
     def _value(self) -> bytes:
@@ -121,7 +126,7 @@ def encode(batch: Batch, identity: Identity | None) -> None:
     if identity is not None:
         producer_id, epoch = identity.producer_id, identity.epoch
         batch.sequence = identity.next_sequence.get(batch.at, 0)
-        identity.next_sequence[batch.at] = batch.sequence + len(batch.values)
+        identity.next_sequence[batch.at] = batch.sequence + len(batch.records)
     batch.encoded = build_batch(
         batch.records,
         codec=batch.codec,

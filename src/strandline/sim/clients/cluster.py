@@ -50,6 +50,8 @@ class TopicView(NamedTuple):
     topic_id: TopicId
     leaders: dict[int, Leader | None]
     """By partition; None: it has no leader at the moment."""
+    epochs: dict[int, int]
+    """The newest leader epoch that was heard of, by partition."""
 
 
 class Cluster:
@@ -108,9 +110,9 @@ class Cluster:
         view = self._views.get(at.topic)
         if view is None or at.partition not in view.leaders or broker_id < 0:
             return
-        known = view.leaders[at.partition]
-        if known is None or epoch > known.epoch:
+        if epoch > view.epochs.get(at.partition, -1):
             view.leaders[at.partition] = Leader(BrokerId(broker_id), LeaderEpoch(epoch))
+            view.epochs[at.partition] = epoch
             self.counters["leader hint used"] += 1
 
     def controller(self) -> BrokerId | None:
@@ -200,21 +202,26 @@ class Cluster:
             self.counters["topic id changed"] += 1
             known = None
         leaders: dict[int, Leader | None] = {}
+        epochs: dict[int, int] = {}
         for answer in topic.partitions:
             number = answer.partition_index
             before = None if known is None else known.leaders.get(number)
             leader = None
             if answer.leader_id >= 0:
                 leader = Leader(BrokerId(answer.leader_id), LeaderEpoch(answer.leader_epoch))
-            if before is not None and answer.leader_epoch < before.epoch:
+            # Also while nobody leads: a broker that is behind would send a reader to one who did.
+            seen = -1 if known is None else known.epochs.get(number, -1)
+            if answer.leader_epoch < seen:
                 leader = before
                 self.counters["stale metadata ignored"] += 1
             leaders[number] = leader
+            epochs[number] = max(seen, answer.leader_epoch)
         if known is not None:
             # A broker that is behind does not know the newest partitions.
             for number, before in known.leaders.items():
                 leaders.setdefault(number, before)
-        return TopicView(topic.topic_id, leaders)
+                epochs.setdefault(number, known.epochs.get(number, -1))
+        return TopicView(topic.topic_id, leaders, epochs)
 
     # -- Connections -------------------------------------------------------------------------
 

@@ -17,8 +17,9 @@ from strandline.sim.clients.client import Finding, SimClient, topic_of
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
 from strandline.sim.clients.world import ClientWorld
+from strandline.sim.compacted import POLICY, is_compacted
 from strandline.sim.history.checker import check
-from strandline.sim.history.operations import Assigned, Gone, Partition, Sent
+from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent
 from strandline.sim.history.report import LOSS_KINDS, Anomaly, Report
 from strandline.sim.plan import Action, ClientSpec
 from strandline.types import TopicPartition
@@ -81,7 +82,7 @@ class Crew:
         self._unread = list(partitions)
         for number, at in enumerate(partitions):
             options = {"topic": at.topic, "partition": str(at.partition), "every": "50ms"}
-            options |= {"strange-times": "0", "large": "0", "idempotent": "yes"}
+            options |= {"strange-times": "0", "large": "0", "idempotent": "yes", "keys": "3"}
             probe = make_client(self.world, ClientSpec("producer", f"{_PROBE}{number}", options))
             self._probes.append(probe)
             probe.start()
@@ -155,10 +156,19 @@ class Crew:
     def report(self) -> Report:
         """What the history says."""
         return check(
-            [*self.world.history, *self._gone()],
+            [*self.world.history, *self._compacted(), *self._gone()],
             last_readers=self.last_readers,
             is_promise=self.is_promise,
         )
+
+    def _compacted(self) -> list[Compacted]:
+        """Partitions of topics that are compacted, or were made so."""
+        topics = {topic.name for topic in self.world.options.topics if is_compacted(topic)}
+        for each in self.operations:
+            if "compact" in each.action.options.get(POLICY, ""):
+                topics.add(each.action.word(0))
+        places = {event.partition: None for event in self.world.history if isinstance(event, Sent)}
+        return [Compacted(place) for place in places if topic_of(str(place)) in topics]
 
     def _gone(self) -> list[Gone]:
         """Partitions of topics that an operation may have deleted, and that are not there to be

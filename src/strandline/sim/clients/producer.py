@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from itertools import zip_longest
 from typing import ClassVar, Final
 
 from strandline.errors import RETRIABLE, ErrorCode
@@ -36,7 +37,7 @@ from strandline.sim.clients.connection import Connection, Lost, Outcome
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
-from strandline.sim.history.operations import Acknowledged, Refused, Sent
+from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent
 from strandline.sim.plan import ClientSpec
 from strandline.types import BrokerId, TopicId, TopicPartition
 
@@ -248,7 +249,12 @@ class Producer(SimClient):
             batch.topic_id = self.cluster.topic_id(batch.at.topic)
             batch.place = place_of(batch.at, batch.topic_id)
             writer = self.lanes[batch.at].writer
-            self.world.history.extend(Sent(writer, batch.place, value) for value in batch.values)
+            history, values = self.world.history, batch.values
+            for value, record in zip_longest(values, batch.records):
+                if value is None:
+                    history.append(Erased(batch.place, record.key))
+                else:
+                    history.append(Sent(writer, batch.place, value, record.key))
 
     def encode(self, batch: Batch) -> None:
         """Make a batch's bytes."""

@@ -30,6 +30,8 @@ from strandline.types import NO_EPOCH, BrokerId, Offset, TopicPartition
 
 EPOCHS_SINCE: Final = 9
 """From this version on a fetch says which leader it means."""
+STARTS_WITH_EPOCHS_SINCE: Final = 4
+"""The same of a question where a log begins (ListOffsets)."""
 _REPLICA_US: Final = 5_000_000
 """For how long a recommended follower is asked before the leader is again."""
 _SESSION_LOST: Final = (
@@ -50,6 +52,11 @@ class Reader(Stander):
         self._limits = _limits(wishes, self.isolation)
         self._wants_sessions = wishes.flag("sessions", default=True)
         self._version = self.cluster.versions.of(ApiKey.FETCH)
+        self._names_epochs = (
+            self._version >= EPOCHS_SINCE
+            and self.cluster.versions.of(ApiKey.LIST_OFFSETS) >= STARTS_WITH_EPOCHS_SINCE
+        )
+        """Whether refusals and log starts are those of the leader epoch that was asked for."""
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._fetching: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
 
@@ -227,8 +234,11 @@ class Reader(Stander):
         self.pause_seat(seat)
         was_read = seat.epoch != NO_EPOCH
         self.reset_to(seat, self.reset)
-        if was_read and wanted.leader_epoch >= 0 and self._version >= EPOCHS_SINCE:
+        # Also a follower that is not recommended any more may answer late.
+        is_of_leader = self.cluster.leader(seat.at) == (connection.broker_id, wanted.leader_epoch)
+        if was_read and is_of_leader and self._names_epochs:
             seat.lost_position = wanted.offset
+            seat.lost_epoch = wanted.leader_epoch
 
 
 def _limits(wishes: Wishes, isolation: int) -> Limits:

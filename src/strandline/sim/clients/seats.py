@@ -43,6 +43,8 @@ class Seat:
     """The highest start of the log that was told."""
     lost_position: int | None = None
     """What was out of range, until it is known where the log begins."""
+    lost_epoch: LeaderEpoch = NO_EPOCH
+    """The leader epoch of who said so."""
     end: int | None = None
     """Where a reader that stops at the end will have read everything."""
 

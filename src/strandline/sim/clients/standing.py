@@ -47,6 +47,8 @@ class Stander(SimClient):
         """Whether the ends of the logs are to be found out first."""
         self.reset = ANCHORS[wishes.one_of("reset", ("earliest", "latest"))]
         self.checks_epochs = wishes.flag("check-epochs", default=True)
+        self._starts_agree = wishes.flag("starts-agree")
+        """Whether nothing is ever deleted, so that all leaders begin where the first one did."""
         self.isolation = ISOLATIONS.index(wishes.one_of("isolation", ISOLATIONS))
         self._alarm_us: int | None = None
         self.cluster.changed = self.pump
@@ -125,12 +127,13 @@ class Stander(SimClient):
         seat.end = answer.offset
 
     def _start_told(self, seat: Seat, leader: Leader, connection: Connection, answer: Any) -> None:
-        del leader
         if seat.start == EARLIEST:
             self.log_starts(seat, answer.offset)
             lost = seat.lost_position
-            if lost is not None and answer.offset <= lost:
-                # Out of range, and yet not before the log: so it was behind its end.
+            is_comparable = self._starts_agree or leader.epoch == seat.lost_epoch
+            if lost is not None and answer.offset <= lost and is_comparable:
+                # Out of range, and yet not before the log: so it was behind its end. Of two leaders
+                # the second may begin earlier: it has not heard of what the first has deleted yet.
                 self._suspect(
                     seat,
                     connection,

@@ -143,7 +143,11 @@ CATALOGUE: Final = (
         ("rot 1 path=.index for=2s", "tamper-checkpoint 1 path=recovery-point how=gone"),
     ),
     Row("F-52", "renames that were not durable", ("crash-in 1 operations=7", "power-cut 1")),
-    Row("F-53", "crash while the cleaner swaps", missing="compaction"),
+    Row(
+        "F-53",
+        "crash while the cleaner swaps",
+        ("crash-in 1 operations=2 path=.swap", "crash-in 1 operations=1 path=.cleaned how=kill"),
+    ),
     Row("F-54", "checkpoints that contradict", ("tamper-checkpoint 1 path=replication how=old",)),
     Row("F-55", "segment file gone or cut", ("lose-file 1 path=.log how=cut for=2s",)),
     Row("F-56", "wall clock days ahead", ("clock-jump 1 forward=2880min for=3s",)),
@@ -190,9 +194,13 @@ CATALOGUE: Final = (
         "F-69",
         "settings change live",
         ("alter-config t min.insync.replicas=1",),
-        remark="cleanup.policy waits for compaction",
+        remark="cleanup.policy is not among what is drawn",
     ),
-    Row("F-70", "compaction beside everything else", missing="compaction"),
+    Row(
+        "F-70",
+        "compaction beside everything else",
+        nature="every fifth topic of a seed is compacted, with small segments and tombstones",
+    ),
     Row("F-71", "move between log directories", missing="AlterReplicaLogDirs"),
     Row("F-72", "garbage", nature="a client of the kind garbage"),
 )

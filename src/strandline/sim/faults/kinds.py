@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.sim.compacted import is_compacted
 from strandline.sim.faults.draw import Draw, Drawn, round_us
 from strandline.sim.plan import BEYOND, Options
 
@@ -68,6 +69,9 @@ def _swap_disk(draw: Draw) -> Drawn:
 def _crash_in(draw: Draw) -> Drawn:
     options = {"operations": str(draw.random.randint(1, draw.random.choice((5, 30, 100))))}
     options |= {"how": draw.random.choice(("power", "power", "kill")), "down": draw.time()}
+    if any(map(is_compacted, draw.options.topics)) and draw.random.random() < 0.5:
+        options |= {"operations": str(draw.random.randint(1, 12))}
+        options |= {"path": draw.random.choice((".cleaned", ".swap", ".deleted", "cleaner-offset"))}
     return Drawn("crash-in", (draw.broker(),), options | draw.moment())
 
 

@@ -23,6 +23,21 @@ class Sent(NamedTuple):
     producer: str
     partition: Partition
     value: Value
+    key: Hashable = None
+    """None: it has none."""
+
+
+class Erased(NamedTuple):
+    """A producer is about to send a tombstone of that key, which may or may not be in the log."""
+
+    partition: Partition
+    key: Hashable
+
+
+class Compacted(NamedTuple):
+    """Of the values of a key that are not its newest, none need be left in that partition."""
+
+    partition: Partition
 
 
 class Acknowledged(NamedTuple):
@@ -92,5 +107,15 @@ class Gone(NamedTuple):
 
 
 Event: TypeAlias = (
-    Sent | Acknowledged | Refused | Assigned | Polled | EndSeen | StartSeen | Deleted | Gone
+    Sent
+    | Erased
+    | Acknowledged
+    | Refused
+    | Assigned
+    | Polled
+    | EndSeen
+    | StartSeen
+    | Deleted
+    | Compacted
+    | Gone
 )

@@ -7,7 +7,7 @@ Nothing here may depend on the order of a set: findings come in the order of the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from strandline.sim.history.operations import Partition, Polled, Sent, Value
@@ -22,6 +22,7 @@ class MalformedHistory(ValueError):
 class _Send:
     producer: str
     value: Value
+    key: Hashable
     floor: int
     """Offset that was already acknowledged when this send began; -1: none. It lies beyond it."""
     is_promise: bool
@@ -59,6 +60,10 @@ class PartitionHistory:
     """What lay before it may be gone."""
     is_gone: bool = False
     """Whether the partition itself was deleted."""
+    is_compacted: bool = False
+    """Whether older values of a key may be gone."""
+    erased: set[Hashable] = field(default_factory=set)
+    """Keys of which there may be a tombstone."""
     deletions: list[tuple[int, int]] = field(default_factory=list)
     """(place in the history, offset): from there on nothing below that offset may be read."""
     highest_acknowledged: int = -1
@@ -70,7 +75,8 @@ class PartitionHistory:
         value = event.value
         if value in self.sends:
             raise MalformedHistory(f"{value!r} was sent twice to {self.name}")
-        self.sends[value] = _Send(event.producer, value, self.highest_acknowledged, is_promise)
+        floor = self.highest_acknowledged
+        self.sends[value] = _Send(event.producer, value, event.key, floor, is_promise)
 
     def acknowledged(self, value: Value, offset: int | None) -> None:
         self._settle(value)
@@ -159,8 +165,11 @@ class PartitionHistory:
 
     def _broken_promises(self) -> Iterator[Anomaly]:
         there = self.read_at_last if self.last_readers else self.read
+        newest = self._newest_of_keys(there) if self.is_compacted else {}
         for value, offset in self.promised.items():
             if value in there or self._may_be_deleted(value, offset):
+                continue
+            if self.is_compacted and self._may_be_compacted(value, newest):
                 continue
             where = "an unknown offset" if offset is None else f"offset {offset}"
             kind, until = AnomalyKind.UNSEEN, f"readers came to offset {self.highest_read}"
@@ -171,6 +180,22 @@ class PartitionHistory:
                 if offset in self.value_at and self.value_at[offset] != value:
                     until += f"; there lies {self.value_at[offset]!r}"
             yield self._anomaly(kind, f"{value!r} acknowledged at {where} is not there ({until})")
+
+    def _newest_of_keys(self, there: Iterable[Value]) -> dict[Hashable, int]:
+        """The offset of the newest value of each key that is there."""
+        found: dict[Hashable, int] = {}
+        for value in there:
+            send = self.sends.get(value)
+            if send is not None:
+                found[send.key] = max(found.get(send.key, -1), self.offset_of[value])
+        return found
+
+    def _may_be_compacted(self, value: Value, newest: Mapping[Hashable, int]) -> bool:
+        """Whether there is a newer value of its key, or perhaps a tombstone."""
+        send = self.sends[value]
+        if send.key in self.erased:
+            return True
+        return newest.get(send.key, -1) > self.offset_of.get(value, send.floor)
 
     def _may_be_deleted(self, value: Value, offset: int | None) -> bool:
         """Whether it lies before the start of the log, as far as can be known."""
@@ -212,7 +237,7 @@ class PartitionHistory:
 
     def _skipped(self) -> Iterator[Anomaly]:
         """An offset without a record is no skip: a marker, or what no leader ever committed."""
-        known = sorted(self.value_at) if self.jumps else []
+        known = sorted(self.value_at) if self.jumps and not self.is_compacted else []
         for consumer, position, given in self.jumps:
             missed = known[bisect_left(known, position) : bisect_left(known, given)]
             if missed:

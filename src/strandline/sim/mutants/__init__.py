@@ -9,6 +9,7 @@ switches, it is patched from outside and put back as it was. One file per family
     serving       what clients are told: acks, reads, fetch sessions, those who wait
     appending     what may be written: checksums, epochs, idempotence, deleted records
     recovering    what is on disk, and what is believed after a crash
+    compacting    what compaction may take
     grouping      consumer groups and their offsets
 
 A rule whose absence no run can notice is either checked too weakly, never put to the test, or not
@@ -24,6 +25,7 @@ from typing import Final
 
 from strandline.errors import StrandlineError
 from strandline.sim.mutants.appending import APPENDING
+from strandline.sim.mutants.compacting import COMPACTING
 from strandline.sim.mutants.controlling import CONTROLLING
 from strandline.sim.mutants.following import FOLLOWING
 from strandline.sim.mutants.grouping import GROUPING
@@ -43,6 +45,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *SERVING,
         *APPENDING,
         *RECOVERING,
+        *COMPACTING,
         *GROUPING,
     )
 }

@@ -12,13 +12,13 @@ from strandline.records.batch import BatchHeader, Buffer, iterate_headers, verif
 from strandline.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 from strandline.storage import log_append, producer_state
 from strandline.storage.log_append import AppendsRecords, UnexpectedOffset
-from strandline.storage.log_cut import DropsRecords
 from strandline.storage.log_state import LogState
 from strandline.storage.producer_entry import ProducerEntry
+from strandline.storage.retention import DropsOldSegments
 from strandline.types import LeaderEpoch, Offset
 
-_true_beyond_size = DropsRecords._beyond_size
-_true_beyond_age = DropsRecords._beyond_age
+_true_beyond_size = DropsOldSegments._beyond_size
+_true_beyond_age = DropsOldSegments._beyond_age
 _true_delete = delete_handler._delete
 
 
@@ -69,15 +69,15 @@ def _to_the_end(replica: Any, offset: int) -> Offset:
     return Offset(target)
 
 
-def _one_more(self: DropsRecords, count: int) -> int:
+def _one_more(self: DropsOldSegments, count: int) -> int:
     kept = _true_beyond_size(self, count)
     is_more = self.config.retention_bytes >= 0 and kept < len(self.segments)
-    return kept + 1 if is_more and self._may_drop(kept) else kept
+    return kept + 1 if is_more and self.may_drop(kept) else kept
 
 
-def _of_the_oldest_record(self: DropsRecords, count: int, now_ms: int) -> int:
-    found = _true_beyond_age(self, count, now_ms)
-    while found < len(self.segments) and self._may_drop(found):
+def _of_the_oldest_record(self: DropsOldSegments, count: int, now_ms: int, last: int) -> int:
+    found = _true_beyond_age(self, count, now_ms, last)
+    while found < len(self.segments) and self.may_drop(found):
         first = self.segments.all[found].first_timestamp
         if self.config.retention_ms < 0 or first is None:
             break
@@ -157,7 +157,7 @@ APPENDING: Final = (
         "Retention drops only what is below the high watermark (KAFKA-5634).",
         ("I-01", "I-43"),
         together(
-            patch(DropsRecords, _may_drop=yes),
+            patch(DropsOldSegments, may_drop=yes),
             patch(LogState, delete_records_to=_deletes_anything),
         ),
     ),
@@ -165,12 +165,12 @@ APPENDING: Final = (
         "retain-enough-bytes",
         "Retention by size leaves at least retention.bytes (4.5).",
         ("I-43",),
-        patch(DropsRecords, _beyond_size=_one_more),
+        patch(DropsOldSegments, _beyond_size=_one_more),
     ),
     Mutant(
         "retain-by-the-newest-record",
         "A segment is as old as its newest record, not its oldest (4.5).",
         ("I-43",),
-        patch(DropsRecords, _beyond_age=_of_the_oldest_record),
+        patch(DropsOldSegments, _beyond_age=_of_the_oldest_record),
     ),
 )

@@ -13,6 +13,7 @@ from strandline.node.fetch_reading import FollowerReader
 from strandline.node.fetch_sessions import Fetched
 from strandline.node.fetcher_partition import FetchedPartition, Next, Wanted
 from strandline.node.fetchers import Fetchers
+from strandline.node.ledger.keeping import Reason
 from strandline.node.replica import Replica
 from strandline.node.replica_following import FollowsPartition
 from strandline.protocol.messages.fetch import PartitionData
@@ -46,9 +47,9 @@ class _AsksOnce(FetchedPartition):
             wanted = self._wanted = wanted._replace(last_fetched_epoch=NO_EPOCH)
         return wanted
 
-    def _truncate(self, target: Target, now: Instant) -> Next:
+    def _truncate(self, target: Target, now: Instant, reason: Reason) -> Next:
         self._has_truncated = True
-        return super()._truncate(target, now)
+        return super()._truncate(target, now, reason)
 
 
 def _counted_anyway(

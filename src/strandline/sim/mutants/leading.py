@@ -56,10 +56,8 @@ def _goes_anywhere(self: LeadsPartition, now: Instant) -> None:
             self.changed()
 
 
-def _knows_them(
-    self: Progress, former: Progress | None, start_offset: Offset, in_sync_ms: int
-) -> None:
-    _true_begin_epoch(self, former, start_offset, in_sync_ms)
+def _knows_them(self: Progress, former: Progress | None, start_offset: Offset, now_ms: int) -> None:
+    _true_begin_epoch(self, former, start_offset, now_ms)
     if former is None:
         self.log_end_offset = start_offset
 

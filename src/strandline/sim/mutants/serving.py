@@ -33,9 +33,9 @@ class _Told(produce_path._Waiting):
 
     __slots__ = ()
 
-    def __init__(self, path: Any, frame: bytes, error_at: int) -> None:
-        super().__init__(path, frame, error_at)
-        path.fill(self._slot, frame)
+    def __init__(self, path: Any, shape: Any, frame: bytes, now: Instant) -> None:
+        super().__init__(path, shape, frame, now)
+        path.fill(self._slot, frame, 0)
 
     def decided(self, code: ErrorCode, now: Instant) -> None:
         """Too late."""

@@ -61,6 +61,8 @@ class TraceLine:
 
     kind: str
     text: str
+    number: int = 0
+    """Of a step: where it stands in the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Player:
         if not step.verb:
             yield TraceLine(COMMENT, step.text)
             return
-        yield TraceLine(STEP, step.text)
+        yield TraceLine(STEP, step.text, step.line)
         if step.verb == "expect":
             try:
                 check_expectation(self.world, step)

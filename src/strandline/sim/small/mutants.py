@@ -147,9 +147,9 @@ def _may_go_back(self: Leader, high_watermark: Offset, *args: Any, **more: Any) 
 
 
 def _begin_known(
-    self: Progress, former: Progress | None, start_offset: Offset, in_sync_ms: int
+    self: Progress, former: Progress | None, start_offset: Offset, now_ms: int
 ) -> None:
-    _true_begin_epoch(self, former, start_offset, in_sync_ms)
+    _true_begin_epoch(self, former, start_offset, now_ms)
     if former is None:
         self.log_end_offset = start_offset
 

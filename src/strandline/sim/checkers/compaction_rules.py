@@ -1,0 +1,187 @@
+"""What compaction may take from a log, and what it must leave: I-36 and I-44.
+
+Whoever reads a compacted log from its start must come to the same newest value of every key as one
+who read everything that was ever written. So a log is compared, when a cleaned segment has taken
+its place, with what it was just before (I-44); and in the end with all that was committed (I-36).
+A tombstone may go when its horizon is over: a key without a value is as good as no key. A replica
+that comes back after that never hears of it from its leader and keeps the older value, as in Kafka:
+`delete.retention.ms` is how long whoever reads, followers too, may stay away.
+
+That survivors stand where they stood, in the same batch of the same epoch, is for `batches` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from strandline.sim.checkers.batches import Batch, Records
+from strandline.sim.checkers.shadow import Remains, Shadow
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.violations import Findings
+from strandline.types import TopicId
+
+
+class Newest(NamedTuple):
+    """The last that a log says of one key."""
+
+    offset: int
+    value: bytes | None
+    horizon_ms: int | None
+    """From when on a tombstone may go; None while no cleaner has come by."""
+
+
+class Content(NamedTuple):
+    """What was in a log at some moment."""
+
+    batches: tuple[Batch, ...]
+    remains: Mapping[int, Remains]
+
+
+def content_of(shadow: Shadow) -> Content:
+    """What is in the log now, as its shadow has it."""
+    return Content(tuple(shadow.batches), dict(shadow.remains))
+
+
+class CompactionRules:
+    """See the module."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._gone: set[tuple[TopicId, int, int]] = set()
+        """Tombstones that rightly went from some log: topic, partition and offset."""
+
+    def check_swap(
+        self,
+        shadow: Shadow,
+        before: Content,
+        latest_ms: int,
+        is_committed: Callable[[Batch], bool],
+    ) -> None:
+        """I-44: the shadow has read a log anew in which cleaned segments took their places.
+
+        `latest_ms` is the latest wall time of the broker: the cleaner had none that is later.
+        """
+        after = content_of(shadow)
+        if after == before:
+            return
+        self._findings.counters["swaps"] += 1
+        active = shadow.log.active.base_offset
+        there = {id(batch) for batch in after.batches}
+        for batch in before.batches:
+            is_gone = id(batch) not in there
+            was = _records(batch, before.remains)
+            if not is_gone and _records(batch, after.remains) == was:
+                continue
+            # A follower's high watermark may fall between the plan and the swap, at an election.
+            is_kept = batch.next_offset > shadow.log.high_watermark and not is_committed(batch)
+            if is_kept or batch.next_offset > active:
+                self._add(shadow, f"has lost records of {batch}, which was not to be compacted yet")
+                return
+            batch.compacted_away |= is_gone
+            self._findings.counters["batches compacted"] += 1
+        self._compare(shadow, _newest(before), _newest(after), latest_ms)
+
+    def check_recovered(
+        self, shadow: Shadow, former: Shadow, latest_ms: int, *, is_same: bool
+    ) -> None:
+        """A start may have finished a swap that the process before had begun.
+
+        `is_same`: nothing else may have happened to the log meanwhile.
+        """
+        self.note_gone(shadow, former.batches, former.high_watermark)
+        if is_same:
+            before = _newest(content_of(former))
+            self._compare(shadow, before, _newest(content_of(shadow)), latest_ms)
+
+    def note_gone(self, shadow: Shadow, before: Iterable[Batch], high_watermark: int) -> None:
+        """What the log had before and has no more may be missing elsewhere, too."""
+        there = set(map(id, shadow.batches))
+        limit = min(high_watermark, shadow.log.active.base_offset)
+        for batch in before:
+            if id(batch) not in there and batch.next_offset <= limit:
+                batch.compacted_away = True
+
+    def check_history(self, truth: PartitionTruth, shadow: Shadow) -> None:
+        """I-36: the log says of every key what all that was committed says."""
+        written = Content(tuple(truth.committed), {})
+        if any(batch.records is None for batch in written.batches):
+            return  # The topic has not always been a compacted one.
+        self._findings.counters["compacted logs compared"] += 1
+        said, says = _newest(written), _newest(content_of(shadow))
+        for key, newest in said.items():
+            if newest.offset < shadow.log.log_start_offset:
+                continue
+            found = says.get(key)
+            if newest.value is None and (
+                found is None
+                or (found.offset < newest.offset and self._is_gone(truth, newest.offset))
+            ):
+                continue
+            if found is None or (found.offset, found.value) != (newest.offset, newest.value):
+                self._findings.add(
+                    "I-36",
+                    f"{shadow} has {_words(found)} for {key!r}, but {_words(newest)} was committed",
+                    shadow.at,
+                )
+                return
+
+    def _is_gone(self, truth: PartitionTruth, offset: int) -> bool:
+        return (truth.topic_id, truth.at.partition, offset) in self._gone
+
+    def _compare(
+        self,
+        shadow: Shadow,
+        before: Mapping[bytes, Newest],
+        after: Mapping[bytes, Newest],
+        latest_ms: int,
+    ) -> None:
+        for key, was in before.items():
+            found = after.get(key)
+            if was.offset < shadow.log.log_start_offset:
+                continue
+            if found is None and was.value is None:
+                self._findings.counters["tombstones compacted"] += 1
+                if was.horizon_ms is None or was.horizon_ms > latest_ms:
+                    self._add(
+                        shadow,
+                        f"has dropped the tombstone of {key!r} at {was.offset}, which was to stay "
+                        f"until {was.horizon_ms} (it is {latest_ms})",
+                    )
+                    return
+                at = shadow.at.partition
+                self._gone.add((shadow.log.topic_id, at, was.offset))
+            elif found is None or (found.offset, found.value) != (was.offset, was.value):
+                self._add(shadow, f"has {_words(found)} for {key!r}, and had {_words(was)}")
+                return
+        for key, found in after.items():
+            if key not in before:
+                self._add(shadow, f"has {_words(found)} for {key!r}, which was gone")
+                return
+
+    def _add(self, shadow: Shadow, what: str) -> None:
+        self._findings.add("I-44", f"{shadow} was compacted and {what}", shadow.at)
+
+
+def _records(batch: Batch, remains: Mapping[int, Remains]) -> Records | None:
+    found = remains.get(batch.base_offset)
+    return batch.records if found is None else found.records
+
+
+def _newest(content: Content) -> dict[bytes, Newest]:
+    """Of every key the record with the highest offset. Records without a key say nothing."""
+    found: dict[bytes, Newest] = {}
+    for batch in content.batches:
+        remains = content.remains.get(batch.base_offset)
+        horizon_ms = None if remains is None else remains.horizon_ms
+        for offset, record in sorted((_records(batch, content.remains) or {}).items()):
+            if record.key is not None:
+                found[record.key] = Newest(offset, record.value, horizon_ms)
+    return found
+
+
+def _words(newest: Newest | None) -> str:
+    if newest is None:
+        return "nothing"
+    value = "a tombstone" if newest.value is None else repr(newest.value[:20])
+    return f"{value} at {newest.offset}"

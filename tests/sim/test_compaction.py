@@ -1,0 +1,200 @@
+"""What the checkers ask of compaction: which batches are the same, which keys must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from strandline.records.batch import BatchHeader, iterate_headers
+from strandline.records.builder import build_batch, rebuild_batch
+from strandline.records.record import Record, read_records
+from strandline.sim.checkers.batches import Batch, Batches, header_fields, records_in
+from strandline.sim.checkers.compaction_rules import CompactionRules, Content, content_of
+from strandline.sim.checkers.shadow import Remains, Shadow
+from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.violations import Findings
+from strandline.types import BrokerId, Offset
+from tests.sim.checked_world import Checked, shadow_of
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+
+
+@pytest.fixture
+def findings() -> Findings:
+    return Findings(lambda: 0, lambda _: None)
+
+
+def batch(base: int, *pairs: tuple[bytes, bytes | None]) -> bytes:
+    records = [Record(timestamp=1, key=key, value=value) for key, value in pairs]
+    return build_batch(records, base_offset=Offset(base))
+
+
+def without(data: bytes, *offsets: int, horizon_ms: int | None = None) -> bytes:
+    """The batch as a cleaner leaves it, without these records."""
+    _, header = next(iter(iterate_headers(data)))
+    left = [record for record in read_records(data) if record.offset not in offsets]
+    return rebuild_batch(header, left, delete_horizon_ms=horizon_ms)
+
+
+def meet(known: Batches, broker: BrokerId, data: bytes) -> Batch:
+    fields = header_fields(data, 0)
+    assert fields is not None
+    return known.meet(fields, len(data), None, broker, records_in(data, 0))
+
+
+def test_a_batch_that_has_lost_records_is_the_same(findings: Findings) -> None:
+    known = Batches("t-0", findings)
+    whole = batch(5, (b"k", b"1"), (b"l", b"2"), (b"k", b"3"))
+    first = meet(known, ONE, whole)
+    assert meet(known, TWO, without(whole, 5)) is first
+    assert meet(known, TWO, without(whole, 5, 6, 7)) is first
+    assert findings.violations == []
+
+
+@pytest.mark.parametrize(
+    "other", [batch(5, (b"k", b"1"), (b"l", b"X")), batch(5, (b"k", b"1"), (b"m", b"2"))]
+)
+def test_a_batch_with_another_record_is_another_one(findings: Findings, other: bytes) -> None:
+    known = Batches("t-0", findings)
+    first = meet(known, ONE, batch(5, (b"k", b"1"), (b"l", b"2")))
+    assert meet(known, TWO, other) is not first
+    assert [violation.invariant for violation in findings.violations] == ["I-21"]
+
+
+# -- Keys ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checked() -> Iterator[Checked]:
+    world = Checked()
+    world.write(5)
+    yield world
+    world.close()
+
+
+def compare(
+    checked: Checked,
+    before: list[bytes],
+    after: list[bytes],
+    *,
+    latest_ms: int = 1000,
+    committed: bool = False,
+) -> list[str]:
+    """What is said of a log that had the first batches, and has the others now."""
+    findings = Findings(lambda: 0, lambda _: None)
+    known = Batches("t-0", findings)
+    shadow = shadow_of(checked, 2)
+    contents = [_content(known, each) for each in (before, after)]
+    _show(shadow, contents[1])
+    CompactionRules(findings).check_swap(shadow, contents[0], latest_ms, lambda _: committed)
+    return [violation.what for violation in findings.violations]
+
+
+def _content(known: Batches, batches: list[bytes]) -> Content:
+    found, remains = [], {}
+    for data in batches:
+        fields = header_fields(data, 0)
+        assert fields is not None
+        one = meet(known, ONE, data)
+        found.append(one)
+        if one.crc != fields[4]:
+            horizon_ms = BatchHeader._make(fields).delete_horizon_ms
+            records = records_in(data, 0)
+            assert records is not None
+            remains[one.base_offset] = Remains(records, fields[4], horizon_ms)
+    return Content(tuple(found), remains)
+
+
+def _show(shadow: Shadow, content: Content) -> None:
+    shadow.batches = list(content.batches)
+    shadow.remains = dict(content.remains)
+    shadow.log.roll(0)
+    assert content_of(shadow) == content
+
+
+OLD, NEW = batch(0, (b"k", b"1"), (b"l", b"2")), batch(2, (b"k", b"3"))
+
+
+def test_an_older_value_may_go(checked: Checked) -> None:
+    assert compare(checked, [OLD, NEW], [without(OLD, 0), NEW]) == []
+    assert checked.found == []
+
+
+@pytest.mark.parametrize(("committed", "found"), [(True, 0), (False, 1)])
+def test_what_is_committed_may_go_though_the_mark_has_fallen(
+    checked: Checked, committed: bool, found: int
+) -> None:
+    """Seed 61214: a follower's high watermark fell at an election, behind the plan of a round."""
+    checked.write(5)
+    log = shadow_of(checked, 2).log
+    log.high_watermark = Offset(5)
+    old, new = batch(5, (b"k", b"1"), (b"l", b"2")), batch(7, (b"k", b"3"))
+    told = compare(checked, [old, new], [without(old, 5), new], committed=committed)
+    assert len(told) == found
+
+
+def test_the_newest_value_must_stay(checked: Checked) -> None:
+    [what] = compare(checked, [OLD, NEW], [OLD])
+    assert "has b'1' at 0 for b'k', and had b'3' at 2" in what
+
+
+def test_a_key_must_not_go(checked: Checked) -> None:
+    [what] = compare(checked, [OLD, NEW], [NEW])
+    assert "has nothing for b'l', and had b'2' at 1" in what
+
+
+def test_a_batch_that_is_rightly_gone_is_gone_for_all(checked: Checked) -> None:
+    only_k = batch(0, (b"k", b"1"))
+    assert compare(checked, [only_k, NEW], [NEW]) == []
+    gone = batch(4, (b"k", b"9"))
+    [what] = compare(checked, [OLD, NEW, gone], [OLD, NEW])
+    assert "has b'3' at 2 for b'k', and had b'9' at 4" in what
+
+
+def test_a_tombstone_stays_until_its_horizon(checked: Checked) -> None:
+    erased = batch(2, (b"k", None))
+    marked = without(erased, horizon_ms=500)
+    assert compare(checked, [OLD, erased], [without(OLD, 0), marked]) == []
+    assert compare(checked, [without(OLD, 0), erased, marked], [without(OLD, 0)]) == []
+    [what] = compare(checked, [without(OLD, 0), erased], [without(OLD, 0)])
+    assert "has dropped the tombstone of b'k' at 2, which was to stay until None" in what
+    late = without(erased, horizon_ms=2000)
+    [what] = compare(checked, [without(OLD, 0), erased, late], [without(OLD, 0)])
+    assert "which was to stay until 2000 (it is 1000)" in what
+
+
+def test_who_was_away_too_long_never_hears_of_a_tombstone(checked: Checked) -> None:
+    """Seed 61415: it was gone from the leader's log before the follower came back (as in Kafka)."""
+    findings = Findings(lambda: 0, lambda _: None)
+    known = Batches("t-0", findings)
+    rules = CompactionRules(findings)
+    follower, leader = shadow_of(checked, 1), shadow_of(checked, 2)
+    erased = batch(2, (b"k", None))
+    truth = PartitionTruth(leader.at, leader.log.topic_id, findings)
+    truth._committed.extend(_content(known, [OLD, erased]).batches)
+    for shadow in (follower, leader):
+        _show(shadow, _content(known, [OLD]))
+    rules.check_history(truth, follower)
+    [found] = findings.violations
+    assert found.invariant == "I-36"
+    assert "has b'1' at 0 for b'k', but a tombstone at 2 was committed" in found.what
+
+    findings.violations.clear()
+    before = _content(known, [OLD, without(erased, horizon_ms=500)])
+    _show(leader, _content(known, [without(OLD, 0)]))
+    rules.check_swap(leader, before, 1000, lambda _: True)
+    rules.check_history(truth, follower)
+    assert findings.violations == []
+
+
+def test_an_erased_key_does_not_come_back(checked: Checked) -> None:
+    only_l = without(OLD, 0)
+    [what] = compare(checked, [only_l], [only_l, batch(2, (b"m", b"1"))])
+    assert "has b'1' at 2 for b'm', which was gone" in what
+
+
+def test_what_is_not_committed_is_not_compacted(checked: Checked) -> None:
+    later = batch(7, (b"l", b"5"))
+    [what] = compare(checked, [OLD, NEW, later], [OLD, NEW])
+    assert "has lost records of batch 7 of epoch -1" in what
