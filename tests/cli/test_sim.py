@@ -19,6 +19,7 @@ from strandline.cli import sim_rules, sim_run, sim_sweep
 from strandline.cli.sim_progress import ProgressBar
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.violations import Violation
+from strandline.sim.clients.producer import Producer
 from strandline.sim.mutants import MUTANTS
 from strandline.sim.mutants.mutant import Mutant, patch
 from strandline.sim.mutation_table import Row
@@ -200,6 +201,21 @@ def test_a_failure_is_shrunk_to_a_scenario_that_fails(alone: Run, tmp_path: Path
     again = alone("sim", "play", str(path), "--quiet")
     assert again.code == 1
     assert "I-14 is broken." in again.out
+
+
+@pytest.mark.usefixtures("quiet_plan")
+def test_what_a_client_has_found_is_shrunk_too(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client finds it while faults go on; it counts only when the run is judged."""
+    true_start = Producer.start
+
+    def start(self: Producer) -> None:
+        true_start(self)
+        self.found("I-47", "nothing is as it should be")
+
+    monkeypatch.setattr(Producer, "start", start)
+    ended = alone("sim", "--seed", "5", "--shrink")
+    assert ended.code == 1
+    assert "title: Seed 5 breaks I-47\n" in ended.out
 
 
 @pytest.mark.usefixtures("quiet_plan")

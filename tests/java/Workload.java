@@ -25,6 +25,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -37,6 +38,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class Workload {
     private static final long BASE_MS = 1_700_000_000_000L;
     private static final int COMPACTED = 1500;
+    private static final Duration PATIENCE = Duration.ofSeconds(100);
     private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
 
     private final String bootstrap;
@@ -103,7 +105,34 @@ public final class Workload {
         topics.add(topic("empty", 1, Map.of()));
         topics.add(topic("compacted", 1, Map.of(
             "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")));
+        create(admin, topics);
+    }
+
+    /**
+     * Creates topics and waits until each partition has its leader. One that comes while an idempotent
+     * producer has several batches under way may refuse the first of them and take the second: the first is
+     * out of order from then on.
+     */
+    private void create(Admin admin, List<NewTopic> topics) throws Exception {
         admin.createTopics(topics).all().get();
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        for (NewTopic topic : topics) {
+            Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
+            for (int n = 0; n < topic.numPartitions(); n++) {
+                ends.put(new TopicPartition(topic.name(), n), OffsetSpec.latest());
+            }
+            while (true) {
+                try {
+                    admin.listOffsets(ends).all().get();
+                    break;
+                } catch (ExecutionException notYet) {
+                    if (!(notYet.getCause() instanceof RetriableException)
+                        || System.nanoTime() > deadline) {
+                        throw notYet;
+                    }
+                }
+            }
+        }
     }
 
     /** The topics without records, and the topic of committed offsets. */
@@ -125,7 +154,7 @@ public final class Workload {
 
     private void transactions() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-            admin.createTopics(List.of(topic("transactions", 1, Map.of()))).all().get();
+            create(admin, List.of(topic("transactions", 1, Map.of())));
         }
         Map<String, Object> settings = settings("none");
         settings.put("transactional.id", "writer");
@@ -154,7 +183,7 @@ public final class Workload {
             "bootstrap.servers", bootstrap,
             "key.deserializer", ByteArrayDeserializer.class,
             "value.deserializer", ByteArrayDeserializer.class);
-        long deadline = System.nanoTime() + Duration.ofSeconds(40).toNanos();
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
         try (Consumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings)) {
             consumer.assign(List.of(partition));
             for (int count = COMPACTED; count == COMPACTED;) {
@@ -201,9 +230,8 @@ public final class Workload {
     private void awaitRetention() throws Exception {
         TopicPartition partition = new TopicPartition("expiring", 0);
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
-            admin.createTopics(List.of(topic("expiring", 1, Map.of("retention.ms", "1000"))))
-                .all().get();
-            long deadline = System.nanoTime() + Duration.ofSeconds(40).toNanos();
+            create(admin, List.of(topic("expiring", 1, Map.of("retention.ms", "1000"))));
+            long deadline = System.nanoTime() + PATIENCE.toNanos();
             for (int round = 1; round <= 2; round++) {
                 write("expiring", 1, 10, 100, 0, "none");
                 while (admin.listOffsets(Map.of(partition, OffsetSpec.earliest()))

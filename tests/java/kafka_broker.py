@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
+import time
 from pathlib import Path
 from typing import Final
 
-from tests.java.processes import Process, ToolServer, Workshop
+from tests.java.processes import PATIENCE_SECONDS, Process, ToolServer, Workshop
 
 NODE_ID: Final = 7
 CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -60,9 +62,19 @@ class Kafka:
         self.data = data
 
     def start(self, *settings: str) -> None:
-        """Start it. Clients wait by themselves until it answers."""
+        """Start it, and wait until it listens."""
         overrides = [word for setting in settings for word in ("--override", setting)]
         self._process = self._workshop.java("kafka.Kafka", self._properties, *overrides)
+        host, port = self.address.split(":")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+            except OSError:
+                assert time.monotonic() < deadline, self._process.complaint()
+                time.sleep(0.05)  # between two looks; the condition is that it listens
+            else:
+                return
 
     def stop(self) -> None:
         """Shut it down cleanly."""
@@ -77,9 +89,20 @@ class Kafka:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that are free now; all are held until all are chosen, so that they differ."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [sock.getsockname()[1] for sock in held]
+    """Ports that are free now; all are held until all are chosen, so that they differ.
+
+    They are from a range that the system gives to no connection, so nobody has them before Kafka.
+    """
+    held: list[socket.socket] = []
+    for number in random.sample(range(20_000, 32_000), 1_000):
+        try:
+            held.append(socket.create_server(("127.0.0.1", number)))
+        except OSError:
+            continue  # taken
+        if len(held) == count:
+            break
+    ports: list[int] = [sock.getsockname()[1] for sock in held]
     for sock in held:
         sock.close()
+    assert len(ports) == count
     return ports

@@ -165,10 +165,13 @@ def test_kafka_opens_its_directory_again_after_strandline_wrote_to_it(
     else:
         broker.kill()
 
+    kept = data / "truncated-1-1700000000000-0.ledger"
+    kept.write_bytes(b'{"version":1}\n')
     written.kafka.move_to(data)
     written.kafka.start("log.cleaner.enable=false")
     found = contents_of(tools, written.kafka.address)
     written.kafka.stop()
+    assert kept.exists(), "Kafka leaves the entries of our ledger alone"
     assert without_lookups_in_compacted(found) == without_lookups_in_compacted(contents)
 
 

@@ -251,7 +251,8 @@ def test_a_server_comes_back_with_its_data_and_sessions() -> None:
     with ZooKeeperEnsemble() as alone:
 
         async def scenario(stores: Stores) -> None:
-            follower = await stores.join()
+            # Longer than any restart takes: what is lost here may only be lost by the restart.
+            follower = await stores.join(session_timeout_ms=60_000)
             await follower.store.multi([Create("/mine", ephemeral=True), Create("/kept")])
             session = follower.store.session
             alone.kill(0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -30,15 +31,27 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
-def open_cluster(bootstrap: str | None) -> ClusterClient:
-    """The client for a command. Raises `click.UsageError` for addresses that are none."""
+def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> ClusterClient:
+    """The client for a command. Raises `click.UsageError` for addresses that are none.
+
+    `patience_ms` is for commands that look at brokers which may not answer: how long one may take.
+    """
     if bootstrap is None:
         bootstrap = click.get_current_context().find_root().params["bootstrap"]
     try:
         addresses = parse_addresses(bootstrap)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-    return ClusterClient(addresses, ClientSettings(client_id="strandline-cli"))
+    settings = ClientSettings(client_id="strandline-cli")
+    if patience_ms is not None:
+        settings = replace(
+            settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
+        )
+    return ClusterClient(addresses, settings)
+
+
+LOOKING_MS: Final = 3000
+"""For looking at brokers, some of which may be paused or dead."""
 
 
 def parse_assignments(items: tuple[str, ...], option: str) -> dict[str, str]:

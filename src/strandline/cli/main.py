@@ -28,9 +28,25 @@ COMMANDS = {
     "consume": LazyCommand("strandline.cli.consume:consume", "Print the records of a topic."),
     "groups": LazyCommand("strandline.cli.groups:groups", "Show, reset, delete consumer groups."),
     "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
+    "status": LazyCommand("strandline.cli.status:status", "Show brokers and replicas live."),
+    "why": LazyCommand("strandline.cli.why:why", "Explain refusals and what stands still."),
+    "ledger": LazyCommand("strandline.cli.ledger:ledger", "Show and recover removed records."),
+    "fault": LazyCommand("strandline.cli.fault:fault", "Cause accidents on a local cluster."),
     "cluster": LazyCommand("strandline.cli.cluster:cluster", "Show brokers and their disks."),
+    "explain": LazyCommand(
+        "strandline.cli.explain:explain", "Tell why records stay, and when they go."
+    ),
+    "compact": LazyCommand("strandline.cli.compact:compact", "Compact a topic now."),
     "dump": LazyCommand("strandline.cli.dump:dump", "Print and check files of a data directory."),
+    "audit": LazyCommand("strandline.cli.audit:audit", "Compare the log directories of replicas."),
+    "table": LazyCommand("strandline.cli.table:table", "Bring topics into tables, exactly once."),
+    "demo": LazyCommand("strandline.cli.demo:demo", "Watch a topic become a table."),
     "sim": LazyCommand("strandline.cli.sim:sim", "Try whole clusters in simulated time."),
+    "ui": LazyCommand("strandline.cli.ui:ui", "Serve the live page of a cluster."),
+    "play": LazyCommand(
+        "strandline.cli.play:play", "Replay the classical accidents, step by step."
+    ),
+    "record": LazyCommand("strandline.cli.record:record", "Record what happens to a partition."),
 }
 
 

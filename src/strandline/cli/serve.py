@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+
 import click
 
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
-from strandline.cli.serving import run_until_stopped
+from strandline.cli.serving import Beside, Running, client_address, run_until_stopped
 from strandline.errors import InvalidSetting
 from strandline.storage.real_files import RealFiles
+from strandline.ui.child import page
 
 
 @click.command()
@@ -22,10 +27,22 @@ from strandline.storage.real_files import RealFiles
     help="How many brokers. Ids and ports count up; topics get up to 3 replicas by default.",
 )
 @click.option("--racks", metavar="NAME,...", help="The racks of the brokers, dealt out in turn.")
+@click.option("--ui", "with_page", is_flag=True, help="Serve the live page of the cluster, too.")
+@click.option(
+    "--ui-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="Where on loopback; a free port by default.",
+)
+@click.option("--faults", is_flag=True, help="Allow 'strandline fault', from this machine.")
 @broker_options
 def serve(
     brokers: int,
     racks: str | None,
+    with_page: bool,
+    ui_port: int,
+    faults: bool,
     config_path: str | None,
     overrides: tuple[str, ...],
     data_dir: str | None,
@@ -44,4 +61,34 @@ def serve(
         configs = broker_configs(config, brokers, RealFiles(), racks=names)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-    run_until_stopped(lambda: LocalCluster.start(configs, metadata_directory(config)))
+    run_until_stopped(
+        lambda: LocalCluster.start(configs, metadata_directory(config)),
+        beside=_beside(ui_port if with_page else None, faults=faults),
+    )
+
+
+def _beside(page_port: int | None, *, faults: bool) -> Beside:
+    """What is asked for beside the brokers."""
+    if page_port is not None and (find_spec("uvicorn") is None or find_spec("starlette") is None):
+        raise click.ClickException(
+            "The page needs more packages. Install them with: pip install 'strandline[ui]'"
+        )
+
+    @asynccontextmanager
+    async def beside(running: Running) -> AsyncIterator[str]:
+        lines: list[str] = []
+        async with AsyncExitStack() as stack:
+            if faults and isinstance(running, LocalCluster):
+                # Most clusters are run without faults, and start more quickly without the import.
+                from strandline.broker.fault_control import fault_control
+
+                control = await stack.enter_async_context(fault_control(running))
+                lines.append(f"faults      {control}")
+            if page_port is not None:
+                first = next(iter(running.reports.values()))
+                address = client_address(first.addresses[0])
+                where = await stack.enter_async_context(page(address, page_port))
+                lines.append(f"page        {where}")
+            yield "\n".join(lines)
+
+    return beside

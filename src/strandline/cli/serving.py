@@ -14,7 +14,8 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Final, Protocol, TypeAlias
 
 import click
 
@@ -52,15 +53,21 @@ class Running(Protocol):
         """Stop all of them; whether all shutdowns were clean."""
 
 
-def run_until_stopped(start: Callable[[], Awaitable[Running]]) -> None:
+Beside: TypeAlias = Callable[[Running], AbstractAsyncContextManager[str]]
+"""Something that runs beside the brokers from their start to their stop; gives lines to print."""
+
+
+def run_until_stopped(
+    start: Callable[[], Awaitable[Running]], beside: Beside | None = None
+) -> None:
     """Start brokers, say so, and stop them at Ctrl-C or SIGTERM."""
     with asyncio.Runner() as runner:
-        wrong = runner.run(_run(start))
+        wrong = runner.run(_run(start, beside))
     if wrong:
         raise click.ClickException(" ".join(wrong))
 
 
-async def _run(start: Callable[[], Awaitable[Running]]) -> list[str]:
+async def _run(start: Callable[[], Awaitable[Running]], beside: Beside | None) -> list[str]:
     """Start, wait for a signal, stop; sentences about what went wrong after the start."""
     running = await _start(start)
     stop = asyncio.Event()
@@ -70,9 +77,13 @@ async def _run(start: Callable[[], Awaitable[Running]]) -> list[str]:
     # What a start leaves behind lives as long as the process: never look at it again.
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
-    click.echo("\n".join(report_lines(running.reports, running.notice)))
-    sys.stdout.flush()
-    wrong = await _until_to_be_stopped(running, stop)
+    try:
+        async with beside(running) if beside is not None else nullcontext("") as more:
+            click.echo("\n".join(report_lines(running.reports, running.notice, more)))
+            sys.stdout.flush()
+            wrong = await _until_to_be_stopped(running, stop)
+    except InvalidSetting as error:
+        wrong = [str(error)]
     click.echo("Stopping. Ctrl-C again stops at once.")
     begun = time.monotonic()
     was_clean = await running.stop()
@@ -120,7 +131,9 @@ def _on_signal(number: int, stop: asyncio.Event) -> None:
     stop.set()
 
 
-def report_lines(reports: Mapping[int, StartReport], lack: str | None = None) -> list[str]:
+def report_lines(
+    reports: Mapping[int, StartReport], lack: str | None = None, beside: str = ""
+) -> list[str]:
     """What a person reads when brokers are ready. One broker is not named in every line."""
     several = len(reports) > 1
     any_report = next(iter(reports.values()))
@@ -148,6 +161,7 @@ def report_lines(reports: Mapping[int, StartReport], lack: str | None = None) ->
         lines += [f"  notice      {whose}{notice}" for notice in report.notices]
     if lack is not None:
         lines.append(f"  notice      {lack}")
+    lines += [f"  {line}" for line in beside.splitlines()]
     return [
         *lines,
         f"  try         kcat -b {address} -L",

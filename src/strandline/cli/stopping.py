@@ -11,22 +11,28 @@ from types import FrameType
 
 
 class Stop:
-    """Set by the first Ctrl-C inside the `with` block; a second one interrupts as usual."""
+    """Set by the first Ctrl-C inside the `with` block; a second one interrupts as usual.
 
-    def __init__(self) -> None:
+    With `terminate`, SIGTERM sets it as well, however often it comes: wrappers pass it on twice.
+    """
+
+    def __init__(self, *, terminate: bool = False) -> None:
         self.is_set = False
+        self._numbers = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
 
     def __enter__(self) -> Stop:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        self._before = {each: signal.signal(each, self._on_signal) for each in self._numbers}
         return self
 
     def __exit__(self, *exception: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
         self.is_set = True
-        signal.signal(number, signal.default_int_handler)
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager

@@ -1,0 +1,145 @@
+"""`strandline audit`: the log directories of all replicas, compared.
+
+This file knows the command line and how findings are shown. What is checked is in
+`lakehouse/audit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from strandline.cli.connecting import json_option
+from strandline.cli.output import print_json, print_table, size_text
+from strandline.errors import InvalidSetting, StrandlineError
+from strandline.lakehouse.audit.directories import (
+    Inventory,
+    find_log_directories,
+    take_inventory,
+)
+from strandline.lakehouse.audit.findings import Finding, PartitionReport
+from strandline.storage.real_files import RealFiles
+
+
+@click.command()
+@click.option(
+    "--log-dirs",
+    "first",
+    metavar="DIR...",
+    multiple=True,
+    required=True,
+    help="Log directories, or data directories of several brokers.",
+)
+@click.argument("more", metavar="[DIR...]", nargs=-1)
+@click.option("--topic", "topics", multiple=True, help="Only this topic. May be repeated.")
+@click.option("--no-spark", is_flag=True, help="One partition after the other, without Spark.")
+@json_option
+def audit(
+    first: tuple[str, ...],
+    more: tuple[str, ...],
+    topics: tuple[str, ...],
+    no_spark: bool,
+    as_json: bool,
+) -> None:
+    """Compare the replicas in log directories and check each of them.
+
+    Checked are checksums, the order of offsets and leader epochs, indexes, the final values of
+    compacted topics, and that replicas are equal below their high watermarks. Nothing is changed.
+    Of brokers that run, or crashed, only what lies below the checkpointed high watermark is judged.
+
+    Ends with 0 if nothing was found, and with 1 if something was.
+    """
+    files = RealFiles()
+    try:
+        directories = find_log_directories(files, [path for each in first for path in _split(each)])
+        directories += find_log_directories(files, more)
+        inventory = take_inventory(files, list(dict.fromkeys(directories)), frozenset(topics))
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    missing = set(topics) - {at.topic for at in inventory.partitions}
+    if missing:
+        raise click.UsageError(f"No directory has a partition of topic '{min(missing)}'.")
+    reports = _run(inventory, no_spark)
+    findings = [*inventory.findings, *(each for report in reports for each in report.findings)]
+    if as_json:
+        _print_json(inventory, reports, findings)
+    else:
+        _print_text(inventory, reports, findings)
+    if findings:
+        raise click.exceptions.Exit(1)
+
+
+def _split(given: str) -> list[str]:
+    """As `log.dirs` separates them."""
+    return [each.strip() for each in given.split(",") if each.strip()]
+
+
+def _run(inventory: Inventory, no_spark: bool) -> list[PartitionReport]:
+    try:
+        from strandline.lakehouse.audit.job import audit_here, audit_on_spark
+
+        if no_spark:
+            return audit_here(inventory, RealFiles())
+        from strandline.lakehouse.session import session
+    except ModuleNotFoundError as missing:
+        raise StrandlineError(
+            f"The module '{missing.name}' is not installed: pip install 'strandline[spark]'."
+        ) from missing
+    with session("strandline-audit") as spark:
+        return audit_on_spark(spark, inventory)
+
+
+def _print_json(
+    inventory: Inventory, reports: Sequence[PartitionReport], findings: Sequence[Finding]
+) -> None:
+    print_json(
+        {
+            "directories": list(inventory.directories),
+            "partitions": [
+                {**report.to_json(), "findings": len(report.findings)} for report in reports
+            ],
+            "findings": [each.to_json() for each in findings],
+        }
+    )
+
+
+def _print_text(
+    inventory: Inventory, reports: Sequence[PartitionReport], findings: Sequence[Finding]
+) -> None:
+    print_table(
+        ("PARTITION", "BROKERS", "START", "END", "BATCHES", "RECORDS", "SIZE", "FINDINGS"),
+        (
+            (
+                f"{report.topic}-{report.partition}",
+                ",".join(map(str, report.brokers)),
+                report.start_offset,
+                report.end_offset,
+                report.batches,
+                report.records,
+                size_text(report.bytes_read),
+                len(report.findings),
+            )
+            for report in reports
+        ),
+    )
+    for report in reports:
+        for note in report.notes:
+            click.echo(f"note  {report.topic}-{report.partition}: {note}")
+    for each in findings:
+        _print_finding(each)
+    click.echo(
+        f"{len(reports)} partitions in {len(inventory.directories)} log directories: "
+        f"{len(findings) or 'no'} findings."
+    )
+
+
+def _print_finding(found: Finding) -> None:
+    where = f"{found.topic}-{found.partition}" if found.topic else "directory"
+    if found.offset >= 0:
+        where += f" at {found.offset}"
+    whose = f"broker {','.join(map(str, found.brokers))}" if found.brokers else "a broker"
+    more = f" ({found.count} in a row, up to {found.end_offset})" if found.count > 1 else ""
+    click.echo(f"{found.kind.value.upper()}  {where}, {whose}: {found.sentence}{more}")
+    if found.path:
+        click.echo(f"    {found.path}")

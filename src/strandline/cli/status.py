@@ -1,0 +1,269 @@
+"""`strandline status`: what brokers say of themselves, for people, programs and Prometheus."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
+from strandline.cli.counts import counted
+from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.place import Place, place_argument
+from strandline.client.cluster import ClusterClient
+from strandline.client.inspection import inspect_each
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.types import BrokerId
+
+_CHANGES_SHOWN: Final = 10
+_CLEAR: Final = "\x1b[H\x1b[2J"
+Documents = Mapping[BrokerId, Any]
+
+
+@click.command()
+@place_argument
+@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often with --watch.",
+)
+@click.option("--metrics", is_flag=True, help="Print metrics in the text format of Prometheus.")
+@json_option
+@bootstrap_option
+def status(
+    place: Place | None,
+    watch: bool,
+    every: float,
+    metrics: bool,
+    as_json: bool,
+    bootstrap: str | None,
+) -> None:
+    """Show brokers and what is not as it should be; or every replica of TOPIC[/PARTITION].
+
+    docs/status.md describes the documents that --json prints and all metrics.
+    """
+    if metrics and (as_json or watch):
+        raise click.UsageError("--metrics goes with neither --json nor --watch.")
+    with open_cluster(bootstrap, patience_ms=LOOKING_MS) as client:
+        while True:
+            _show(client, place, watch=watch, metrics=metrics, as_json=as_json)
+            if not watch:
+                return
+            time.sleep(every)
+
+
+def _show(
+    client: ClusterClient, place: Place | None, *, watch: bool, metrics: bool, as_json: bool
+) -> None:
+    documents, silent = ask(client, place)
+    if as_json:
+        whole = {str(broker): document for broker, document in documents.items()}
+        if watch:
+            click.echo(json.dumps(whole, ensure_ascii=False, separators=(",", ":")))
+        else:
+            print_json(whole)
+        return
+    if metrics:
+        from strandline.node.status.metrics import merged
+
+        click.echo(merged(documents.values()), nl=False)
+        return
+    if watch and sys.stdout.isatty():
+        click.echo(_CLEAR, nl=False)
+    for broker, error in silent.items():
+        click.echo(f"Broker {broker} does not answer: {error.message}", err=True)
+    if place is None:
+        print_cluster(documents)
+    else:
+        print_partitions(documents)
+
+
+def ask(
+    client: ClusterClient, place: Place | None
+) -> tuple[Documents, Mapping[BrokerId, ProtocolError]]:
+    """The documents of the brokers that answer, and the errors of the others.
+
+    Raises `ProtocolError`: that of the first broker if none answers, or UNKNOWN_TOPIC_OR_PARTITION
+    if none knows the place.
+    """
+    limits = {} if place is None else place.limits()
+    found = inspect_each(client, "status", **limits)
+    documents = {each: d for each, d in found.items() if not isinstance(d, ProtocolError)}
+    silent = {each: d for each, d in found.items() if isinstance(d, ProtocolError)}
+    if not documents:
+        raise next(iter(silent.values()), ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE))
+    if place is not None and not any(each["partitions"] for each in documents.values()):
+        raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {place}.")
+    return documents, silent
+
+
+# -- The cluster -----------------------------------------------------------------------------
+
+
+def print_cluster(documents: Documents) -> None:
+    """Brokers, partitions that lack something, groups."""
+    newest = _newest(documents)
+    controller = newest["controller"]
+    click.echo(
+        f"Cluster {newest['cluster_id']}  controller {_or_nobody(controller['broker'])} "
+        f"(epoch {controller['epoch']})"
+    )
+    print_table(
+        ("BROKER", "PARTITIONS", "LEADS", "UNDER-REPLICATED", "UNDER MIN", "OFFLINE", "BEHIND",
+         "SIZE", "WAITING", "SHRINKS", "EXPANDS"),
+        (_broker_row(broker, document["totals"]) for broker, document in documents.items()),
+    )  # fmt: skip
+    lacking = list(_lacking(newest))
+    if lacking:
+        click.echo()
+        print_table(
+            ("TOPIC", "PARTITION", "LEADER", "EPOCH", "IN SYNC", "REPLICAS", "LACKS"), lacking
+        )
+    else:
+        click.echo(f"All {counted(len(newest['partitions']), 'partition')} are fully replicated.")
+    groups = [group for document in documents.values() for group in document["groups"]]
+    if groups:
+        click.echo()
+        print_table(
+            ("GROUP", "STATE", "MEMBERS", "GENERATION", "LAG"),
+            sorted(_group_row(group, documents) for group in groups),
+        )
+
+
+def _broker_row(broker: BrokerId, totals: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        broker,
+        totals["partitions"],
+        totals["leading"],
+        totals["under_replicated"],
+        totals["under_min_in_sync"],
+        totals["offline_replicas"],
+        totals["records_behind"],
+        size_text(totals["size_bytes"]),
+        totals["connections_parked"],
+        totals["in_sync_shrinks"],
+        totals["in_sync_expands"],
+    )
+
+
+def _lacking(document: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    alive = {each["broker"] for each in document["brokers"]}
+    for each in document["partitions"]:
+        missing = [broker for broker in each["replicas"] if broker not in each["in_sync"]]
+        has_leader = each["leader"] in alive
+        if has_leader and not missing:
+            continue
+        lacks = "a leader" if not has_leader else f"broker {_ids(missing)} in sync"
+        yield (
+            each["topic"],
+            each["partition"],
+            each["leader"],
+            each["leader_epoch"],
+            _ids(each["in_sync"]),
+            _ids(each["replicas"]),
+            lacks,
+        )
+
+
+def _group_row(group: Mapping[str, Any], documents: Documents) -> tuple[object, ...]:
+    ends = {
+        (replica["topic"], replica["partition"]): replica["high_watermark"]
+        for document in documents.values()
+        for replica in document["replicas"]
+        if replica["role"] == "leader"
+    }
+    lag = 0
+    for position in group["positions"]:
+        end = ends.get((position["topic"], position["partition"]), position["log_end_offset"])
+        lag += max(0, (end or 0) - position["offset"])
+    return (group["group"], group["state"], len(group["members"]), group["generation"], lag)
+
+
+# -- Partitions ------------------------------------------------------------------------------
+
+
+def print_partitions(documents: Documents) -> None:
+    """Every replica of the partitions asked for, and what happened to them lately."""
+    newest = _newest(documents)
+    for partition in newest["partitions"]:
+        at = (partition["topic"], partition["partition"])
+        click.echo(
+            f"{at[0]}/{at[1]}  leader {_or_nobody(partition['leader'])}  "
+            f"epoch {partition['leader_epoch']}  in sync {_ids(partition['in_sync']) or '-'}  "
+            f"of {_ids(partition['replicas'])}"
+        )
+        replicas = [
+            (broker, replica)
+            for broker, document in documents.items()
+            for replica in document["replicas"]
+            if (replica["topic"], replica["partition"]) == at
+        ]
+        views = {
+            view["broker"]: view
+            for _, replica in replicas
+            for view in (replica["leading"] or {"followers": ()})["followers"]
+        }
+        print_table(
+            ("BROKER", "ROLE", "EPOCH", "START", "HIGH WATERMARK", "LAST STABLE", "LOG END",
+             "BEHIND", "CAUGHT UP", "WAITING", "SIZE"),
+            (_replica_row(broker, replica, views.get(broker)) for broker, replica in replicas),
+        )  # fmt: skip
+        told = {_told(change): change for d in documents.values() for change in d["changes"]
+                if (change["topic"], change["partition"]) == at}  # fmt: skip
+        for change in sorted(told.values(), key=lambda c: c["wall_ms"])[-_CHANGES_SHOWN:]:
+            click.echo(_change_line(change))
+        click.echo()
+
+
+def _replica_row(
+    broker: BrokerId, replica: Mapping[str, Any], view: Mapping[str, Any] | None
+) -> tuple[object, ...]:
+    caught_up = None if view is None else view["caught_up_ago_ms"]
+    return (
+        broker,
+        replica["role"],
+        replica["leader_epoch"],
+        replica["log_start_offset"],
+        replica["high_watermark"],
+        replica["last_stable_offset"],
+        replica["log_end_offset"],
+        None if view is None else view["lag"],
+        None if caught_up is None else f"{caught_up / 1000:.1f} s ago",
+        replica["waiting_produces"] + replica["waiting_fetches"],
+        size_text(replica["log"]["size_bytes"]),
+    )
+
+
+def _told(change: Mapping[str, Any]) -> tuple[object, ...]:
+    """What makes two brokers' notes of a change the same one."""
+    return (change["kind"], change["epoch"], *change["before"], "to", *change["after"])
+
+
+def _change_line(change: Mapping[str, Any]) -> str:
+    what = "in sync" if change["kind"] == "in_sync" else change["kind"]
+    return (
+        f"  {time_text(change['wall_ms'])}  {what} {_ids(change['before']) or '-'} to "
+        f"{_ids(change['after']) or '-'}: {change['reason']}"
+    )
+
+
+def _newest(documents: Documents) -> Mapping[str, Any]:
+    """The document of the broker that knows the newest metadata."""
+    found: Mapping[str, Any] = max(documents.values(), key=lambda each: each["metadata_version"])
+    return found
+
+
+def _ids(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _or_nobody(broker: int | None) -> object:
+    return "nobody" if broker is None else broker

@@ -1,0 +1,42 @@
+"""`strandline table`: topics as tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from strandline.cli.lazy import LazyCommand, LazyGroup
+from strandline.cli.table_options import check_installed
+
+COMMANDS: Final = {
+    "create": LazyCommand("strandline.cli.table_create:create", "Define a table of topics."),
+    "run": LazyCommand("strandline.cli.table_run:run", "Bring a table's topics into it."),
+    "list": LazyCommand("strandline.cli.table_show:list_tables", "List the tables."),
+    "status": LazyCommand("strandline.cli.table_show:status", "Show how far a table is."),
+    "history": LazyCommand("strandline.cli.table_show:history", "Show a table's commits."),
+    "verify": LazyCommand("strandline.cli.table_verify:verify", "Prove exactly once."),
+    "rebuild": LazyCommand("strandline.cli.table_rebuild:rebuild", "Make it again from the log."),
+    "diff": LazyCommand("strandline.cli.table_rebuild:diff", "Compare a table with its rebuild."),
+    "compact": LazyCommand("strandline.cli.table_care:compact", "Join small files."),
+    "widen": LazyCommand("strandline.cli.table_care:widen", "Let a column hold fractions."),
+    "drop": LazyCommand("strandline.cli.table_care:drop", "Delete a table and its data."),
+    "dead-letters": LazyCommand(
+        "strandline.cli.table_letters:dead_letters", "What could not become rows."
+    ),
+}
+
+
+class LakehouseGroup(LazyGroup):
+    """Commands that need what `strandline[spark]` brings."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; raises `click.ClickException` when its libraries are not there."""
+        if cmd_name in self.commands_at:
+            check_installed()
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=LakehouseGroup, commands_at=COMMANDS)
+def table() -> None:
+    """Bring topics into tables that Spark, DuckDB and others read, exactly once."""

@@ -1,0 +1,117 @@
+"""`strandline table compact`, `widen` and `drop`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, json_option
+from strandline.cli.counts import counted
+from strandline.cli.output import print_json, size_text
+from strandline.cli.table_options import bootstrap_of, load_table, tables_option
+from strandline.client.admin import Admin
+from strandline.client.clock import SystemClock
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
+from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.tables.spec import SPEC_FILE, parse_duration
+from strandline.lakehouse.tables.store import open_store
+
+_MIB = 1 << 20
+_PATIENCE_MS = 10_000
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--target",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    metavar="MIB",
+    help="How large joined files may become.",
+)
+@click.option(
+    "--vacuum",
+    metavar="DURATION",
+    help="Then delete files that no table names and that are older than this: '7 days'.",
+)
+@tables_option
+@json_option
+def compact(name: str, target: int, vacuum: str | None, tables: Path, as_json: bool) -> None:
+    """Join small files of the table NAME. Readers and a running pipeline are not disturbed."""
+    spec = load_table(tables, name)
+    try:
+        older_than_ms = None if vacuum is None else parse_duration("vacuum", vacuum)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    store = open_store(spec, create=True)
+    done = store.compact(target_bytes=target * _MIB)
+    removed: list[str] = []
+    if older_than_ms is not None:
+        removed = store.vacuum(now_ms=SystemClock().wall_ms(), older_than_ms=older_than_ms)
+    if as_json:
+        print_json(
+            {
+                "files_before": done.files_before,
+                "files_after": done.files_after,
+                "bytes_before": done.bytes_before,
+                "vacuumed": len(removed),
+            }
+        )
+        return
+    click.echo(
+        f"{counted(done.files_before, 'small file')} of {size_text(done.bytes_before)} "
+        f"became {done.files_after}."
+    )
+    if older_than_ms is not None:
+        click.echo(f"{counted(len(removed), 'file')} of no table deleted.")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("column")
+@tables_option
+def widen(name: str, column: str, tables: Path) -> None:
+    """Let an integer COLUMN of the table NAME hold fractions: its files are written again.
+
+    Records that were dead letters for their fractions can then be replayed.
+    """
+    store = open_store(load_table(tables, name), create=True)
+    try:
+        files = store.widen(column)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    click.echo(f"Column {column} holds doubles now; {counted(files, 'file')} written again.")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@tables_option
+@bootstrap_option
+def drop(name: str, yes: bool, tables: Path, bootstrap: str | None) -> None:
+    """Delete the table NAME with its data, dead letters and late rows. The topic stays."""
+    spec = load_table(tables, name)
+    address = bootstrap_of(bootstrap)
+    if not yes:
+        click.confirm(f"Delete everything in {spec.location}?", abort=True)
+    # Without its definition it is no table any more, however far the rest comes.
+    location = Path(spec.location)
+    (location / SPEC_FILE).unlink()
+    shutil.rmtree(location)
+    click.echo(f"Table {name} is deleted.")
+    settings = ClientSettings(client_id="strandline-cli", operation_timeout_ms=_PATIENCE_MS)
+    with ClusterClient(address, settings) as client:
+        try:
+            Admin(client).groups.delete(group_of(name))
+        except ProtocolError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                click.echo(
+                    f"Its group {group_of(name)} could not be deleted: "
+                    f"{error.message or error.code.name}",
+                    err=True,
+                )

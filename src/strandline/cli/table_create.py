@@ -1,0 +1,159 @@
+"""`strandline table create`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from strandline.cli.table_options import tables_option
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.spec import (
+    TableSpec,
+    parse_duration,
+    parse_partitioning,
+    save_spec,
+)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--topic", "topics", multiple=True, help="A topic; may be repeated. [default: NAME]")
+@click.option(
+    "--value",
+    "value_format",
+    type=click.Choice(["json", "avro", "protobuf", "raw"]),
+    default="json",
+    show_default=True,
+    help="What the records' values are.",
+)
+@click.option(
+    "--schema",
+    "schema_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="JSON Schema, Avro schema or Protobuf descriptor set of the values.",
+)
+@click.option("--message", metavar="NAME", help="The Protobuf message of the values.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME:TYPE",
+    help="The type of a column that would be inferred otherwise; may be repeated.",
+)
+@click.option("--fixed", is_flag=True, help="Values with unknown fields are dead letters.")
+@click.option("--event-time", metavar="COLUMN", help="When a record's event happened.")
+@click.option("--watermark", metavar="DURATION", help="How late events may be: '2 hours'.")
+@click.option(
+    "--late",
+    type=click.Choice(["route", "count"]),
+    default="route",
+    show_default=True,
+    help="Late rows go to a table beside this one, or stay and are counted.",
+)
+@click.option(
+    "--partition",
+    "partition_by",
+    metavar="TRANSFORM,...",
+    help="How files are divided: 'day(x)', 'hour(x)', 'bucket(16, x)', 'truncate(4, x)', 'x'.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["append", "upsert"]),
+    default="append",
+    show_default=True,
+    help="A row per record, or per key with the newest value; null deletes a key.",
+)
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(["delta", "iceberg"]),
+    default="delta",
+    show_default=True,
+    help="The format of the table.",
+)
+@click.option(
+    "--interval", default="10 s", show_default=True, metavar="DURATION", help="Between commits."
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_committed",
+    show_default=True,
+    help="Whether records of open and aborted transactions are left out.",
+)
+@click.option("--keep-key", is_flag=True, help="Keep the records' keys in a column '_key'.")
+@tables_option
+def create(
+    name: str,
+    topics: tuple[str, ...],
+    value_format: str,
+    schema_file: Path | None,
+    message: str | None,
+    columns: tuple[str, ...],
+    fixed: bool,
+    event_time: str | None,
+    watermark: str | None,
+    late: str,
+    partition_by: str | None,
+    mode: str,
+    table_format: str,
+    interval: str,
+    isolation: str,
+    keep_key: bool,
+    tables: Path,
+) -> None:
+    """Define the table NAME of a topic; `table run NAME` fills it.
+
+    Every row has the columns _topic, _partition, _offset and _timestamp besides those of its value.
+    """
+    try:
+        spec = TableSpec(
+            name=name,
+            topics=topics or (name,),
+            location=str((tables / name).absolute()),
+            value_format=value_format,
+            schema=_schema_text(schema_file, value_format),
+            message=message,
+            columns=_columns(columns),
+            evolve=not fixed,
+            event_time=event_time,
+            watermark_ms=None if watermark is None else parse_duration("watermark", watermark),
+            late=late,
+            partition_by=parse_partitioning(partition_by or ""),
+            mode=mode,
+            format=table_format,
+            commit_interval_ms=parse_duration("interval", interval),
+            isolation=isolation,
+            keep_key=keep_key,
+        )
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    save_spec(spec)
+    click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
+    click.echo(f"Fill it with: strandline table run {name}")
+
+
+def _columns(items: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in items:
+        name, colon, word = item.rpartition(":")
+        if not colon or not name:
+            raise click.UsageError(f"--column takes NAME:TYPE, not '{item}'.")
+        found[name.strip()] = word.strip()
+    return found
+
+
+def _schema_text(path: Path | None, value_format: str) -> str | None:
+    """The file's content as the definition keeps it; what is binary in base64."""
+    if path is None:
+        return None
+    if value_format == "protobuf":
+        from base64 import b64encode
+
+        return b64encode(path.read_bytes()).decode()
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"--schema {path} is not a text in UTF-8.") from error

@@ -1,0 +1,108 @@
+"""What the commands about tables share: where tables are, and the libraries they need.
+
+This file must import nothing of the lakehouse: it says what is missing when that cannot be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from strandline.client.settings import parse_addresses
+from strandline.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.lakehouse.tables.spec import TableSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MASTER: Final = "local[*,4]"
+"""All processors of this machine; a task may fail three times, as when its process is killed."""
+STARTS_QUICKLY: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that only plans: compiling its code well costs more than it brings."""
+_LIBRARIES: Final = ("pyspark", "pyarrow", "deltalake")
+
+
+def check_installed() -> None:
+    """Raises `click.ClickException` with the remedy when tables cannot be worked with."""
+    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"Tables need {', '.join(missing)}, which is not installed. "
+            "pip install 'strandline[spark]' brings everything."
+        )
+
+
+def tables_option(command: F) -> F:
+    """Add `--tables`."""
+    return click.option(
+        "--tables",
+        metavar="DIR",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="STRANDLINE_TABLES",
+        default=Path("strandline-tables"),
+        show_default=True,
+        show_envvar=True,
+        help="The directory of all tables.",
+    )(command)
+
+
+def spark_options(command: F) -> F:
+    """Add `--master` and `--memory`."""
+    command = click.option(
+        "--memory", default="2g", show_default=True, help="Of Spark's driver, in Spark's notation."
+    )(command)
+    return click.option(
+        "--master", default=MASTER, show_default=True, help="Where Spark runs, in its notation."
+    )(command)
+
+
+def open_session(
+    name: str, *, master: str, memory: str, jars: Sequence[Path] = (), java_options: str = ""
+) -> SparkSession:
+    """Spark for one command. Raises `NoJava`."""
+    from strandline.lakehouse.session import session
+
+    # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
+    tasks = 4 * (os.cpu_count() or 1)
+    conf = {"spark.sql.shuffle.partitions": str(tasks)}
+    return session(
+        f"strandline {name}",
+        master=master,
+        memory=memory,
+        jars=jars,
+        java_options=java_options,
+        # What Spark logs as an error is a page of traces; the command itself says what happened.
+        log_level="FATAL",
+        conf=conf,
+    )
+
+
+def load_table(tables: Path, name: str) -> TableSpec:
+    """The definition of a table. Raises `click.UsageError` if there is none of that name."""
+    from strandline.lakehouse.tables.errors import TableMissing
+    from strandline.lakehouse.tables.spec import list_specs, load_spec
+
+    try:
+        return load_spec(tables / name)
+    except TableMissing as missing:
+        known = [spec.name for spec in list_specs(tables)] if tables.is_dir() else []
+        there = f"The tables there are {', '.join(known)}." if known else "There are none."
+        raise click.UsageError(f"There is no table '{name}' in {tables}. {there}") from missing
+
+
+def bootstrap_of(given: str | None) -> str:
+    """The addresses of the brokers as text. Raises `click.UsageError` for what are none."""
+    text: str = given or click.get_current_context().find_root().params["bootstrap"]
+    try:
+        parse_addresses(text)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    return text

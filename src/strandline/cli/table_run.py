@@ -1,0 +1,254 @@
+"""`strandline table run`: the pipeline in the foreground, with its progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+import click
+
+from strandline.cli.connecting import bootstrap_option
+from strandline.cli.counts import counted
+from strandline.cli.stopping import Stop
+from strandline.cli.table_options import (
+    STARTS_QUICKLY,
+    bootstrap_of,
+    load_table,
+    open_session,
+    spark_options,
+    tables_option,
+)
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.pipeline.events import Committed, Event, Started, Stopped, Told
+from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
+from strandline.lakehouse.tables.spec import parse_duration
+
+if TYPE_CHECKING:
+    from strandline.lakehouse.pipeline.lag import Lag
+
+
+@click.command()
+@click.argument("name")
+@click.option("--once", is_flag=True, help="Commit what is there now, and end.")
+@click.option(
+    "--interval", metavar="DURATION", help="Between commits. [default: as the table says]"
+)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default=None,
+    help="What reads the topics: our own reader, or Spark's connector for Kafka from --jars.",
+)
+@click.option(
+    "--jars",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    envvar="STRANDLINE_SPARK_KAFKA_JARS",
+    show_envvar=True,
+    help="Jars of spark-sql-kafka-0-10, for --engine kafka.",
+)
+@click.option(
+    "--on-data-loss",
+    type=click.Choice(["fail", "continue"]),
+    default="fail",
+    show_default=True,
+    help="When the log lost records that the table lacks: stop, or go on and keep a note of it.",
+)
+@click.option(
+    "--rows-per-commit",
+    type=click.IntRange(1),
+    default=1_000_000,
+    show_default=True,
+    metavar="N",
+    help="Offsets that one commit holds at most.",
+)
+@click.option(
+    "--compact-every",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Commits between two compactions of small files; 0 is never.",
+)
+@click.option(
+    "--patience",
+    default="5 min",
+    show_default=True,
+    metavar="DURATION",
+    help="How long to try again after trouble with brokers or workers.",
+)
+@spark_options
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON document per event.")
+@tables_option
+@bootstrap_option
+def run(
+    name: str,
+    once: bool,
+    interval: str | None,
+    engine: str | None,
+    jars: Path | None,
+    on_data_loss: str,
+    rows_per_commit: int,
+    compact_every: int,
+    patience: str,
+    master: str,
+    memory: str,
+    as_json: bool,
+    tables: Path,
+    bootstrap: str | None,
+) -> None:
+    """Bring the topics of table NAME into it, exactly once, from where it is.
+
+    Ctrl-C or SIGTERM stops it after a last commit; a second Ctrl-C stops it at once, and loses
+    nothing. What is committed shows as the offsets of the group strandline-table-NAME.
+    """
+    spec = load_table(tables, name)
+    engine = engine or spec.engine
+    try:
+        options = RunOptions(
+            bootstrap=bootstrap_of(bootstrap),
+            once=once,
+            interval_ms=(
+                spec.commit_interval_ms
+                if interval is None
+                else parse_duration("interval", interval)
+            ),
+            engine=engine,
+            accepts_loss=on_data_loss == "continue",
+            rows_per_commit=rows_per_commit,
+            compact_every=compact_every,
+            patience_s=parse_duration("patience", patience) / 1000,
+        )
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    found = _jars(engine, jars)
+    show = show_as_json if as_json else show_for_people
+    # Only here: they import Spark, which takes a second that wrong options need not wait for.
+    from strandline.lakehouse.pipeline.query import Place
+    from strandline.lakehouse.pipeline.runner import Runner
+    from strandline.lakehouse.tables.store import open_store
+
+    store = open_store(spec, create=True)
+    with (
+        open_session(
+            f"table run {name}",
+            master=master,
+            memory=memory,
+            jars=found,
+            # Rows that our own reader serves never pass through the JVM.
+            java_options=STARTS_QUICKLY if engine == "strandline" else "",
+        ) as spark,
+        # After the session, which puts a handler of its own in place.
+        Stop(terminate=True) as stop,
+    ):
+        Runner(Place(spark, spec, store, options), show(name)).run(stop)
+
+
+def show_for_people(name: str) -> Callable[[Event], None]:
+    """Prints a line per event."""
+    del name
+
+    def show(event: Event) -> None:
+        click.echo(line_of(event), err=isinstance(event, Told))
+
+    return show
+
+
+def show_as_json(name: str) -> Callable[[Event], None]:
+    """Prints a document per event."""
+
+    def show(event: Event) -> None:
+        click.echo(json.dumps({"table": name, **_as_json(event)}))
+
+    return show
+
+
+def line_of(event: Event) -> str:
+    """What a person reads of an event."""
+    match event:
+        case Started():
+            return (
+                f"{counted(event.partitions, 'partition')}, "
+                f"{counted(event.committed, 'offset')} in the table, {_lag_text(event.lag)}"
+            )
+        case Committed():
+            parts = [f"commit {event.sequence}: {counted(event.rows, 'row')}"]
+            if event.late_rows:
+                parts.append(f"{event.late_rows:,} late")
+            if event.dead_letters:
+                parts.append(counted(event.dead_letters, "dead letter"))
+            lost = sum(each.end - each.start for each in event.lost)
+            if lost:
+                parts.append(f"{counted(lost, 'offset')} lost to the log's retention")
+            return f"{', '.join(parts)} in {event.seconds:.1f} s; {_lag_text(event.lag)}"
+        case Told():
+            return event.sentence
+        case Stopped():
+            commits = counted(event.commits, "commit")
+            rows = counted(event.rows, "row")
+            return f"Stopped after {commits} with {rows}; {_lag_text(event.lag)}"
+        case _:
+            assert_never(event)
+
+
+def _lag_text(lag: Lag | None) -> str:
+    if lag is None:
+        return "the lag is not known"
+    if not lag.records:
+        return "nothing is missing"
+    seconds = "" if lag.seconds is None else f" ({lag.seconds:,.0f} s)"
+    return f"{counted(lag.records, 'record')}{seconds} behind"
+
+
+def _as_json(event: Event) -> dict[str, object]:
+    match event:
+        case Started():
+            return {
+                "event": "started",
+                "partitions": event.partitions,
+                "committed": event.committed,
+                "lag": lag_as_json(event.lag),
+            }
+        case Committed():
+            return {
+                "event": "committed",
+                "sequence": event.sequence,
+                "version": event.version,
+                "rows": event.rows,
+                "late_rows": event.late_rows,
+                "dead_letters": event.dead_letters,
+                "ranges": [list(each[:4]) for each in event.ranges],
+                "lost": [list(each[:4]) for each in event.lost],
+                "seconds": round(event.seconds, 3),
+                "lag": lag_as_json(event.lag),
+            }
+        case Told():
+            return {"event": "told", "sentence": event.sentence}
+        case Stopped():
+            return {
+                "event": "stopped",
+                "commits": event.commits,
+                "rows": event.rows,
+                "lag": lag_as_json(event.lag),
+            }
+        case _:
+            assert_never(event)
+
+
+def lag_as_json(lag: Lag | None) -> dict[str, object] | None:
+    """Records and seconds; null where they are not known."""
+    return None if lag is None else {"records": lag.records, "seconds": lag.seconds}
+
+
+def _jars(engine: str, directory: Path | None) -> list[Path]:
+    if engine != "kafka":
+        return []
+    found = sorted(directory.glob("*.jar")) if directory is not None else []
+    if not found:
+        raise click.UsageError(
+            "--engine kafka needs the jars of org.apache.spark:spark-sql-kafka-0-10_2.13: name "
+            "their directory with --jars."
+        )
+    return found

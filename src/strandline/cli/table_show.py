@@ -1,0 +1,211 @@
+"""`strandline table list`, `status` and `history`: what tables are and how far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, json_option
+from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.table_options import bootstrap_of, load_table, tables_option
+from strandline.cli.table_run import lag_as_json
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
+from strandline.errors import ProtocolError
+from strandline.lakehouse.pipeline.lag import Lag, lag_of
+from strandline.lakehouse.pipeline.options import isolation_of
+from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, list_specs
+from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.types import Offset
+
+_LAG_PATIENCE_MS = 10_000
+
+
+@click.command("list")
+@tables_option
+@json_option
+def list_tables(tables: Path, as_json: bool) -> None:
+    """List the tables that are defined."""
+    specs = list_specs(tables) if tables.is_dir() else []
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": spec.name,
+                    "topics": list(spec.topics),
+                    "value": spec.value_format,
+                    "mode": spec.mode,
+                    "format": spec.format,
+                    "location": spec.location,
+                }
+                for spec in specs
+            ]
+        )
+        return
+    print_table(
+        ("TABLE", "TOPICS", "VALUE", "MODE", "FORMAT"),
+        (
+            (spec.name, ",".join(spec.topics), spec.value_format, spec.mode, spec.format)
+            for spec in specs
+        ),
+    )
+
+
+@click.command()
+@click.argument("name")
+@tables_option
+@bootstrap_option
+@json_option
+def status(name: str, tables: Path, bootstrap: str | None, as_json: bool) -> None:
+    """Show how far the table NAME is, what it holds, and how far its topics are ahead of it."""
+    spec = load_table(tables, name)
+    store = open_store(spec, create=True)
+    state = store.state()
+    lag, trouble = _lag(spec, state, bootstrap_of(bootstrap))
+    sides = {side or "rows": _held(store, side) for side in (None, LATE, DEAD_LETTERS)}
+    if as_json:
+        print_json(_status_as_json(spec, state, lag, sides))
+    else:
+        _print_status(spec, state, lag, sides)
+    if trouble is not None:
+        click.echo(f"The lag is not known: {trouble}", err=True)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many commits at most.",
+)
+@tables_option
+@json_option
+def history(name: str, limit: int, tables: Path, as_json: bool) -> None:
+    """Show the last commits of the table NAME, the newest first, with the offsets they hold."""
+    store = open_store(load_table(tables, name), create=True)
+    records = store.history(limit)
+    if as_json:
+        print_json(
+            [
+                {
+                    "sequence": each.sequence,
+                    "version": each.version,
+                    "time": time_text(each.at_ms),
+                    "kind": each.kind,
+                    "rows": each.rows,
+                    "late_rows": each.late_rows,
+                    "dead_letters": each.dead_letters,
+                    "query_id": each.query_id,
+                    "batch_id": each.batch_id,
+                    "ranges": [list(item[:4]) for item in each.ranges],
+                    "lost": [list(item[:4]) for item in each.lost],
+                    "files_added": each.files_added,
+                    "files_removed": each.files_removed,
+                }
+                for each in records
+            ]
+        )
+        return
+    print_table(
+        ("COMMIT", "TIME", "KIND", "ROWS", "LATE", "DEAD", "FILES", "OFFSETS"),
+        (
+            (
+                each.sequence,
+                time_text(each.at_ms),
+                each.kind,
+                each.rows,
+                each.late_rows,
+                each.dead_letters,
+                f"+{each.files_added} -{each.files_removed}",
+                " ".join(
+                    f"{item.topic}-{item.partition}:{item.start}..{item.end}"
+                    for item in each.ranges
+                ),
+            )
+            for each in records
+        ),
+    )
+
+
+def _lag(spec: TableSpec, state: TableState, bootstrap: str) -> tuple[Lag | None, str | None]:
+    """The lag, or why it is not known."""
+    frontier = {each: Offset(found.end) for each, found in state.frontiers.items()}
+    settings = ClientSettings(client_id="strandline-cli", operation_timeout_ms=_LAG_PATIENCE_MS)
+    with ClusterClient(bootstrap, settings) as client:
+        try:
+            return lag_of(client, frontier, isolation_of(spec)), None
+        except ProtocolError as error:
+            return None, error.message or error.code.name
+
+
+def _held(store: TableStore, side: str | None) -> dict[str, int]:
+    files = store.files(side)
+    return {
+        "rows": sum(each.rows for each in files),
+        "files": len(files),
+        "bytes": sum(each.size for each in files),
+    }
+
+
+def _status_as_json(
+    spec: TableSpec, state: TableState, lag: Lag | None, sides: dict[str, dict[str, int]]
+) -> dict[str, Any]:
+    return {
+        "table": spec.name,
+        "topics": list(spec.topics),
+        "location": spec.location,
+        "format": spec.format,
+        "commits": state.sequence,
+        "version": state.version,
+        "watermark": None if state.watermark_us is None else time_text(state.watermark_us // 1000),
+        "held": sides,
+        "lag": lag_as_json(lag),
+        "partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "start": found.start,
+                "end": found.end,
+                "lag": None if lag is None else lag.by_partition.get(partition),
+            }
+            for partition, found in sorted(state.frontiers.items())
+        ],
+    }
+
+
+def _print_status(
+    spec: TableSpec, state: TableState, lag: Lag | None, sides: dict[str, dict[str, int]]
+) -> None:
+    click.echo(f"Table {spec.name} of {', '.join(spec.topics)}: {spec.format}, {spec.mode}")
+    click.echo(f"  in           {spec.location}")
+    for side, held in sides.items():
+        if side == "rows" or held["rows"]:
+            click.echo(
+                f"  {side.replace('_', ' '):<13}{held['rows']:,} in {held['files']} files, "
+                f"{size_text(held['bytes'])}"
+            )
+    click.echo(f"  commits      {state.sequence}")
+    if state.watermark_us is not None:
+        click.echo(f"  watermark    {time_text(state.watermark_us // 1000)}")
+    if lag is not None:
+        seconds = "" if lag.seconds is None else f", {lag.seconds:,.0f} s"
+        click.echo(f"  behind       {lag.records:,} records{seconds}")
+    click.echo()
+    print_table(
+        ("TOPIC", "PARTITION", "FROM", "UP TO", "BEHIND"),
+        (
+            (
+                *partition,
+                found.start,
+                found.end,
+                None if lag is None else lag.by_partition.get(partition),
+            )
+            for partition, found in sorted(state.frontiers.items())
+        ),
+    )

@@ -1,0 +1,89 @@
+"""`strandline table verify`: the proof, and what it found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from strandline.cli.connecting import bootstrap_option, json_option
+from strandline.cli.output import print_json, print_table
+from strandline.cli.table_options import (
+    bootstrap_of,
+    load_table,
+    open_session,
+    spark_options,
+    tables_option,
+)
+from strandline.lakehouse.verify.report import Report, Verdict
+
+
+@click.command()
+@click.argument("name")
+@spark_options
+@tables_option
+@bootstrap_option
+@json_option
+def verify(
+    name: str, master: str, memory: str, tables: Path, bootstrap: str | None, as_json: bool
+) -> None:
+    """Prove that table NAME holds every record below its frontier exactly once.
+
+    A record is a row, a late row or a dead letter. In a table that is upserted, each key must have
+    the row of its newest record. Ends with 0 when that is so, as far as the log can still tell, and
+    with 1 when it is not.
+    """
+    spec = load_table(tables, name)
+    address = bootstrap_of(bootstrap)
+    # Only here: they import Spark.
+    from strandline.lakehouse.pipeline.options import RunOptions
+    from strandline.lakehouse.tables.store import open_store
+    from strandline.lakehouse.verify.job import verify as prove
+
+    store = open_store(spec, create=True)
+    settings = RunOptions(bootstrap=address).read_settings(spec)
+    with open_session(f"table verify {name}", master=master, memory=memory) as spark:
+        report = prove(spark, store, settings)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        show_report(report)
+    if not report.is_good:
+        raise click.exceptions.Exit(1)
+
+
+def show_report(report: Report) -> None:
+    """The numbers by partition, then what they mean."""
+    verdicts = [
+        each
+        for each in Verdict
+        if each is Verdict.GOOD or each is Verdict.MISSING or report.total(each)
+    ]
+    print_table(
+        (
+            "TOPIC",
+            "PARTITION",
+            "FROM",
+            "UP TO",
+            "ROWS",
+            "LATE",
+            "DEAD",
+            *(each.name for each in verdicts),
+        ),
+        (
+            (
+                *partition,
+                each.start,
+                each.end,
+                each.places.get("rows", 0),
+                each.places.get("late", 0),
+                each.places.get("dead_letters", 0),
+                *(each.counts.get(verdict, 0) for verdict in verdicts),
+            )
+            for partition, each in sorted(report.partitions.items())
+        ),
+    )
+    for example in report.examples:
+        click.echo(f"{example.verdict.value}: {example.partition} offset {example.offset}")
+    for sentence in report.sentences():
+        click.echo(sentence)

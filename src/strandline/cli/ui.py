@@ -1,0 +1,53 @@
+"""`strandline ui`: the live page of any Strandline cluster."""
+
+from __future__ import annotations
+
+import click
+
+from strandline.cli.connecting import bootstrap_option
+from strandline.client.settings import join_addresses, parse_addresses
+from strandline.errors import InvalidSetting
+
+DEFAULT_PORT = 9080
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Where the page is served; 0 takes a free port.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The page shows all data of the cluster to whoever can reach it: keep it on loopback.",
+)
+@bootstrap_option
+def ui(port: int, host: str, bootstrap: str | None) -> None:
+    """Serve the live page of a cluster until Ctrl-C."""
+    if bootstrap is None:
+        bootstrap = click.get_current_context().find_root().params["bootstrap"]
+    try:
+        addresses = parse_addresses(bootstrap)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    serve_page(host, port, join_addresses(addresses))
+
+
+def serve_page(host: str, port: int, bootstrap: str | None, path: str = "") -> None:
+    """Serve, and say where. Without `bootstrap` there are scenarios only."""
+    try:
+        from strandline.ui import serving
+    except ModuleNotFoundError as missing:
+        raise click.ClickException(
+            f"The page needs {missing.name}. Install it with: pip install 'strandline[ui]'"
+        ) from missing
+    try:
+        listening = serving.listen(host, port)
+    except InvalidSetting as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    click.echo(f"{serving.address_of(listening)}{path}\nCtrl-C stops")
+    serving.serve(listening, bootstrap)

@@ -1,0 +1,167 @@
+"""`strandline fault` on a cluster that `serve --faults` runs, and on one that does not allow it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.producer import Producer, ProducerSettings
+from strandline.client.settings import ClientSettings
+from strandline.errors import ErrorCode, ProtocolError
+from tests.cli.conftest import DEADLINE_S, Ended, Serving, run_here
+
+pytestmark = pytest.mark.xdist_group("faults")
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    data = tmp_path_factory.mktemp("faults")
+    serving = Serving(
+        "serve", "--brokers", "3", "--faults", "--data-dir", str(data), "--listen", "127.0.0.1:0",
+        "--set", "zookeeper.session.timeout.ms=1000",
+    )  # fmt: skip
+    yield serving
+    ended = serving.stop()
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "Stopped cleanly."), ended.err
+
+
+@pytest.fixture(scope="module")
+def addresses(serving: Serving) -> str:
+    return ",".join(re.findall(r"PLAINTEXT://(127\.0\.0\.1:\d+)", "\n".join(serving.said)))
+
+
+@pytest.fixture
+def run(addresses: str) -> Run:
+    return lambda *arguments: run_here(arguments, addresses)
+
+
+def control_of(serving: Serving) -> str:
+    (address,) = re.findall(r"^  faults +(\S+)$", "\n".join(serving.said), re.MULTILINE)
+    return str(address)
+
+
+def until(serving: Serving, condition: Callable[[set[int]], bool]) -> None:
+    """Wait until the brokers that broker 1 knows to live are so."""
+    deadline = time.monotonic() + DEADLINE_S
+    with ClusterClient(serving.address) as client:
+        while not condition(set(client.refresh().brokers)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_killed_broker_is_missed_and_comes_back(run: Run, serving: Serving) -> None:
+    ended = run("fault", "kill", "3")
+    assert ended.out == "Killed broker 3; 'restart' starts again what was killed.\n", ended.err
+    until(serving, lambda found: found == {1, 2})
+    again = run("fault", "kill", "3")
+    assert (again.code, again.err.strip()) == (1, "Broker 3 is not running. [INVALID_REQUEST]")
+    assert run("fault", "restart", "3").out == "Started broker 3.\n"
+    until(serving, lambda found: found == {1, 2, 3})
+
+
+def test_a_paused_broker_loses_its_session(run: Run, serving: Serving) -> None:
+    control = control_of(serving)
+    assert run("fault", "pause", "2", "--control", control).out == "Paused broker 2.\n"
+    assert "paused already" in run("fault", "pause", "2", "--control", control).err
+    until(serving, lambda found: found == {1, 3})
+    assert run("fault", "resume", "2", "--control", control).out == "Resumed broker 2.\n"
+    assert "not paused" in run("fault", "resume", "2").err
+    until(serving, lambda found: found == {1, 2, 3})
+
+
+def test_a_broker_that_is_cut_off_is_missed_until_it_is_healed(run: Run, serving: Serving) -> None:
+    assert "off from the others" in run("fault", "partition", "3").out
+    until(serving, lambda found: found == {1, 2})
+    assert "reach each other" in run("fault", "heal").out
+    until(serving, lambda found: found == {1, 2, 3})
+
+
+def test_an_expired_session_is_made_anew(run: Run, serving: Serving) -> None:
+    def session() -> str | None:
+        """The session that broker 1 sees broker 2 registered with; none between two of them."""
+        documents = run("status", "--json").json
+        seen = [each for each in documents["1"]["brokers"] if each["broker"] == 2]
+        return str(seen[0]["session"]) if seen else None
+
+    before = session()
+    assert before is not None
+    assert (
+        run("fault", "expire-session", "2").out == "The metadata sessions of broker 2 have ended.\n"
+    )
+    until(serving, lambda found: found == {1, 2, 3} and session() not in (None, before))
+
+
+def test_a_slow_disk_holds_its_broker_up(run: Run, addresses: str) -> None:
+    run("topics", "create", "slow", "--replication-factor", "1")
+    (partition,) = run("topics", "describe", "slow", "--json").json[0]["partitions"]
+    leader = str(partition["leader"])
+    text = run("fault", "slow-disk", leader, "--delay", "60000").out
+    assert text == f"Writing records takes broker {leader} 60000 ms more, until 'heal'.\n"
+    produce(addresses)  # it is answered, and then the disk takes its time
+    with pytest.raises(ProtocolError) as refused:
+        produce(addresses, request_timeout_ms=500, operation_timeout_ms=500)
+    assert refused.value.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
+    run("fault", "heal")
+    produce(addresses)
+
+
+def produce(addresses: str, **settings: int) -> None:
+    cluster = ClusterClient(addresses, ClientSettings(**settings))
+    patience = ProducerSettings(delivery_timeout_ms=settings.get("operation_timeout_ms", 30_000))
+    with cluster as client, Producer(client, patience) as producer:
+        producer.send("slow", b"m")
+        producer.flush().raise_failure()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("kill",), "Say which brokers 'kill' is for."),
+        (("kill", "9"), "There is no broker 9; the brokers are 1, 2, 3."),
+        (("heal", "1"), "'heal' is for all brokers: name none."),
+        (("partition", "1", "2", "3"), "A partition needs brokers on both sides."),
+    ],
+)
+def test_what_cannot_be_done_is_said(run: Run, arguments: tuple[str, ...], sentence: str) -> None:
+    ended = run("fault", *arguments)
+    assert (ended.code, ended.err.strip()) == (1, f"{sentence} [INVALID_REQUEST]")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\n", b"[]\n", b"{}\n", b'{"fault": 1, "brokers": []}\n',
+     b'{"fault": "kill", "brokers": ["1"]}\n', b"\xff\n", b"x" * 100_000 + b"\n"],
+)  # fmt: skip
+def test_nonsense_harms_nobody(serving: Serving, run: Run, line: bytes) -> None:
+    host, port = control_of(serving).split(":")
+    with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
+        connection.sendall(line)
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.makefile().readline()
+    assert not answer or "error" in answer
+    assert run("fault", "heal").code == 0
+
+
+def test_without_the_flag_faults_are_refused(
+    strandline: Run, serve: Callable[..., Serving], tmp_path: Path
+) -> None:
+    ended = strandline("fault", "kill", "1")
+    assert ended.code == 1
+    assert ended.err.strip() == (
+        "This cluster does not allow faults: start it with `strandline serve --faults`. "
+        "[POLICY_VIOLATION]"
+    )
+
+
+def test_nobody_listens_there(alone: Run) -> None:
+    ended = alone("fault", "heal", "--control", "127.0.0.1:1")
+    assert (ended.code, "cannot be asked" in ended.err) == (1, True)
+    assert alone("fault", "heal", "--control", "x:y:z:").code in (1, 2)
+    assert alone("fault", "nonsense").code == 2

@@ -1,0 +1,148 @@
+"""`strandline table`: definitions, and what people read. Runs are in tests/lakehouse/pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from strandline.cli import table_options
+from strandline.cli.main import cli
+from strandline.cli.table_run import line_of
+from strandline.lakehouse.pipeline.events import Committed, Started, Stopped, Told
+from strandline.lakehouse.pipeline.lag import Lag
+from strandline.lakehouse.tables.identity import OffsetRange
+from tests.cli.conftest import COMMAND, Ended
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def table(alone: Run, tmp_path: Path) -> Run:
+    """`strandline table ...` over a directory of its own."""
+    return lambda command, *rest: alone("table", command, *rest, "--tables", str(tmp_path))
+
+
+def test_a_table_is_defined_shown_and_dropped(
+    table: Run, strandline: Run, tmp_path: Path, name: str
+) -> None:
+    assert strandline("topics", "create", name).code == 0
+    made = table(
+        "create",
+        *("flights", "--topic", name, "--event-time", "at", "--watermark", "2 hours"),
+        *("--partition", "day(at), x", "--column", "x:string", "--interval", "5 s"),
+    )
+    assert made.code == 0, made.err
+    assert "strandline table run flights" in made.out
+    spec = json.loads((tmp_path / "flights" / "table.json").read_text())
+    assert (spec["watermark_ms"], spec["commit_interval_ms"]) == (7_200_000, 5_000)
+    assert table("create", "flights").code == 1
+
+    [listed] = table("list", "--json").json
+    assert (listed["name"], listed["topics"], listed["format"]) == ("flights", [name], "delta")
+    found = strandline("table", "status", "flights", "--json", "--tables", str(tmp_path)).json
+    assert (found["commits"], found["lag"]) == (0, {"records": 0, "seconds": 0.0})
+    assert table("history", "flights", "--json").json == []
+    assert table("compact", "flights", "--vacuum", "7 days", "--json").json["vacuumed"] == 0
+
+    dropped = strandline("table", "drop", "flights", "--yes", "--tables", str(tmp_path))
+    assert (dropped.code, dropped.err) == (0, "")
+    assert not (tmp_path / "flights").exists()
+    assert table("list", "--json").json == []
+
+
+def test_dead_letters_of_an_empty_table(alone: Run, table: Run, tmp_path: Path) -> None:
+    table("create", "t")
+    where = ("--tables", str(tmp_path), "--json")
+    assert alone("table", "dead-letters", "list", "t", *where).json == []
+    replayed = alone("table", "dead-letters", "replay", "t", *where).json
+    assert replayed == {"replayed": 0, "still_dead": 0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("create", "t", "--watermark", "2 hours"), "needs an event time column"),
+        (
+            ("create", "t", "--event-time", "at", "--watermark", "soon"),
+            "watermark cannot be 'soon'",
+        ),
+        (("create", "t", "--column", "x"), "--column takes NAME:TYPE"),
+        (("create", "t", "--value", "avro"), "avro values need a schema"),
+        (("run", "nothing"), "There is no table 'nothing'"),
+        (("diff", "nothing"), "There are none"),
+    ],
+)
+def test_what_is_refused(table: Run, arguments: tuple[str, ...], said: str) -> None:
+    ended = table(*arguments)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_a_run_that_cannot_begin(table: Run, tmp_path: Path) -> None:
+    table("create", "t")
+    ended = table("run", "t", "--engine", "kafka")
+    assert (ended.code, "name their directory with --jars" in ended.err) == (2, True)
+    ended = table("run", "t", "--interval", "often")
+    assert (ended.code, "interval cannot be 'often'" in ended.err) == (2, True)
+    table("create", "u", "--mode", "upsert")
+    ended = table("rebuild", "u", "--since", "2026-01-01")
+    assert (ended.code, "stretch of time" in ended.err) == (2, True)
+
+
+def test_without_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_options, "_LIBRARIES", ("pyspark", "no_such_library"))
+    for command in (["table", "list"], ["demo"]):
+        ended = CliRunner().invoke(cli, command)
+        assert ended.exit_code == 1
+        assert "Tables need no_such_library, which is not installed" in ended.stderr
+        assert "pip install 'strandline[spark]'" in ended.stderr
+
+
+def test_lines_of_a_run() -> None:
+    nothing = Lag(0, 0.0, {})
+    behind = Lag(1200, 3.4, {})
+    lost = (OffsetRange("t", 0, 4, 7),)
+    commit = Committed(2, 3, 10, 1, 2, (), lost, 0.51, behind)
+    assert [line_of(each) for each in (Started(1, 0, None), commit, Stopped(1, 5, nothing))] == [
+        "1 partition, 0 offsets in the table, the lag is not known",
+        "commit 2: 10 rows, 1 late, 2 dead letters, 3 offsets lost to the log's retention in "
+        "0.5 s; 1,200 records (3 s) behind",
+        "Stopped after 1 commit with 5 rows; nothing is missing",
+    ]
+    assert line_of(Told("A sentence.")) == "A sentence."
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.7, 2.5])
+def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, moment: float) -> None:
+    """SIGTERM while Spark starts: the cluster's process and the directory go."""
+    demo = subprocess.Popen(
+        [*COMMAND, "demo", "--records", "100", "--brokers", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert demo.stdout is not None
+    try:
+        address = demo.stdout.readline().rpartition(" ")[2].strip().rstrip(".")
+        assert "Producing" in demo.stdout.readline()
+        time.sleep(moment)  # the moments themselves are what is tried, and none has a sign
+        demo.send_signal(signal.SIGTERM)
+        demo.communicate(timeout=100)
+    finally:
+        demo.kill()
+        demo.communicate()
+    assert demo.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("strandline-demo-*"))
+    host, port = address.split(":")
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
+        pass
