@@ -125,11 +125,15 @@ class Broker(ABC):
 
     def stop(self) -> None:
         """End the process and its children, and remove its directory."""
+        self.end()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def end(self) -> None:
+        """End the process and its children, politely; it can be started again."""
         self._admin = None
         process, self._process = self._process, None
         if process is not None:
             _end(process)
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _topics(self) -> Topics:
         if self._admin is None:

@@ -1,4 +1,4 @@
-"""Apache Kafka's and Apache ZooKeeper's servers from Maven Central, by coordinates, into a cache.
+"""Jars of Apache Kafka, ZooKeeper and Spark from Maven Central, by coordinates, into a cache.
 
 These are the released artefacts, unchanged; only the launch scripts of the binary distributions
 are missing, and the harnesses pass the JVM flags that those scripts would pass (see `brokers`).
@@ -10,13 +10,15 @@ import argparse
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
 ZOOKEEPER_VERSION = "3.9.5"
+SPARK_VERSION = "4.2.0"
+DELTA_VERSION = "4.4.0"
 # The binding between Kafka's logging interface and its log4j: without it WARN lines are lost.
 LOG_BINDING_VERSION = "2.25.4"
 _NETTY_VERSION = "4.1.130.Final"
@@ -55,6 +57,32 @@ def zookeeper_jars(cache: Path, version: str = ZOOKEEPER_VERSION) -> Path:
         _zookeeper(version),
         override="STRANDLINE_ZOOKEEPER_JARS",
         proof="zookeeper-[0-9]*.jar",
+    )
+
+
+def spark_kafka_jars(cache: Path, version: str = SPARK_VERSION) -> Path:
+    """Directory with Spark's own connector for Kafka and what Spark itself does not bring along.
+
+    `STRANDLINE_SPARK_KAFKA_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"spark-kafka-{version}",
+        _spark_kafka(version),
+        override="STRANDLINE_SPARK_KAFKA_JARS",
+        proof=f"spark-sql-kafka-0-10_{SCALA_VERSION}-*.jar",
+    )
+
+
+def delta_jars(cache: Path, version: str = DELTA_VERSION) -> Path:
+    """Directory with Delta's own writer for Spark.
+
+    `STRANDLINE_DELTA_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"delta-{version}",
+        _delta(version),
+        override="STRANDLINE_DELTA_JARS",
+        proof=f"delta-spark_4.2_{SCALA_VERSION}-*.jar",
     )
 
 
@@ -107,6 +135,25 @@ def _zookeeper(version: str) -> list[Artefact]:
     return [Artefact(*coordinates, alone=True) for coordinates in wanted]
 
 
+def _spark_kafka(version: str) -> list[Artefact]:
+    """The versions beside the connector's are those of its project file, but for the tokens: of
+    that library Central had nothing newer than 4.0.0 when this was written, and it suffices."""
+    wanted = [
+        ("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA_VERSION}", version),
+        ("org.apache.spark", f"spark-token-provider-kafka-0-10_{SCALA_VERSION}", "4.0.0"),
+        ("org.apache.kafka", "kafka-clients", "3.9.2"),
+        ("org.apache.commons", "commons-pool2", "2.13.1"),
+    ]
+    return [Artefact(*coordinates, alone=True) for coordinates in wanted]
+
+
+def _delta(version: str) -> list[Artefact]:
+    """Delta's own writer for Spark 4.2; what it needs of Spark is in Spark."""
+    kernel = [f"delta-kernel-{part}" for part in ("api", "defaults", "unitycatalog")]
+    own = [f"delta-spark_4.2_{SCALA_VERSION}", "delta-storage", *kernel]
+    return [Artefact("io.delta", name, version, alone=True) for name in own]
+
+
 def _jars(target: Path, artefacts: Sequence[Artefact], *, override: str, proof: str) -> Path:
     given = os.environ.get(override)
     if given:
@@ -148,11 +195,19 @@ def main() -> None:
     """Fetch the jars if need be and print their directory: for shell scripts."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--cache-dir", type=Path, required=True)
-    parser.add_argument("--of", choices=("kafka", "zookeeper"), default="kafka")
+    parser.add_argument("--of", choices=tuple(_FETCHERS), default="kafka")
     options = parser.parse_args()
     cache: Path = options.cache_dir
     cache.mkdir(parents=True, exist_ok=True)
-    print(kafka_jars(cache) if options.of == "kafka" else zookeeper_jars(cache))
+    print(_FETCHERS[options.of](cache))
+
+
+_FETCHERS: Mapping[str, Callable[[Path], Path]] = {
+    "kafka": kafka_jars,
+    "zookeeper": zookeeper_jars,
+    "spark-kafka": spark_kafka_jars,
+    "delta": delta_jars,
+}
 
 
 if __name__ == "__main__":
