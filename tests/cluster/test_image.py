@@ -190,6 +190,19 @@ def test_lookups_of_what_is_not_there() -> None:
     assert not image.is_alive(BrokerId(9))
 
 
+def test_partitions_are_chosen_in_order() -> None:
+    story = Story()
+    for name, count in (("b", 2), ("a", 12)):
+        take(story, "create", name, count)
+    everything = [("a", number) for number in range(12)] + [("b", 0), ("b", 1)]
+    assert [tuple(at) for at, _ in story.image.chosen()] == everything
+    assert [tuple(at) for at, _ in story.image.chosen(["b", "c", "b"])] == everything[12:]
+    assert [tuple(at) for at, _ in story.image.chosen(None, 1)] == [("a", 1), ("b", 1)]
+    assert [tuple(at) for at, _ in story.image.chosen(["a"], 12)] == []
+    (found,) = story.image.chosen(["a"], 3)
+    assert found == (TopicPartition("a", 3), story.image.partition(TopicPartition("a", 3)))
+
+
 def test_where_a_broker_is_reached() -> None:
     broker = Story().image.brokers[BrokerId(1)]
     assert broker.endpoint("PLAINTEXT") == broker.endpoints[0]

@@ -9,7 +9,7 @@ decides nothing. Nodes of unknown kinds are not part of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, assert_never
 
@@ -104,6 +104,16 @@ class ClusterImage:
         """The partition, if it exists."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
+
+    def chosen(
+        self, topics: Collection[str] | None = None, number: int | None = None
+    ) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+        """Partitions in order: of all topics or of these, all or those of one number. A question
+        about few costs little, however many there are."""
+        for name in sorted(self.topics if topics is None else set(topics) & self.topics.keys()):
+            partitions = self.topics[name].partitions
+            for each in sorted(partitions) if number is None else {number} & partitions.keys():
+                yield TopicPartition(name, each), partitions[each]
 
     def overrides(self, resource: ConfigResource) -> Mapping[str, str]:
         """Settings of the resource that were changed at run time."""

@@ -1,24 +1,43 @@
 """The subject `picture`: the offsets of every replica of this broker, as short lists.
 
 Pages ask for it twice a second, also of brokers with thousands of partitions. Therefore it has no
-names but the one list of `COLUMNS`, and only what moves; all else is in the subject `status`.
+names but the one list of `COLUMNS`, and only what moves; all else is in the subject `status`. And
+it can be asked for in pieces, in the order of topics and partitions, so that no look holds the
+broker longer than it takes to write down `limit` rows:
+
+    first look     limit=250                          rows 1 to 250, next ["orders", 49]
+    second look    limit=250, after=["orders", 49]    rows 251 to 500, ...
+    last one       limit=250, after=["views", 99]     the rest, next null
+
+Partitions that somebody has on the screen are named in `partitions` and told in every look, as
+`asked`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import PartitionImage
 from strandline.node.inspection import Arguments, JsonObject
-from strandline.node.inspection_arguments import allow_only
+from strandline.node.inspection_arguments import (
+    allow_only,
+    optional_count,
+    optional_partition,
+    partitions,
+)
 from strandline.types import Instant, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.node.node import Node
 
-VERSION: Final = 1
+VERSION: Final = 2
 EPOCHS_MAX: Final = 16
 """So many of the newest leader epochs of a log are told."""
+ASKED_MAX: Final = 64
+"""So many partitions can be asked for by name."""
 
 COLUMNS: Final = (
     "topic",
@@ -40,9 +59,16 @@ Row = list[object]
 
 
 def picture(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
-    """One row for each partition that this broker is to have a replica of."""
-    allow_only(arguments, ())
+    """One row for each partition that this broker is to have a replica of. `limit`: at most so
+    many. `after` (topic and partition): those that come after it. `partitions` (topics and
+    partitions): told as `asked`, wherever they stand."""
+    allow_only(arguments, ("limit", "after", "partitions"))
+    limit = optional_count(arguments, "limit")
+    asked = partitions(arguments, "partitions", at_most=ASKED_MAX)
     image = node.metadata.image
+    found = _behind(node, optional_partition(arguments, "after"))
+    piece = list(islice(found, limit))
+    is_last = next(found, None) is None
     return {
         "version": VERSION,
         "broker": node.broker_id,
@@ -55,13 +81,28 @@ def picture(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
         ],
         "totals": _totals(node),
         "columns": list(COLUMNS),
-        "rows": [
-            _row(node, TopicPartition(name, number), partition)
-            for name, topic in image.topics.items()
-            for number, partition in topic.partitions.items()
-            if node.broker_id in partition.replicas
+        "rows": [_row(node, at, partition) for at, partition in piece],
+        "next": None if is_last else piece[-1][0],
+        "asked": [
+            _row(node, at, partition)
+            for at in asked
+            if (partition := image.partition(at)) is not None
+            and node.broker_id in partition.replicas
         ],
     }
+
+
+def _behind(
+    node: Node, after: TopicPartition | None
+) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+    """The partitions of this broker that come after one, in order."""
+    topics = node.metadata.image.topics
+    names = sorted(topics)
+    for name in names[0 if after is None else bisect_left(names, after.topic) :]:
+        for number, partition in sorted(topics[name].partitions.items()):
+            at = TopicPartition(name, number)
+            if node.broker_id in partition.replicas and (after is None or at > after):
+                yield at, partition
 
 
 def _totals(node: Node) -> dict[str, int]:

@@ -33,11 +33,7 @@ class Scene:
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         """The partitions that were asked about, as the metadata have them."""
-        for name, topic in sorted(self.image.topics.items()):
-            for number, state in sorted(topic.partitions.items()):
-                at = TopicPartition(name, number)
-                if self.is_asked(at):
-                    yield at, state
+        return self.image.chosen(None if self.topic is None else [self.topic], self.partition)
 
     def hosted(self) -> Iterator[Replica]:
         """Those of them that have a replica here."""
@@ -45,10 +41,6 @@ class Scene:
             replica = self.node.replicas.find(at)
             if replica is not None:
                 yield replica
-
-    def is_asked(self, at: TopicPartition) -> bool:
-        """Whether a partition was asked about."""
-        return self.topic in (None, at.topic) and self.partition in (None, at.partition)
 
     def refusals(self, *codes: ErrorCode) -> list[Refusal]:
         """What was refused with these codes about what was asked, the newest first."""
