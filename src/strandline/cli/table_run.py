@@ -26,6 +26,8 @@ from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
 from strandline.lakehouse.tables.spec import parse_duration
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from strandline.lakehouse.pipeline.lag import Lag
 
 
@@ -128,22 +130,31 @@ def run(
     # Only here: they import Spark, which takes a second that wrong options need not wait for.
     from strandline.lakehouse.pipeline.query import Place
     from strandline.lakehouse.pipeline.runner import Runner
+    from strandline.lakehouse.session_lasting import LastingSession
     from strandline.lakehouse.tables.store import open_store
 
-    store = open_store(spec, create=True)
-    with (
-        open_session(
+    def make() -> SparkSession:
+        return open_session(
             f"table run {name}",
             master=master,
             memory=memory,
             jars=found,
             # Rows that our own reader serves never pass through the JVM.
             java_options=STARTS_QUICKLY if engine == "strandline" else "",
-        ) as spark,
+        )
+
+    def make_place() -> Place:
+        return Place(lasting.spark, spec, open_store(spec, create=True), options)
+
+    def renewed() -> Place | None:
+        return make_place() if lasting.maybe_renew() else None
+
+    with (
+        LastingSession(make) as lasting,
         # After the session, which puts a handler of its own in place.
         Stop(terminate=True) as stop,
     ):
-        Runner(Place(spark, spec, store, options), show(name)).run(stop)
+        Runner(make_place(), show(name), renewed).run(stop)
 
 
 def show_for_people(name: str) -> Callable[[Event], None]:

@@ -12,6 +12,7 @@ well: the package registers the format `strandline` with Spark by itself.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from pyspark.sql import SparkSession
 
 from strandline.lakehouse.session_files import session_files
 from strandline.lakehouse.session_java import find_java
+
+log = logging.getLogger(__name__)
 
 _LOOPBACK: Final = "127.0.0.1"
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -67,7 +70,9 @@ def session(
         # queries in order, not for the workers below Spark's JVM. That ends with its stdin.
         started = {"start_new_session": True}
         gateway = SparkContext._gateway or launch_gateway(configured, started)  # type: ignore[no-untyped-call]
-        SparkContext(conf=configured, gateway=gateway)
+        context = SparkContext(conf=configured, gateway=gateway)
+    # That a JVM was killed is told by whoever needed it; here it would be told with a trace.
+    context._accumulatorServer.handle_error = _log_end  # type: ignore[method-assign]
     return SparkSession.builder.getOrCreate()
 
 
@@ -86,6 +91,11 @@ _ON_THIS_MACHINE: Final = {
     # One for each core, as Spark's own 200 are for a cluster: each has a state store of its own.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
 }
+
+
+def _log_end(request: object, address: object) -> None:
+    del request
+    log.debug("The JVM at %s went away", address, exc_info=True)
 
 
 @contextmanager

@@ -1,6 +1,12 @@
-"""`python -m tests.faults.pipelines --times 50`: kill -9 of a pipeline's driver, JVM, workers and
-brokers at random moments under load; after each, the table must be proven to hold every record
-exactly once. The seed decides what is killed; when, is the machine's affair as well.
+"""`python -m tests.faults.pipelines --times 50`: kill -9 of what the run of a table consists of, at
+random moments under load; after each, the table must be proven to hold every record exactly once.
+
+Victims are the command (Spark's driver), Spark's JVM, Python workers, brokers, and with
+`--executors` executors in JVMs of their own. Each is killed at any time, and at a random point of
+each stage: while the run starts, while files are written, within a commit, within a compaction. The
+run is started again if it ended; when the table has all that there was at the kill, it is proven.
+
+At the first thing that is not as it must be, everything ends, and the directory stays.
 """
 
 from __future__ import annotations
@@ -12,59 +18,112 @@ import tempfile
 import time
 from pathlib import Path
 
-from strandline.lakehouse.pipeline.options import RunOptions
+from pyspark.sql import SparkSession
+
 from strandline.lakehouse.session import session
-from strandline.lakehouse.tables.store import open_store
-from strandline.lakehouse.verify.job import verify
-from tests.faults.pipelines.running import UnderLoad
+from strandline.lakehouse.verify.report import Report
+from tests.faults.pipelines import proof
+from tests.faults.pipelines.outcome import Outcome, offsets_of, table
+from tests.faults.pipelines.pipeline import EXECUTORS, ONE_JVM
+from tests.faults.pipelines.running import BrokerProcesses, UnderLoad
+from tests.faults.pipelines.victims import Kill, plan
+from tests.zookeeper.server import missing
 
 
 def main() -> int:
     """Returns the exit status."""
+    options = _options()
+    if (reason := missing()) is not None:
+        print(f"Brokers in processes of their own need a ZooKeeper: {reason}", file=sys.stderr)
+        return 2
+    home = Path(tempfile.mkdtemp(prefix="strandline-pipelines-"))
+    again = f"--times {options.times} --seed {options.seed} --mode {options.mode}"
+    again += f" --format {options.format}{' --executors' if options.executors else ''}"
+    print(f"{again}: {home}", flush=True)
+    spark = _session(home)
+    master = EXECUTORS if options.executors else ONE_JVM
+    began_s = time.monotonic()
+    outcomes: list[Outcome] = []
+    with UnderLoad(
+        home,
+        options.seed,
+        BrokerProcesses,
+        master=master,
+        mode=options.mode,
+        format=options.format,
+    ) as running:
+        running.wait_until_held(dict.fromkeys(running.ends(), 1))
+        kills = plan(random.Random(options.seed), running.victims)
+        for number in range(1, options.times + 1):
+            outcome = _one(spark, running, next(kills))
+            outcomes.append(outcome)
+            minutes = (time.monotonic() - began_s) / 60
+            print(f"{number}: {outcome.line()} ({minutes:.1f} min)", flush=True)
+        last = _when_all_is_quiet(spark, running)
+        print(f"\n{table(outcomes)}\n\n{_summary(running, last)}\nAgain: {again}", flush=True)
+    spark.stop()
+    return 0
+
+
+def _one(spark: SparkSession, running: UnderLoad, kill: Kill) -> Outcome:
+    before = running.load.acknowledged
+    killed = running.strike(kill)
+    killed_s = time.monotonic()
+    ends = running.ends()
+    running.wait_until_held(ends)
+    seconds = time.monotonic() - killed_s
+    acknowledged = running.load.acknowledged - before
+    if not acknowledged:
+        raise proof.NotProven("Nothing was sent all the while.")
+    report = proof.prove(spark, running.pipeline.spec, running.brokers.bootstrap, ends)
+    return Outcome(kill, killed, acknowledged, seconds, offsets_of(report), report.sequence)
+
+
+def _when_all_is_quiet(spark: SparkSession, running: UnderLoad) -> Report:
+    """The load ends, the run ends with all of it; the last proofs."""
+    running.load.end()
+    ends = running.ends()
+    running.wait_until_held(ends)
+    running.pipeline.stop()
+    spec, bootstrap = running.pipeline.spec, running.brokers.bootstrap
+    proof.check_against_load(spec, running.load)
+    proof.check_faults_are_found(spark, spec, bootstrap)
+    return proof.prove(spark, spec, bootstrap, ends)
+
+
+def _summary(running: UnderLoad, last: Report) -> str:
+    places: dict[str, int] = {}
+    for each in last.partitions.values():
+        for place, count in each.places.items():
+            places[place] = places.get(place, 0) + count
+    return (
+        f"{running.load.acknowledged:,} records were acknowledged, {len(running.load.bad):,} of "
+        f"them unreadable. In {last.sequence:,} commits of {running.pipeline.starts} processes "
+        f"they became {places}. The table was proven after each kill and at the end; read by "
+        "others, it is what was sent; two faults that were planted into it were found."
+    )
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.pipelines", description=__doc__)
     parser.add_argument("--times", type=int, default=50)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--mode", choices=("append", "upsert"), default="append")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
-    options = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="strandline-pipelines-"))
-    print(f"seed {options.seed}, {options.mode}, {options.format}: {home}", flush=True)
-    chance = random.Random(options.seed)
-    spark = session(
+    parser.add_argument("--executors", action="store_true", help="in JVMs of their own")
+    return parser.parse_args()
+
+
+def _session(home: Path) -> SparkSession:
+    """For the proofs."""
+    return session(
         "proofs",
         master="local[2]",
         memory="512m",
+        java_options=f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={home}",
         log_level="OFF",
         conf={"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"},
     )
-    killed: dict[str, int] = {}
-    began = time.monotonic()
-    with UnderLoad(home, options.seed, mode=options.mode, format=options.format) as running:
-        settings = RunOptions(bootstrap=running.cluster.bootstrap_servers)
-        for time_of in range(1, options.times + 1):
-            running.pipeline.wait_for_commits(chance.randint(1, 3))
-            fault = chance.choice(sorted(running.faults))
-            running.at_a_random_moment(fault)
-            running.pipeline.wait_for_commits(1)
-            report = verify(
-                spark,
-                open_store(running.pipeline.spec),
-                settings.read_settings(running.pipeline.spec),
-            )
-            killed[fault] = killed.get(fault, 0) + 1
-            held = sum(each.end - each.start for each in report.partitions.values())
-            print(
-                f"{time_of}: {fault} killed; {held:,} offsets in {report.sequence} commits: "
-                f"{report.sentences()[-1]} ({time.monotonic() - began:.0f} s)",
-                flush=True,
-            )
-            if not report.is_good:
-                print(report)
-                return 1
-        running.pipeline.stop()
-    spark.stop()
-    print(f"{options.times} kills, each time exactly once: {killed}")
-    return 0
 
 
 if __name__ == "__main__":

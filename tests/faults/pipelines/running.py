@@ -1,213 +1,257 @@
-"""A topic under load and the table that follows it, run by the command in a process of its own."""
+"""A topic under load, the table that follows it, and what can be killed of all that."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.producer import Producer
-from strandline.errors import ProtocolError
-from strandline.lakehouse.tables.spec import TableSpec, save_spec
+from strandline.client.fetching import Isolation
+from strandline.client.offsets import LATEST, list_offsets
+from strandline.lakehouse.tables.store import open_store
 from strandline.testing import Cluster
-from tests.faults.pipelines import descent
+from strandline.types import TopicPartition
+from tests.faults.pipelines import descent, victims
+from tests.faults.pipelines.load import TABLE, Load
+from tests.faults.pipelines.phases import STARTING
+from tests.faults.pipelines.pipeline import EXECUTORS, ONE_JVM, PATIENCE_S, Pipeline
+from tests.faults.pipelines.victims import Kill
 from tests.faults.processes import until
+from tests.faults.zookeeper_cluster import ZooKeeperCluster
 
-TABLE: Final = "orders"
-PARTITIONS: Final = 3
-PATIENCE_S: Final = 240.0
-_BATCH: Final = 50
-_PAUSE_S: Final = 0.1
-_KEYS: Final = 500
-
-
-class Load(threading.Thread):
-    """Produces until it is told to end: good records, and now and then one that is none."""
-
-    def __init__(self, bootstrap: str, seed: int) -> None:
-        super().__init__(name="load", daemon=True)
-        self._addresses = bootstrap
-        self._chance = random.Random(seed)
-        self._is_over = threading.Event()
-        self.acknowledged = 0
-        self.failure: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            with ClusterClient(self._addresses) as client:
-                producer = Producer(client)
-                while not self._is_over.wait(_PAUSE_S):
-                    self._send(producer)
-        except ProtocolError as error:
-            self.failure = error
-
-    def end(self) -> None:
-        """Stop, and say what went wrong if anything did."""
-        self._is_over.set()
-        self.join()
-        assert self.failure is None, self.failure
-
-    def _send(self, producer: Producer) -> None:
-        for number in range(_BATCH):
-            key = self._chance.randrange(_KEYS)
-            value = json.dumps({"key": key, "number": self.acknowledged + number})
-            if self._chance.random() < 0.01:
-                value = "{" + value
-            producer.send(TABLE, value.encode(), key=str(key).encode())
-        result = producer.flush()
-        result.raise_failure()
-        self.acknowledged += result.delivered
+PARTITIONS: Final = [TopicPartition(TABLE, number) for number in range(3)]
+_BROKERS: Final = 3
+_DOWN_S: Final = (0.0, 5.0)
+"""How long a killed broker is away: from before the others notice to after their elections."""
+_ANY_S: Final = 5.0
+_USUAL_S: Final = 1.0
+_LOOK_S: Final = 0.25
 
 
-class Pipeline:
-    """`strandline table run` in a process that may be killed at any moment, and started again."""
+class Brokers(Protocol):
+    """A cluster that a table's topic lives in."""
 
-    def __init__(self, home: Path, bootstrap: str, **spec: Any) -> None:
-        self.home = home
-        self.spec = TableSpec(
-            name=TABLE, topics=(TABLE,), location=str(home / "tables" / TABLE), **spec
-        )
-        save_spec(self.spec)
-        self._bootstrap = bootstrap
-        self._log = home / "run.log"
-        self._began = 0
-        self._process: subprocess.Popen[bytes] | None = None
+    bootstrap: str
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+    def kill(self, broker: int) -> int:
+        """Without warning; the process that was killed, or 0 if it was none."""
 
-    def ensure_running(self) -> None:
-        """Start it, unless it runs."""
-        if self._process is not None and self._process.poll() is None:
-            return
-        with self._log.open("ab") as log:
-            self._began = log.tell()
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "strandline.cli", "table", "run", TABLE, "--json"),
-                    *("--tables", str(self.home / "tables"), "-b", self._bootstrap),
-                    *("--interval", "200 ms", "--memory", "512m", "--master", "local[2,4]"),
-                    *("--compact-every", "10"),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+    def start(self, broker: int) -> None:
+        """Start one again, and wait until it has all that the others have."""
 
-    def wait_for_commits(self, more: int) -> None:
-        """Until so many batches more than now were committed, started again if need be."""
-        goal = self.commits() + more
+    def close(self) -> None:
+        """End it."""
 
-        def reached() -> bool:
-            self.ensure_running()
-            return self.commits() >= goal
 
-        until(reached, f"{more} commits", seconds=PATIENCE_S, complaint=self.complaint)
+class Killed(NamedTuple):
+    """What was killed, and when."""
 
-    def _has_started(self) -> bool:
-        return b'"event": "started"' in self._log.read_bytes()[self._began :]
-
-    def commits(self) -> int:
-        """What all runs together told."""
-        return self._log.read_bytes().count(b'"event": "committed"') if self._log.exists() else 0
-
-    def stop(self) -> None:
-        """SIGTERM once it runs; it must end well, with everything that is there."""
-        self.ensure_running()
-        until(self._has_started, "the start of a run", seconds=PATIENCE_S, complaint=self.complaint)
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        status = self._process.wait(PATIENCE_S)
-        assert status == 0, f"{status}: {self.complaint()}"
-
-    def kill(self) -> None:
-        """The driver, and with it everything below it, which ends by itself; wait for that."""
-        if self._process is None:
-            return
-        below = descent.descendants(self.pid)
-        self._process.kill()
-        self._process.wait(PATIENCE_S)
-        until(
-            lambda: not any(Path(f"/proc/{each}").exists() for each in below),
-            "the end of Spark",
-            seconds=PATIENCE_S,
-        )
-
-    def complaint(self) -> str:
-        """The end of its log."""
-        return self._log.read_bytes()[-3000:].decode(errors="replace")
+    victim: str
+    name: str
+    """What exactly: the number of a broker, the module of a worker."""
+    pid: int
+    phase: str
+    """Of the table's run at that moment."""
 
 
 class UnderLoad:
-    """A cluster with load on a topic, and its pipeline. A context manager that ends all of them."""
+    """Brokers, load, and a pipeline. A context manager that ends all of them."""
 
-    def __init__(self, home: Path, seed: int, **spec: Any) -> None:
+    def __init__(
+        self,
+        home: Path,
+        seed: int,
+        make_brokers: Callable[[Path], Brokers],
+        *,
+        master: str = ONE_JVM,
+        **spec: Any,
+    ) -> None:
         self.chance = random.Random(seed)
-        self.cluster = Cluster(brokers=3)
         self._home = home
         self._seed = seed
+        self._make_brokers = make_brokers
+        self._master = master
         self._spec = spec
 
     def __enter__(self) -> Self:
-        self.cluster.open()
-        self.cluster.create_topic(TABLE, PARTITIONS, 3, min_insync_replicas=2)
-        self.load = Load(self.cluster.bootstrap_servers, self._seed)
-        self.pipeline = Pipeline(self._home, self.cluster.bootstrap_servers, **self._spec)
+        self.brokers = self._make_brokers(self._home)
+        bootstrap = self.brokers.bootstrap
+        self._client = ClusterClient(bootstrap)
+        upserts = self._spec.get("mode") == "upsert"
+        self.load = Load(bootstrap, self._seed, upserts=upserts)
+        self.pipeline = Pipeline(self._home, bootstrap, master=self._master, **self._spec)
         self.load.start()
-        self.pipeline.ensure_running()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         try:
-            self.pipeline.kill()
+            self.pipeline.end()
             if kind is None:
                 self.load.end()
         finally:
-            self.cluster.close()
+            self._client.close()
+            self.brokers.close()
 
     @property
-    def faults(self) -> dict[str, Callable[[], None]]:
+    def victims(self) -> Sequence[str]:
         """What can be killed."""
-        return {
-            "driver": self._kill_driver,
-            "jvm": self._kill_jvm,
-            "worker": self._kill_worker,
-            "broker": self._kill_broker,
-        }
+        executors = [victims.EXECUTOR] if self._master == EXECUTORS else []
+        return [victims.DRIVER, victims.JVM, *executors, victims.WORKER, victims.BROKER]
 
-    def at_a_random_moment(self, fault: str) -> None:
-        """Let it happen somewhere in a batch, not always at its beginning."""
-        time.sleep(self.chance.uniform(0.0, 1.5))
-        self.faults[fault]()
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the logs end now."""
+        found = list_offsets(
+            self._client, dict.fromkeys(PARTITIONS, LATEST), Isolation.READ_COMMITTED
+        )
+        return {partition: each.offset for partition, each in found.items()}
 
-    def _kill_driver(self) -> None:
-        self.pipeline.kill()
+    def wait_until_held(self, ends: dict[TopicPartition, int]) -> None:
+        """Until the table has everything below these offsets, run again if need be."""
+        store = open_store(self.pipeline.spec)
+        looked_s = 0.0
 
-    def _kill_jvm(self) -> None:
-        for each in descent.java_below(self.pipeline.pid):
-            descent.kill(each)
+        def has_all() -> bool:
+            nonlocal looked_s
+            self.load.check()
+            self.pipeline.ensure_running()
+            if time.monotonic() - looked_s < _LOOK_S:
+                return False
+            looked_s = time.monotonic()
+            if not store.exists():
+                return False
+            frontiers = store.state().frontiers
+            return all(
+                partition in frontiers and frontiers[partition].end >= end
+                for partition, end in ends.items()
+            )
 
-    def _kill_worker(self) -> None:
-        workers = descent.workers_below(self.pipeline.pid)
-        if workers:
-            descent.kill(self.chance.choice(workers))
+        until(
+            has_all,
+            f"a table that reaches {ends}",
+            seconds=PATIENCE_S,
+            complaint=self.pipeline.complaint,
+        )
 
-    def _kill_broker(self) -> None:
-        broker = self.chance.choice([1, 2, 3])
-        self.cluster.kill(broker)
-        time.sleep(self.chance.uniform(0.0, 2.0))
-        self.cluster.start(broker)
-        self.cluster.wait_until_in_sync(TABLE, timeout_s=PATIENCE_S)
+    def strike(self, kill: Kill) -> Killed:
+        """Wait for the moment, and kill a victim that is there then."""
+        self._wait_for_moment(kill)
+        match kill.victim:
+            case victims.DRIVER:
+                self.pipeline.ensure_running()
+                pid = self.pipeline.pid
+                return Killed(kill.victim, "command", pid, self.pipeline.kill_driver())
+            case victims.BROKER:
+                broker = self.chance.randint(1, _BROKERS)
+                phase = self.pipeline.phases.now
+                pid = self.brokers.kill(broker)
+                time.sleep(self.chance.uniform(*_DOWN_S))  # that it is away for so long is the test
+                self.brokers.start(broker)
+                return Killed(kill.victim, f"broker {broker}", pid, phase)
+            case _:
+                return self._kill_below(kill.victim)
+
+    def _wait_for_moment(self, kill: Kill) -> None:
+        if kill.moment == STARTING:
+            self.pipeline.stop()
+            self.pipeline.ensure_running()
+            usual_s = self.pipeline.durations.usual(STARTING, otherwise=_ANY_S)
+        elif kill.moment == victims.ANY:
+            usual_s = _ANY_S
+        else:
+            self.pipeline.wait_for_phase(kill.moment)
+            usual_s = self.pipeline.durations.usual(kill.moment, otherwise=_USUAL_S)
+        time.sleep(kill.part * usual_s)  # a random moment is one that waits for nothing
+
+    def _kill_below(self, victim: str) -> Killed:
+        """One process below the command; waits until there is one."""
+
+        def struck() -> Killed | None:
+            self.pipeline.ensure_running()
+            there = self._below(victim)
+            if not there:
+                return None
+            name = self.chance.choice(sorted(there))
+            process = descent.Process.of(self.chance.choice(there[name]))
+            self.pipeline.look_below()
+            phase = self.pipeline.phases.now
+            if not process.is_there() or not descent.kill(process.pid):
+                return None
+            until(lambda: not process.is_there(), f"the end of {process}", seconds=PATIENCE_S)
+            return Killed(victim, name, process.pid, phase)
+
+        return until(struck, f"a {victim} to kill", seconds=PATIENCE_S)
+
+    def _below(self, victim: str) -> dict[str, list[int]]:
+        """Victims by name."""
+        pid = self.pipeline.pid
+        match victim:
+            case victims.JVM:
+                found = descent.jvm_below(pid)
+            case victims.EXECUTOR:
+                found = descent.executors_below(pid)
+            case _:
+                return descent.workers_below(pid)
+        return {victim: found} if found else {}
+
+
+class BrokersInThread:
+    """Brokers in a thread of this process: `kill` is as the end of a process to all others."""
+
+    def __init__(self, home: Path) -> None:
+        self._cluster = Cluster(brokers=_BROKERS, data_dir=home / "brokers").open()
+        self._cluster.create_topic(TABLE, len(PARTITIONS), _BROKERS, min_insync_replicas=2)
+        self.bootstrap = self._cluster.bootstrap_servers
+
+    def kill(self, broker: int) -> int:
+        """As `Brokers.kill`."""
+        self._cluster.kill(broker)
+        return 0
+
+    def start(self, broker: int) -> None:
+        """As `Brokers.start`."""
+        self._cluster.start(broker)
+        self._cluster.wait_until_in_sync(TABLE, timeout_s=PATIENCE_S)
+
+    def close(self) -> None:
+        """As `Brokers.close`."""
+        self._cluster.close()
+
+
+class BrokerProcesses:
+    """`strandline broker` in processes of their own over a ZooKeeper: `kill` is kill -9."""
+
+    def __init__(self, home: Path) -> None:
+        self._cluster = ZooKeeperCluster(home, brokers=_BROKERS)
+        self._cluster.__enter__()
+        try:
+            self._cluster.create_topic(TABLE, partitions=len(PARTITIONS))
+        except BaseException:
+            self._cluster.close()
+            raise
+        self.bootstrap = self._cluster.bootstrap
+
+    def kill(self, broker: int) -> int:
+        """As `Brokers.kill`."""
+        process = descent.Process.of(self._cluster.processes[broker].pid)
+        self._cluster.kill(broker)
+        assert not process.is_there(), f"{process} is still there"
+        return process.pid
+
+    def start(self, broker: int) -> None:
+        """As `Brokers.start`."""
+        self._cluster.start(broker)
+        until(
+            lambda: all(
+                len(self._cluster.state_of(*partition).in_sync) == _BROKERS
+                for partition in PARTITIONS
+            ),
+            "all replicas in sync",
+            seconds=PATIENCE_S,
+        )
+
+    def close(self) -> None:
+        """As `Brokers.close`."""
+        self._cluster.close()

@@ -8,24 +8,34 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.tables.store import open_store
-from strandline.lakehouse.verify.job import verify
 from strandline.lakehouse.verify.report import Verdict
-from tests.faults.pipelines.running import UnderLoad
+from tests.faults.pipelines import proof, victims
+from tests.faults.pipelines.phases import COMMITTING, WRITING
+from tests.faults.pipelines.running import BrokersInThread, UnderLoad
+from tests.faults.pipelines.victims import Kill
 
 
 @pytest.mark.timeout(600)
 def test_a_pipeline_whose_parts_are_killed(spark: SparkSession, tmp_path: Path) -> None:
-    with UnderLoad(tmp_path, seed=1) as running:
-        for fault in ("worker", "broker", "driver"):
-            running.pipeline.wait_for_commits(1)
-            running.at_a_random_moment(fault)
-        running.pipeline.wait_for_commits(1)
+    with UnderLoad(tmp_path, 1, BrokersInThread) as running:
+        pipeline, bootstrap = running.pipeline, running.brokers.bootstrap
+        running.wait_until_held(dict.fromkeys(running.ends(), 1))
+        for kill in (
+            Kill(victims.WORKER, WRITING, 0.5),
+            Kill(victims.BROKER, victims.ANY, 0.1),
+            Kill(victims.JVM, COMMITTING, 0.5),
+        ):
+            running.strike(kill)
+            running.wait_until_held(running.ends())
+        assert pipeline.starts == 1, "the command survives all but its own end"
+        running.strike(Kill(victims.DRIVER, COMMITTING, 0.5))
+        running.wait_until_held(running.ends())
+        assert pipeline.starts == 2
         running.load.end()
-        running.pipeline.stop()
-        spec = running.pipeline.spec
-        settings = RunOptions(bootstrap=running.cluster.bootstrap_servers).read_settings(spec)
-        report = verify(spark, open_store(spec), settings)
-    assert report.is_good, report
-    assert report.total(Verdict.GOOD) == running.load.acknowledged
+        ends = running.ends()
+        running.wait_until_held(ends)
+        pipeline.stop()
+        report = proof.prove(spark, pipeline.spec, bootstrap, ends)
+        assert report.total(Verdict.GOOD) == running.load.acknowledged
+        proof.check_against_load(pipeline.spec, running.load)
+        proof.check_faults_are_found(spark, pipeline.spec, bootstrap)

@@ -31,6 +31,7 @@ from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.query import Attempt, Place, told
 from strandline.lakehouse.reading.errors import ReadError
+from strandline.lakehouse.session_lasting import is_lost
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange
 from strandline.types import Offset, TopicPartition
@@ -40,7 +41,10 @@ log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _PAUSE_S: Final = 1.0
 """Between a query that failed and the next one."""
-_TROUBLE: Final = (PySparkException, Py4JError, ProtocolError, ReadError, PipelineFailed)
+_TROUBLE: Final = (
+    *(PySparkException, Py4JError, ConnectionError),  # the last when Spark's JVM is gone
+    *(ProtocolError, ReadError, PipelineFailed),
+)
 _LAG_PATIENCE_MS: Final = 5_000
 
 
@@ -53,11 +57,21 @@ class StopRequest(Protocol):
 
 
 class Runner:
-    """See the module. `tell` gets every event, in the thread that calls `run`."""
+    """See the module. `tell` gets every event, in the thread that calls `run`.
 
-    def __init__(self, place: Place, tell: Callable[[Event], None]) -> None:
+    With `renew` a run survives the end of its JVM: it gives a place with a new session, or None as
+    long as the present one lives.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        tell: Callable[[Event], None],
+        renew: Callable[[], Place | None] | None = None,
+    ) -> None:
         self._place = place
         self._tell = tell
+        self._renew = renew
         self._frontier: dict[TopicPartition, Offset] = {}
         self._commits = 0
         self._rows = 0
@@ -94,11 +108,16 @@ class Runner:
             was_set = stop.is_set
             commits = self._commits
             try:
+                self._ensure_spark()
                 self._one_query(stop, available_now=once or was_set, is_last=was_set)
             except _TROUBLE as error:
                 if self._commits > commits:
                     good_s = time.monotonic()
-                if was_set or time.monotonic() - good_s > self._place.options.patience_s:
+                if (
+                    was_set
+                    or time.monotonic() - good_s > self._place.options.patience_s
+                    or (self._renew is None and is_lost(self._place.spark))
+                ):
                     raise _given_up(error) from error
                 self._tell(Told(f"{_sentence(error)} Going on from the table's frontier."))
                 log.debug("The query ended", exc_info=error)
@@ -106,6 +125,17 @@ class Runner:
                 continue
             if once or was_set or (stop.is_set and self._has_everything()):
                 return
+
+    def _ensure_spark(self) -> None:
+        """A new session, if the JVM of the present one is gone.
+
+        Its place has a store of its own, too: a commit that was under way when the JVM died goes on
+        in its thread, and ends as one of another process would.
+        """
+        place = None if self._renew is None else self._renew()
+        if place is not None:
+            self._place = place
+            self._tell(Told("Spark's Java process had ended; there is a new one."))
 
     def _one_query(self, stop: StopRequest, *, available_now: bool, is_last: bool) -> None:
         begin = self._begin()
@@ -116,7 +146,7 @@ class Runner:
             try:
                 self._follow(query, attempt, stop, is_last=is_last)
             finally:
-                query.stop()
+                _end(query)
                 self._take(attempt)
         finally:
             attempt.close()
@@ -189,6 +219,14 @@ class Runner:
         except ProtocolError as error:
             log.debug("The lag is not known: %s", error)
             return None
+
+
+def _end(query: StreamingQuery) -> None:
+    """Stop it, if there is still a JVM that it could run in."""
+    try:
+        query.stop()
+    except (Py4JError, ConnectionError) as error:
+        log.debug("The query ended with its JVM: %s", error)
 
 
 def _pause(stop: StopRequest) -> None:

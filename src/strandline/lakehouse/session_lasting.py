@@ -1,0 +1,106 @@
+"""A Spark session for commands that run for long: when its JVM has died, there is a new one.
+
+    with LastingSession(lambda: session("flights")) as lasting:
+        lasting.spark.read...
+        lasting.maybe_renew()
+
+PySpark keeps one JVM per process and never looks whether it still lives: a session of a dead JVM
+stays the one that `getOrCreate` gives. So what PySpark remembers of it has to be taken back here,
+before another can be made. This file must not know what sessions are used for.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession, SQLContext
+
+
+class LastingSession:
+    """A context manager, which stops the session that there is at its end."""
+
+    def __init__(self, make: Callable[[], SparkSession]) -> None:
+        self._make = make
+        self.spark = make()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _stop(self.spark)
+
+    def maybe_renew(self) -> bool:
+        """Make a new session if the present one is lost; whether it was. Raises as `make` does."""
+        if not is_lost(self.spark):
+            return False
+        _stop(self.spark)
+        with _same_interrupt_handler():
+            self.spark = self._make()
+        return True
+
+
+def is_lost(spark: SparkSession) -> bool:
+    """Whether nothing can be done with a session any more: its JVM ended, or Spark stopped it."""
+    context = spark.sparkContext
+    if _has_ended() or context._jsc is None:
+        return True
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (Py4JError, ConnectionError):
+        return True
+
+
+def _has_ended() -> bool:
+    """Whether the JVM that this process started has ended."""
+    gateway = SparkContext._gateway
+    process = None if gateway is None else gateway.proc
+    return gateway is None or (process is not None and process.poll() is not None)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop a session, or forget it if its JVM cannot be told any more."""
+    try:
+        if not _has_ended():
+            spark.stop()
+            return
+    except (Py4JError, ConnectionError):
+        pass  # it ended just now
+    _forget(spark)
+
+
+def _forget(spark: SparkSession) -> None:
+    """Take back what PySpark remembers of a session and its JVM."""
+    context = spark.sparkContext
+    context._jsc = None  # type: ignore[assignment]
+    context.stop()  # without a JVM: what serves it here
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    SQLContext._instantiatedContext = None
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is not None:
+        gateway.shutdown_callback_server()
+
+
+@contextmanager
+def _same_interrupt_handler() -> Iterator[None]:
+    """Spark puts a handler of its own in place of that for Ctrl-C, wherever that may be done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
