@@ -39,7 +39,10 @@ class LastingSession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _stop(self.spark)
+        if _has_ended():
+            _forget(self.spark)
+        else:
+            self.spark.__exit__(kind, error, traceback)
 
     def maybe_renew(self) -> bool:
         """Make a new session if the present one is lost; whether it was. Raises as `make` does."""

@@ -66,13 +66,11 @@ def main() -> int:
 
 
 def _one(spark: SparkSession, running: UnderLoad, kill: Kill) -> Outcome:
-    before = running.load.acknowledged
     killed = running.strike(kill)
-    killed_s = time.monotonic()
     ends = running.ends()
     running.wait_until_held(ends)
-    seconds = time.monotonic() - killed_s
-    acknowledged = running.load.acknowledged - before
+    seconds = time.monotonic() - killed.at_s
+    acknowledged = running.load.acknowledged - killed.acknowledged
     if not acknowledged:
         raise proof.NotProven("Nothing was sent all the while.")
     report = proof.prove(spark, running.pipeline.spec, running.brokers.bootstrap, ends)

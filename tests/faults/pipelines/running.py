@@ -27,8 +27,10 @@ _BROKERS: Final = 3
 _DOWN_S: Final = (0.0, 5.0)
 """How long a killed broker is away: from before the others notice to after their elections."""
 _ANY_S: Final = 5.0
-_USUAL_S: Final = 1.0
+_USUAL_S: Final = 0.3
 _LOOK_S: Final = 0.25
+_AT_WORK: Final = ("pyspark.worker", "pyspark.sql.streaming.python_streaming_source_runner")
+"""Workers that do something while a table is run: write its files, and find out what is new."""
 
 
 class Brokers(Protocol):
@@ -55,6 +57,10 @@ class Killed(NamedTuple):
     pid: int
     phase: str
     """Of the table's run at that moment."""
+    at_s: float
+    """By the monotonic clock."""
+    acknowledged: int
+    """Records until then."""
 
 
 class UnderLoad:
@@ -141,15 +147,15 @@ class UnderLoad:
         match kill.victim:
             case victims.DRIVER:
                 self.pipeline.ensure_running()
-                pid = self.pipeline.pid
-                return Killed(kill.victim, "command", pid, self.pipeline.kill_driver())
+                pid, now = self.pipeline.pid, self._now()
+                return Killed(kill.victim, "command", pid, self.pipeline.kill_driver(), *now)
             case victims.BROKER:
                 broker = self.chance.randint(1, _BROKERS)
-                phase = self.pipeline.phases.now
+                phase, now = self.pipeline.phases.now, self._now()
                 pid = self.brokers.kill(broker)
                 time.sleep(self.chance.uniform(*_DOWN_S))  # that it is away for so long is the test
                 self.brokers.start(broker)
-                return Killed(kill.victim, f"broker {broker}", pid, phase)
+                return Killed(kill.victim, f"broker {broker}", pid, phase, *now)
             case _:
                 return self._kill_below(kill.victim)
 
@@ -176,13 +182,16 @@ class UnderLoad:
             name = self.chance.choice(sorted(there))
             process = descent.Process.of(self.chance.choice(there[name]))
             self.pipeline.look_below()
-            phase = self.pipeline.phases.now
+            phase, now = self.pipeline.phases.now, self._now()
             if not process.is_there() or not descent.kill(process.pid):
                 return None
             until(lambda: not process.is_there(), f"the end of {process}", seconds=PATIENCE_S)
-            return Killed(victim, name, process.pid, phase)
+            return Killed(victim, name, process.pid, phase, *now)
 
         return until(struck, f"a {victim} to kill", seconds=PATIENCE_S)
+
+    def _now(self) -> tuple[float, int]:
+        return time.monotonic(), self.load.acknowledged
 
     def _below(self, victim: str) -> dict[str, list[int]]:
         """Victims by name."""
@@ -193,7 +202,9 @@ class UnderLoad:
             case victims.EXECUTOR:
                 found = descent.executors_below(pid)
             case _:
-                return descent.workers_below(pid)
+                workers = descent.workers_below(pid)
+                # Others wait for the next start; they are killed where there are none but them.
+                return {name: workers[name] for name in _AT_WORK if name in workers} or workers
         return {victim: found} if found else {}
 
 
