@@ -187,6 +187,20 @@ def test_all_calls_on_a_machine_without_a_process_do_nothing(world: World, ends:
     assert machine.life == life
 
 
+def test_what_was_held_for_a_process_is_dropped_when_it_ends_as_it_goes_on(
+    world: World, ends: Ends
+) -> None:
+    """Seed 2003595: an answer was handled after a kill by the answer before it."""
+    machine = world[1]
+    handled: list[str] = []
+    machine.pause()
+    machine.event(lambda node, now: machine.kill())
+    machine.event(lambda node, now: handled.append("after the end"))
+    machine.resume()
+    assert ends.ends == [(1, "kill", False)]
+    assert handled == []
+
+
 # -- Starts ----------------------------------------------------------------------------------
 
 

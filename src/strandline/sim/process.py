@@ -210,7 +210,7 @@ class Process:
         self.is_blocked = False
         if self._effects and not self.run(self._carry_out_all, None):
             return
-        while self._held and not self.is_blocked:
+        while self._held and not (self.is_blocked or self.is_over):
             handler, what = self._held.popleft()
             self._handle(handler, what)
         if self.is_over or self.is_blocked:
