@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -58,10 +59,13 @@ class Page:
 
 
 @contextmanager
-def page_for(bootstrap: str) -> Iterator[Page]:
-    """A server that ends with the block."""
+def page_for(
+    bootstrap: str, *more: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Page]:
+    """A server that ends with the block; `more` are arguments."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap],
+        [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap, *more],
+        env={**os.environ, **(environment or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -13,7 +13,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
-from strandline.ui.records import decoded
+from strandline.ui.decoding import decoded
 from tests.ui.server import PATIENCE_S, Page
 
 pytestmark = pytest.mark.xdist_group("ui")

@@ -11,6 +11,7 @@ import click
 from strandline.cli.connecting import bootstrap_option, open_cluster
 from strandline.cli.moments import parse_time
 from strandline.cli.record_format import Formatter, formatter_for
+from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer, Start
@@ -21,6 +22,7 @@ from strandline.types import Offset, TopicPartition
 
 _POLL_MS: Final = 250
 _COMMIT_S: Final = 5.0
+_FORMS: Final = ("bytes", "avro")
 
 
 @click.command()
@@ -58,6 +60,23 @@ _COMMIT_S: Final = 5.0
     show_default=True,
     help="value, json, verbose, or a template: %t %p %o %T %k %s %h.",
 )
+@click.option(
+    "--key",
+    "key_form",
+    type=click.Choice(_FORMS),
+    default="bytes",
+    show_default=True,
+    help="What the records' keys are; Avro is printed as JSON.",
+)
+@click.option(
+    "--value",
+    "value_form",
+    type=click.Choice(_FORMS),
+    default="bytes",
+    show_default=True,
+    help="What the records' values are; Avro is printed as JSON.",
+)
+@schema_options
 @bootstrap_option
 def consume(
     topic: str,
@@ -69,6 +88,10 @@ def consume(
     group: str | None,
     committed: bool,
     form: str,
+    key_form: str,
+    value_form: str,
+    schema_directory: str | None,
+    registry: str | None,
     bootstrap: str | None,
 ) -> None:
     """Print the records of TOPIC until Ctrl-C."""
@@ -77,6 +100,8 @@ def consume(
         formatter = formatter_for(form, is_terminal=sys.stdout.isatty())
     except InvalidSetting as wrong:
         raise click.UsageError(f"--format: {wrong}") from wrong
+    if "avro" in (key_form, value_form):
+        formatter = _decoding(formatter, topic, key_form, value_form, (schema_directory, registry))
     start = _start(offset, timestamp)
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop() as stop:
@@ -96,6 +121,22 @@ def consume(
             # Whatever ended it: what was printed counts as read.
             if group is not None:
                 commit_offsets(client, group, run.take_uncommitted())
+
+
+def _decoding(
+    formatter: Formatter,
+    topic: str,
+    key_form: str,
+    value_form: str,
+    where: tuple[str | None, str | None],
+) -> Formatter:
+    # Most records are printed as they are, and without the import.
+    from strandline.cli.avro_records import AvroFormatter
+    from strandline.schemas.sources import Part, Schemas
+
+    forms: dict[Part, str] = {"key": key_form, "value": value_form}
+    parts = {part for part, form in forms.items() if form == "avro"}
+    return AvroFormatter(formatter, Schemas.at(schema_places(*where)), topic, parts)
 
 
 class _Run:

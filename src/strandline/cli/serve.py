@@ -11,8 +11,10 @@ import click
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
+from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.serving import Beside, Running, client_address, run_until_stopped
 from strandline.errors import InvalidSetting
+from strandline.schemas.places import NOWHERE, SchemaPlaces
 from strandline.storage.real_files import RealFiles
 from strandline.ui.child import page
 
@@ -35,6 +37,7 @@ from strandline.ui.child import page
     metavar="PORT",
     help="Where on loopback; a free port by default.",
 )
+@schema_options
 @click.option("--faults", is_flag=True, help="Allow 'strandline fault', from this machine.")
 @broker_options
 def serve(
@@ -42,6 +45,8 @@ def serve(
     racks: str | None,
     with_page: bool,
     ui_port: int,
+    schema_directory: str | None,
+    registry: str | None,
     faults: bool,
     config_path: str | None,
     overrides: tuple[str, ...],
@@ -61,13 +66,14 @@ def serve(
         configs = broker_configs(config, brokers, RealFiles(), racks=names)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
+    schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
     run_until_stopped(
         lambda: LocalCluster.start(configs, metadata_directory(config)),
-        beside=_beside(ui_port if with_page else None, faults=faults),
+        beside=_beside(ui_port if with_page else None, schemas, faults=faults),
     )
 
 
-def _beside(page_port: int | None, *, faults: bool) -> Beside:
+def _beside(page_port: int | None, schemas: SchemaPlaces, *, faults: bool) -> Beside:
     """What is asked for beside the brokers."""
     if page_port is not None and (find_spec("uvicorn") is None or find_spec("starlette") is None):
         raise click.ClickException(
@@ -87,7 +93,7 @@ def _beside(page_port: int | None, *, faults: bool) -> Beside:
             if page_port is not None:
                 first = next(iter(running.reports.values()))
                 address = client_address(first.addresses[0])
-                where = await stack.enter_async_context(page(address, page_port))
+                where = await stack.enter_async_context(page(address, page_port, schemas))
                 lines.append(f"page        {where}")
             yield "\n".join(lines)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from strandline.cli.connecting import bootstrap_option
+from strandline.cli.schema_options import schema_options, schema_places
 from strandline.client.settings import join_addresses, parse_addresses
 from strandline.errors import InvalidSetting
+from strandline.schemas.places import NOWHERE, SchemaPlaces
 
 DEFAULT_PORT = 9080
 
@@ -25,8 +27,15 @@ DEFAULT_PORT = 9080
     show_default=True,
     help="The page shows all data of the cluster to whoever can reach it: keep it on loopback.",
 )
+@schema_options
 @bootstrap_option
-def ui(port: int, host: str, bootstrap: str | None) -> None:
+def ui(
+    port: int,
+    host: str,
+    schema_directory: str | None,
+    registry: str | None,
+    bootstrap: str | None,
+) -> None:
     """Serve the live page of a cluster until Ctrl-C."""
     if bootstrap is None:
         bootstrap = click.get_current_context().find_root().params["bootstrap"]
@@ -34,12 +43,20 @@ def ui(port: int, host: str, bootstrap: str | None) -> None:
         addresses = parse_addresses(bootstrap)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-    serve_page(host, port, join_addresses(addresses))
+    places = schema_places(schema_directory, registry)
+    serve_page(host, port, join_addresses(addresses), schemas=places)
 
 
-def serve_page(host: str, port: int, bootstrap: str | None, path: str = "") -> None:
+def serve_page(
+    host: str,
+    port: int,
+    bootstrap: str | None,
+    path: str = "",
+    schemas: SchemaPlaces = NOWHERE,
+) -> None:
     """Serve, and say where. Without `bootstrap` there are scenarios only."""
     try:
+        from strandline.schemas.sources import Schemas
         from strandline.ui import serving
     except ModuleNotFoundError as missing:
         raise click.ClickException(
@@ -50,4 +67,4 @@ def serve_page(host: str, port: int, bootstrap: str | None, path: str = "") -> N
     except InvalidSetting as wrong:
         raise click.ClickException(str(wrong)) from wrong
     click.echo(f"{serving.address_of(listening)}{path}\nCtrl-C stops")
-    serving.serve(listening, bootstrap)
+    serving.serve(listening, bootstrap, schemas=Schemas.at(schemas))

@@ -8,6 +8,8 @@ import signal
 import sys
 
 from strandline.errors import InvalidSetting
+from strandline.schemas.places import REGISTRY_VARIABLE, SchemaPlaces
+from strandline.schemas.sources import Schemas
 from strandline.ui.serving import LOOPBACK, address_of, listen, serve, until_parent_ends
 
 
@@ -16,10 +18,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m strandline.ui")
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--schemas")
     options = parser.parse_args()
     # Ctrl-C reaches the whole group of processes; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        schemas = Schemas.at(SchemaPlaces(options.schemas, os.environ.get(REGISTRY_VARIABLE)))
         listening = listen(LOOPBACK, options.port)
     except InvalidSetting as error:
         sys.exit(str(error))
@@ -27,7 +31,7 @@ def main() -> None:
     sys.stdout.flush()
     # Nothing else may come out there: the parent does not read on.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    serve(listening, options.bootstrap, until=until_parent_ends)
+    serve(listening, options.bootstrap, schemas=schemas, until=until_parent_ends)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, StrandlineError
+from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
 from strandline.ui import questions, scenarios
 from strandline.ui.guard import Guard
@@ -38,8 +39,13 @@ _CLIENT: Final = ClientSettings(
 _NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
-def application(bootstrap: str | None, hosts: tuple[str, ...] = ()) -> Starlette:
-    """The server for one cluster; without one it serves scenarios only."""
+def application(
+    bootstrap: str | None, hosts: tuple[str, ...] = (), schemas: Schemas | None = None
+) -> Starlette:
+    """The server for one cluster; without one it serves scenarios only.
+
+    `schemas` are for the records.
+    """
     watcher = None if bootstrap is None else Watcher(bootstrap)
 
     @asynccontextmanager
@@ -59,7 +65,7 @@ def application(bootstrap: str | None, hosts: tuple[str, ...] = ()) -> Starlette
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     if watcher is not None and bootstrap is not None:
-        routes += _live_routes(watcher, bootstrap)
+        routes += _live_routes(watcher, bootstrap, schemas or Schemas())
     return Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -68,7 +74,7 @@ def application(bootstrap: str | None, hosts: tuple[str, ...] = ()) -> Starlette
     )
 
 
-def _live_routes(watcher: Watcher, bootstrap: str) -> list[Route | Mount]:
+def _live_routes(watcher: Watcher, bootstrap: str, schemas: Schemas) -> list[Route | Mount]:
     async def stream(request: Request) -> Response:
         return events(watcher, request)
 
@@ -83,7 +89,8 @@ def _live_routes(watcher: Watcher, bootstrap: str) -> list[Route | Mount]:
         return answer(found)
 
     asked = [
-        Route(path, _question(bootstrap, function)) for path, function in questions.BY_PATH.items()
+        Route(path, _question(bootstrap, function))
+        for path, function in questions.by_path(schemas).items()
     ]
     return [
         Route("/api/events", stream),

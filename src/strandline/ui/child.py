@@ -6,25 +6,33 @@ This file imports nothing of the server: who serves brokers pays for a child, an
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from strandline.errors import InvalidSetting, InvariantViolated
+from strandline.schemas.places import NOWHERE, REGISTRY_VARIABLE, SchemaPlaces
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
 
 
 @asynccontextmanager
-async def page(bootstrap: str, port: int) -> AsyncIterator[str]:
+async def page(
+    bootstrap: str, port: int, schemas: SchemaPlaces = NOWHERE
+) -> AsyncIterator[str]:
     """The address of a page for the cluster at `bootstrap`, served as long as the block lasts.
 
     Raises `InvalidSetting` if it cannot be served.
     """
+    command = [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap, "--port", str(port)]
+    if schemas.directory is not None:
+        command += ["--schemas", schemas.directory]
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap, "--port", str(port)),
+        *command,
+        env={**os.environ, **_registry_variable(schemas)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -42,6 +50,11 @@ async def page(bootstrap: str, port: int) -> AsyncIterator[str]:
         complaints.cancel()
     finally:
         await _end(child)
+
+
+def _registry_variable(schemas: SchemaPlaces) -> dict[str, str]:
+    """Not an argument: the URL may hold a password, and everybody sees a process's arguments."""
+    return {} if schemas.registry is None else {REGISTRY_VARIABLE: schemas.registry}
 
 
 async def _pass_on(complaints: asyncio.StreamReader) -> None:

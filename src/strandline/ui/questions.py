@@ -8,7 +8,8 @@ refuses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from strandline.client.admin_configs import ConfigAdmin, Resource
 from strandline.client.admin_groups import GroupAdmin
@@ -18,8 +19,10 @@ from strandline.client.fetching import Isolation
 from strandline.client.inspection import inspect_each
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.status.metrics import merged
+from strandline.schemas.sources import Schemas
 from strandline.types import TopicPartition
-from strandline.ui.records import RECORDS_MAX, Json, Wanted, browse
+from strandline.ui.decoding import Decoder, Form, Json
+from strandline.ui.records import RECORDS_MAX, Wanted, browse
 
 Values = Mapping[str, str]
 
@@ -30,18 +33,24 @@ class BadQuestion(StrandlineError):
     """A value in the address that makes no sense; the sentence names it."""
 
 
-def records(cluster: ClusterClient, values: Values) -> Json:
-    """`at`: earliest, latest, an offset or `time:MILLISECONDS`; `limit`, `key`, `committed`."""
+def records(cluster: ClusterClient, values: Values, schemas: Schemas) -> Json:
+    """`at`: earliest, latest, an offset or `time:MILLISECONDS`; `limit`, `key`, `committed`.
+
+    `keys` and `values` say how these are to be decoded: auto, json, text, bytes or avro.
+    """
     isolation = Isolation.READ_COMMITTED if _flag(values, "committed") else None
+    topic = _text(values, "topic")
     return browse(
         cluster,
         Wanted(
-            TopicPartition(_text(values, "topic"), _number(values, "partition")),
+            TopicPartition(topic, _number(values, "partition")),
             _start(values.get("at", "latest"), _number(values, "limit", 50)),
             max(1, min(_number(values, "limit", 50), RECORDS_MAX)),
             values.get("key") or None,
             isolation or Isolation.READ_UNCOMMITTED,
         ),
+        Decoder(_form(values, "keys"), schemas, topic, "key"),
+        Decoder(_form(values, "values"), schemas, topic, "value"),
     )
 
 
@@ -122,14 +131,19 @@ def metrics(cluster: ClusterClient) -> str:
     return merged(each for each in told if not isinstance(each, ProtocolError))
 
 
-BY_PATH: Final[Mapping[str, Callable[[ClusterClient, Values], Json]]] = {
-    "/api/topics/{topic}/settings": settings,
-    "/api/topics/{topic}/{partition:int}": partition,
-    "/api/topics/{topic}/{partition:int}/records": records,
-    "/api/groups": groups,
-    "/api/why": why,
-    "/api/ledger": ledger,
-}
+Question: TypeAlias = Callable[[ClusterClient, Values], Json]
+
+
+def by_path(schemas: Schemas) -> Mapping[str, Question]:
+    """All questions by the paths at which they are asked; `schemas` are for the records."""
+    return {
+        "/api/topics/{topic}/settings": settings,
+        "/api/topics/{topic}/{partition:int}": partition,
+        "/api/topics/{topic}/{partition:int}/records": partial(records, schemas=schemas),
+        "/api/groups": groups,
+        "/api/why": why,
+        "/api/ledger": ledger,
+    }
 
 
 # -- Values ------------------------------------------------------------------------------------
@@ -149,6 +163,13 @@ def _number(values: Values, name: str, default: int | None = None) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _INT64_MAX:
         raise BadQuestion(f"'{name}' is a whole number, not '{text}'.")
     return int(text)
+
+
+def _form(values: Values, name: str) -> Form:
+    found = values.get(name, Form.AUTO)
+    if found not in tuple(Form):
+        raise BadQuestion(f"'{name}' is one of {', '.join(Form)}, not '{found}'.")
+    return Form(found)
 
 
 def _flag(values: Values, name: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Final
 import uvicorn
 
 from strandline.errors import InvalidSetting
+from strandline.schemas.sources import Schemas
 from strandline.ui.app import application
 
 LOOPBACK: Final = "127.0.0.1"
@@ -46,13 +47,20 @@ def address_of(listening: socket.socket) -> str:
 
 
 def serve(
-    listening: socket.socket, bootstrap: str | None, *, until: Callable[[], None] | None = None
+    listening: socket.socket,
+    bootstrap: str | None,
+    *,
+    schemas: Schemas | None = None,
+    until: Callable[[], None] | None = None,
 ) -> None:
-    """Serve until a signal comes, or until `until`, which is called in a thread, returns."""
+    """Serve until a signal comes, or until `until`, which is called in a thread, returns.
+
+    `schemas` are those that records are decoded by.
+    """
     host = listening.getsockname()[0]
     server = uvicorn.Server(
         uvicorn.Config(
-            application(bootstrap, (host,)),
+            application(bootstrap, (host,), schemas),
             log_level="warning",
             access_log=False,
             lifespan="on",

@@ -2,15 +2,13 @@
 
 Theory: the columns come from one schema, the table's; each value is read with the schema it was
 written with (in Confluent's framing, the one with its id) and resolved to the table's as Avro says.
-Integers become 64 bits wide, floating-point numbers doubles. Python reads record by record: exact
-before fast.
+Values are read by `strandline.schemas.avro`, as everywhere, record by record: exact before fast.
+Integers become 64 bits wide, floating-point numbers doubles.
 """
 
 from __future__ import annotations
 
-import io
 import json
-import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,14 +25,12 @@ from strandline.lakehouse.values.decoding import (
     Unfit,
 )
 from strandline.lakehouse.values.framing import unframe
+from strandline.schemas.avro import AvroSchema
+from strandline.schemas.errors import BadSchema, Unreadable
+from strandline.schemas.walk import Limits
 
-try:
-    import fastavro
-    from fastavro.schema import SchemaParseException
-except ModuleNotFoundError as missing:
-    raise InvalidSetting(
-        "value_format", "Avro values need the package fastavro: install strandline[avro]."
-    ) from missing
+_LIMITS: Final = Limits(items=4_000_000)
+"""Far above what a record of the usual size can hold, and below what a worker's memory can."""
 
 _SCALARS: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -63,18 +59,6 @@ _REFUSED: Final = frozenset(
         "duration",
     }
 )
-_UNREADABLE: Final = (
-    EOFError,
-    ValueError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    RecursionError,
-    struct.error,
-    fastavro.read.SchemaResolutionError,
-)
-"""What fastavro raises for bytes that do not follow the schema."""
 
 
 class AvroDecoder:
@@ -82,7 +66,9 @@ class AvroDecoder:
 
     name = "avro"
 
-    def __init__(self, columns: pa.Schema, reader: Any, writers: Mapping[int | None, Any]) -> None:
+    def __init__(
+        self, columns: pa.Schema, reader: AvroSchema, writers: Mapping[int | None, AvroSchema]
+    ) -> None:
         self._columns = columns
         self._reader = reader
         self._writers = writers
@@ -99,26 +85,17 @@ class AvroDecoder:
         writer = self._writers.get(number)
         if writer is None:
             raise Unfit(UNKNOWN_SCHEMA, f"The table was not given the Avro schema {number}.")
-        stream = io.BytesIO(value)
         try:
-            record = fastavro.schemaless_reader(
-                stream, writer, None if writer is self._reader else self._reader
-            )
-        except _UNREADABLE as error:
-            raise Unfit(
-                BAD_VALUE, f"The value does not follow its Avro schema: {error or 'it is cut'}."
-            ) from None
-        if stream.tell() != len(value):
-            raise Unfit(
-                BAD_VALUE, f"After the Avro record, {len(value) - stream.tell()} bytes are left."
-            )
-        return record  # type: ignore[return-value]
+            record = writer.read(value, _LIMITS, self._reader)
+        except Unreadable as error:
+            raise Unfit(BAD_VALUE, str(error)) from None
+        return record  # type: ignore[return-value]  # the table's schema is one of a record
 
 
 def make_avro_decoder(spec: TableSpec) -> AvroDecoder:
     """The decoder of a table; raises InvalidSetting."""
     reader = _reader_schema(spec)
-    writers: dict[int | None, Any] = {None: reader}
+    writers: dict[int | None, AvroSchema] = {None: reader}
     if spec.framing == "confluent":
         writers = {_id(number): _parse(text) for number, text in spec.schemas.items()}
     return AvroDecoder(avro_columns(spec), reader, writers)
@@ -139,7 +116,7 @@ def _reader_text(spec: TableSpec) -> str:
     return spec.schema or spec.schemas[max(spec.schemas, key=_id)]
 
 
-def _reader_schema(spec: TableSpec) -> Any:
+def _reader_schema(spec: TableSpec) -> AvroSchema:
     return _parse(_reader_text(spec))
 
 
@@ -149,11 +126,11 @@ def _id(text: str) -> int:
     return int(text)
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> AvroSchema:
     try:
-        return fastavro.parse_schema(json.loads(text))
-    except (ValueError, SchemaParseException) as error:
-        raise InvalidSetting("schema", f"The Avro schema cannot be read: {error}.") from None
+        return AvroSchema(text)
+    except BadSchema as error:
+        raise InvalidSetting("schema", str(error)) from None
 
 
 def _fields(

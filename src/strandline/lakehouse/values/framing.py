@@ -1,8 +1,4 @@
-"""Confluent's framing: a zero byte and a schema id in front of the value.
-
-    +------+-----------------+---------
-    | 0x00 | id, 4 bytes, BE | payload
-    +------+-----------------+---------
+"""Confluent's framing (`strandline.schemas.framing`) as decoders of tables take it off.
 
 With Protobuf, the payload begins with the path to the message in its file: a count and as many
 positions, as zigzag varints; a single 0 byte means the first message.
@@ -13,18 +9,18 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.lakehouse.values.decoding import BAD_VALUE, Unfit
+from strandline.schemas import framing
+from strandline.schemas.errors import Unreadable
 
-_HEAD: Final = 5
 _PATH_MAX: Final = 32
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:
     """The schema id and the payload; raises Unfit."""
-    if len(value) < _HEAD or value[0] != 0:
-        raise Unfit(
-            BAD_VALUE, "The value does not begin with a schema id (a zero byte and 4 more)."
-        )
-    return int.from_bytes(value[1:_HEAD], "big"), value[_HEAD:]
+    try:
+        return framing.unframe(value)
+    except Unreadable as error:
+        raise Unfit(BAD_VALUE, str(error)) from None
 
 
 def skip_message_path(payload: bytes) -> bytes:
