@@ -105,6 +105,9 @@ def test_without_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ended.exit_code == 1
         assert "Tables need no_such_library, which is not installed" in ended.stderr
         assert "pip install 'strandline[spark]'" in ended.stderr
+    monkeypatch.setattr(table_options, "_LIBRARIES", ("pyspark", "no_such", "nor_this", "nor_that"))
+    said = CliRunner().invoke(cli, ["table", "list"]).stderr
+    assert "Tables need no_such, nor_this and nor_that, which are not installed. pip" in said
 
 
 def test_lines_of_a_run() -> None:

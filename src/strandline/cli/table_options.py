@@ -34,8 +34,10 @@ def check_installed() -> None:
     """Raises `click.ClickException` with the remedy when tables cannot be worked with."""
     missing = [name for name in _LIBRARIES if find_spec(name) is None]
     if missing:
+        last = missing.pop()
+        named = f"{', '.join(missing)} and {last}, which are" if missing else f"{last}, which is"
         raise click.ClickException(
-            f"Tables need {', '.join(missing)}, which is not installed. "
+            f"Tables need {named} not installed. "
             "pip install 'strandline[spark]' brings everything."
         )
 

@@ -127,11 +127,17 @@ def run(
         raise click.UsageError(str(wrong)) from wrong
     found = _jars(engine, jars)
     show = show_as_json if as_json else show_for_people
-    # Only here: they import Spark, which takes a second that wrong options need not wait for.
+    # Only here: they import what takes a second, which wrong options need not wait for.
+    from strandline.lakehouse.pipeline.nothing_new import maybe_end_at_once
+    from strandline.lakehouse.tables.store import open_store
+
+    store = open_store(spec, create=True)
+    if once and maybe_end_at_once(store, options, show(name)):
+        return
+
     from strandline.lakehouse.pipeline.query import Place
     from strandline.lakehouse.pipeline.runner import Runner
     from strandline.lakehouse.session_lasting import LastingSession
-    from strandline.lakehouse.tables.store import open_store
 
     def make() -> SparkSession:
         return open_session(

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from strandline.cli import table_run
 from strandline.cli.main import cli
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
@@ -39,7 +40,11 @@ def table(
 
 
 def test_an_iceberg_table_end_to_end(
-    table: Run, client: ClusterClient, new_topic: Callable[..., str], tmp_path: Path
+    table: Run,
+    client: ClusterClient,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = new_topic(2)
     table(
@@ -65,6 +70,12 @@ def test_an_iceberg_table_end_to_end(
     told = table("run", "t", "--once")
     assert "2 rows, 1 late, 1 dead letter" in told
     assert "Stopped after 1 commit with 2 rows; nothing is missing" in told
+
+    with monkeypatch.context() as without_spark:
+        without_spark.delattr(table_run, "open_session")
+        said = table("run", "t", "--once")
+        assert "2 partitions, 14 offsets in the table, nothing is missing" in said
+        assert "Stopped after 0 commits with 0 rows; nothing is missing" in said
 
     same = table("rebuild", "t", "--json")
     assert (same["same"], same["examples"], same["schema"]) == (13, [], []), same

@@ -14,7 +14,7 @@ from uuid import UUID
 from strandline.lakehouse.pipeline.errors import LogReplaced, RecordsLost
 from strandline.lakehouse.tables.errors import TopicRecreated
 from strandline.lakehouse.tables.identity import Frontier, OffsetRange
-from strandline.types import TopicPartition
+from strandline.types import Offset, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,23 @@ class Beginning:
 
     starts: Mapping[TopicPartition, int]
     lost: tuple[OffsetRange, ...] = ()
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where the logs end for now."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is anything to commit already."""
+        return bool(self.lost) or any(
+            self.ends[partition] > start for partition, start in self.starts.items()
+        )
+
+    def reached(self, frontiers: Mapping[TopicPartition, Frontier]) -> dict[TopicPartition, Offset]:
+        """Up to where nothing is behind, when the table has `frontiers`.
+
+        What is not in the table yet is behind from its first record on.
+        """
+        held = {partition: Offset(frontier.end) for partition, frontier in frontiers.items()}
+        return {**{each: Offset(start) for each, start in self.starts.items()}, **held}
 
 
 def beginning(
@@ -73,7 +90,7 @@ def beginning(
             "With --on-data-loss continue the table goes on behind them, and keeps a note of the "
             "loss among its dead letters."
         )
-    return Beginning(starts, tuple(lost))
+    return Beginning(starts, tuple(lost), facts.latest)
 
 
 def check_same_logs(frontiers: Mapping[TopicPartition, Frontier], facts: LogFacts) -> None:

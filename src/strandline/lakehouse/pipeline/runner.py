@@ -160,13 +160,7 @@ class Runner:
         begin = beginning(state.frontiers, facts, accepts_loss=place.options.accepts_loss)
         if begin.lost:
             self._declare(begin.lost)
-        self._frontier = {
-            partition: Offset(frontier.end)
-            for partition, frontier in place.store.state().frontiers.items()
-        }
-        # What is not in the table yet is behind from its first record on.
-        for partition, start in begin.starts.items():
-            self._frontier.setdefault(partition, Offset(start))
+        self._frontier = begin.reached(place.store.state().frontiers)
         self._publisher.publish(self._frontier)
         return begin
 
