@@ -7,12 +7,14 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline.client.cluster import ClusterClient
+from strandline.client.faults import Fault, asking, asking_for_states, cause, states_of
 from strandline.client.producer import Producer, ProducerSettings
-from strandline.client.settings import ClientSettings
+from strandline.client.settings import Address, ClientSettings, parse_addresses
 from strandline.errors import ErrorCode, ProtocolError
 from tests.cli.conftest import DEADLINE_S, Ended, Serving, run_here
 
@@ -83,6 +85,56 @@ def test_a_broker_that_is_cut_off_is_missed_until_it_is_healed(run: Run, serving
     until(serving, lambda found: found == {1, 2, 3})
 
 
+def test_brokers_are_cut_off_and_healed_one_by_one(run: Run, serving: Serving) -> None:
+    run("fault", "partition", "2")
+    run("fault", "partition", "3")
+    until(serving, lambda found: found == {1})
+    refused = run("fault", "restart", "3")
+    assert "'heal' it first" in refused.err
+    assert "Nothing cuts broker 2 off" in run("fault", "heal", "2").out
+    until(serving, lambda found: found == {1, 2})
+    assert "Nothing cuts broker 3 off" in run("fault", "heal", "3").out
+    until(serving, lambda found: found == {1, 2, 3})
+
+
+def test_a_broker_is_restarted_though_its_disk_is_slow(run: Run, serving: Serving) -> None:
+    run("fault", "slow-disk", "2", "--delay", "60000")
+    run("topics", "create", "held", "--replication-factor", "3")
+    assert run("fault", "restart", "2").out == "Started broker 2.\n"
+    assert "its disk is not slow" in run("fault", "heal", "2").err
+
+
+def test_a_cluster_ends_cleanly_whatever_its_brokers_suffer(
+    serve: Callable[..., Serving], tmp_path: Path
+) -> None:
+    """One is killed and about to be started, one is cut off, one is paused."""
+    serving = serve(
+        "--brokers", "3", "--faults", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0",
+        "--set", "zookeeper.session.timeout.ms=600000",
+    )  # fmt: skip
+    address = parse_addresses(control_of(serving))[0]
+    cause(address, Fault("kill", (1,)))
+    restarting = socket.create_connection(address, DEADLINE_S)
+    idle = socket.create_connection(address, DEADLINE_S)
+    with restarting, idle:
+        restarting.sendall(asking(Fault("restart", (1,))))
+        cause(address, Fault("partition", (2,)))
+        cause(address, Fault("pause", (3,)))
+        lives = [each["life"] for each in states(address)]
+        assert lives == ["restarting", "running", "paused"]
+        with pytest.raises(ProtocolError, match="Broker 1 is being restarted already"):
+            cause(address, Fault("restart", (1,)))
+        ended = serving.stop()
+        assert b"The cluster is stopping" in restarting.makefile("rb").readline()
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "Stopped cleanly."), ended.err
+
+
+def states(address: Address) -> list[dict[str, Any]]:
+    with socket.create_connection(address, DEADLINE_S) as connection:
+        connection.sendall(asking_for_states())
+        return states_of(connection.makefile("rb").readline())
+
+
 def test_an_expired_session_is_made_anew(run: Run, serving: Serving) -> None:
     def session() -> str | None:
         """The session that broker 1 sees broker 2 registered with; none between two of them."""
@@ -125,7 +177,8 @@ def produce(addresses: str, **settings: int) -> None:
     [
         (("kill",), "Say which brokers 'kill' is for."),
         (("kill", "9"), "There is no broker 9; the brokers are 1, 2, 3."),
-        (("heal", "1"), "'heal' is for all brokers: name none."),
+        (("heal", "1"), "Broker 1 is not cut off, and its disk is not slow."),
+        (("heal", "9"), "There is no broker 9; the brokers are 1, 2, 3."),
         (("partition", "1", "2", "3"), "A partition needs brokers on both sides."),
     ],
 )
@@ -137,7 +190,8 @@ def test_what_cannot_be_done_is_said(run: Run, arguments: tuple[str, ...], sente
 @pytest.mark.parametrize(
     "line",
     [b"\n", b"[]\n", b"{}\n", b'{"fault": 1, "brokers": []}\n',
-     b'{"fault": "kill", "brokers": ["1"]}\n', b"\xff\n", b"x" * 100_000 + b"\n"],
+     b'{"fault": "kill", "brokers": ["1"]}\n', b"\xff\n", b"[" * 60_000 + b"\n",
+     b"x" * 100_000 + b"\n"],
 )  # fmt: skip
 def test_nonsense_harms_nobody(serving: Serving, run: Run, line: bytes) -> None:
     host, port = control_of(serving).split(":")

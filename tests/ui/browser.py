@@ -86,6 +86,7 @@ class Tab:
                 key=key,
                 code=key,
                 windowsVirtualKeyCode=_CODES[key],
+                text=_TEXTS.get(key, "") if kind == "keyDown" else "",
             )
 
     @property
@@ -115,6 +116,8 @@ class Tab:
 
 
 _CODES = {"ArrowRight": 39, "ArrowLeft": 37, "Home": 36, "End": 35, "Enter": 13, "Tab": 9}
+_TEXTS = {"Enter": "\r"}
+"""What a key types; without it a button is not pressed."""
 
 
 @contextmanager

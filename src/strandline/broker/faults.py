@@ -2,7 +2,7 @@
 
     pause, resume        as SIGSTOP and SIGCONT do
     kill                 as SIGKILL does; `restart` starts it again
-    partition, heal      the brokers named on one side, all others and the metadata on the other
+    partition, heal      the brokers named are an island, without the others and the metadata
     slow-disk            whoever writes records does nothing else for so long
     expire-session       the metadata store takes the broker for dead, though it lives
 
@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.running import Broker
+from strandline.broker.slow_disk import SlowDisk
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId
 
 DELAY_MS_MAX: Final = 60_000
+
+Life: TypeAlias = Literal["running", "paused", "restarting", "down"]
 
 
 class Faults:
@@ -30,6 +33,11 @@ class Faults:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self._slow: dict[BrokerId, SlowDisk] = {}
+        self._islands: list[frozenset[BrokerId]] = []
+        """Who is cut off, with whom. No broker is on two of them; those on none have the metadata."""
+        self._restarting: set[BrokerId] = set()
+        self._starts: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._verbs: Mapping[str, Callable[[Sequence[BrokerId], int], Awaitable[str]]] = {
             "pause": self._pause,
             "resume": self._resume,
@@ -53,6 +61,40 @@ class Faults:
         if not brokers and verb != "heal":
             raise _refusal(f"Say which brokers '{verb}' is for.")
         return await found([BrokerId(each) for each in dict.fromkeys(brokers)], delay_ms)
+
+    async def close(self) -> None:
+        """Heal everything and begin no start any more: the brokers are about to be shut down.
+
+        One that is cut off or held up could not shut down cleanly, and one that was killed may
+        have to wait long before it starts.
+        """
+        self._is_closed = True
+        for start in self._starts:
+            start.cancel()
+        await self._heal((), 0)
+
+    def states(self) -> list[dict[str, object]]:
+        """How every broker is, in the order of their ids.
+
+        {"id": 1, "life": "running", "is_cut_off": false, "slow_ms": null}
+        """
+        return [
+            {
+                "id": each,
+                "life": self._life(each),
+                "is_cut_off": self._cluster.is_cut_off(each),
+                "slow_ms": self._slow[each].delay_ms if each in self._slow else None,
+            }
+            for each in sorted(self._cluster.broker_ids)
+        ]
+
+    def _life(self, broker_id: BrokerId) -> Life:
+        if broker_id in self._restarting:
+            return "restarting"
+        broker = self._cluster.brokers.get(broker_id)
+        if broker is None:
+            return "down"
+        return "paused" if broker.is_paused else "running"
 
     async def _pause(self, brokers: Sequence[BrokerId], delay_ms: int) -> str:
         del delay_ms
@@ -84,39 +126,78 @@ class Faults:
 
     async def _restart(self, brokers: Sequence[BrokerId], delay_ms: int) -> str:
         del delay_ms
-        running = [each for each in brokers if each in self._cluster.brokers]
-        for each in running:
-            self._slow.pop(each, None)
-        await self._cluster.stop_brokers(running)
-        await self._cluster.start_brokers(brokers)
+        for each in brokers:
+            if each in self._restarting:
+                raise _refusal(f"Broker {each} is being restarted already.")
+            if self._cluster.is_cut_off(each):
+                raise _refusal(
+                    f"Broker {each} is cut off from the metadata, without which it cannot start: "
+                    "'heal' it first."
+                )
+        self._restarting.update(brokers)
+        try:
+            running = [each for each in brokers if each in self._cluster.brokers]
+            self._end_slow_disks(running)  # a broker that is held up cannot shut down
+            await self._cluster.stop_brokers(running)
+            await self._start(brokers)
+        finally:
+            self._restarting.difference_update(brokers)
         return f"Started {_names(brokers)}."
+
+    async def _start(self, brokers: Sequence[BrokerId]) -> None:
+        start = asyncio.create_task(self._cluster.start_brokers(brokers))
+        self._starts.add(start)
+        start.add_done_callback(self._starts.discard)
+        if self._is_closed:
+            start.cancel()
+        await asyncio.wait([start])
+        if start.cancelled():
+            raise _refusal(f"The cluster is stopping: {_names(brokers)} did not start.")
+        start.result()
 
     async def _partition(self, brokers: Sequence[BrokerId], delay_ms: int) -> str:
         del delay_ms
-        others = [each for each in self._cluster.broker_ids if each not in brokers]
-        if not others:
+        if len(brokers) == len(self._cluster.broker_ids):
             raise _refusal("A partition needs brokers on both sides.")
-        self._cluster.partition([brokers, others], brokers)
+        self._leave_islands(brokers)
+        self._islands.append(frozenset(brokers))
+        self._cut()
         return f"Cut {_names(brokers)} off from the others and from the metadata."
 
     async def _heal(self, brokers: Sequence[BrokerId], delay_ms: int) -> str:
         del delay_ms
-        if brokers:
-            raise _refusal("'heal' is for all brokers: name none.")
-        self._cluster.heal()
-        for each in self._slow.values():
-            each.end()
-        self._slow.clear()
-        return "All brokers reach each other and the metadata, and no disk is slow."
+        for each in brokers:
+            if each not in self._slow and not self._cluster.is_cut_off(each):
+                raise _refusal(f"Broker {each} is not cut off, and its disk is not slow.")
+        healed = brokers or self._cluster.broker_ids
+        self._leave_islands(healed)
+        self._cut()
+        self._end_slow_disks(healed)
+        if not brokers:
+            return "All brokers reach each other and the metadata, and no disk is slow."
+        return f"Nothing cuts {_names(brokers)} off any more, and no disk there is slow."
+
+    def _end_slow_disks(self, brokers: Sequence[BrokerId]) -> None:
+        for each in brokers:
+            slow = self._slow.pop(each, None)
+            if slow is not None:
+                slow.end()
+
+    def _leave_islands(self, brokers: Sequence[BrokerId]) -> None:
+        rest = (island.difference(brokers) for island in self._islands)
+        self._islands = [island for island in rest if island]
+
+    def _cut(self) -> None:
+        without_metadata = frozenset[BrokerId]().union(*self._islands)
+        mainland = [each for each in self._cluster.broker_ids if each not in without_metadata]
+        self._cluster.partition([*self._islands, mainland], without_metadata)
 
     async def _slow_disk(self, brokers: Sequence[BrokerId], delay_ms: int) -> str:
         if not 0 < delay_ms <= DELAY_MS_MAX:
             raise _refusal(f"A disk can be slow by 1 to {DELAY_MS_MAX} ms, not by {delay_ms}.")
         for each in self._running(brokers):
-            former = self._slow.pop(each.broker_id, None)
-            if former is not None:
-                former.end()
-            self._slow[each.broker_id] = SlowDisk(each, delay_ms / 1000)
+            self._end_slow_disks([each.broker_id])
+            self._slow[each.broker_id] = SlowDisk(each, delay_ms)
         return f"Writing records takes {_names(brokers)} {delay_ms} ms more, until 'heal'."
 
     async def _expire(self, brokers: Sequence[BrokerId], delay_ms: int) -> str:
@@ -130,44 +211,6 @@ class Faults:
         if down:
             raise _refusal(f"Broker {down[0]} is not running.")
         return [self._cluster.brokers[each] for each in brokers]
-
-
-class SlowDisk:
-    """Holds a broker up after each turn in which it wrote records, as a slow write would.
-
-    It is the whole broker that waits, since it writes in its one thread. Its session lives on.
-    """
-
-    def __init__(self, broker: Broker, delay_s: float) -> None:
-        self._broker = broker
-        self._delay_s = delay_s
-        self._written = self._bytes_written()
-        self._handle: asyncio.TimerHandle | None = None
-        broker.after_turns(self._look)
-
-    def end(self) -> None:
-        """The disk is quick again."""
-        self._broker.after_turns(None)
-        if self._handle is not None:
-            self._handle.cancel()
-            self._go_on()
-
-    def _look(self) -> None:
-        written = self._bytes_written()
-        if written == self._written or self._handle is not None or self._broker.is_paused:
-            return
-        self._written = written
-        self._broker.hold()
-        self._handle = asyncio.get_running_loop().call_later(self._delay_s, self._go_on)
-
-    def _go_on(self) -> None:
-        self._handle = None
-        if not self._broker.is_paused and not self._broker.has_ended:
-            self._broker.let_go()
-
-    def _bytes_written(self) -> int:
-        replicas = self._broker.node.replicas
-        return sum(each.traffic.bytes_in + each.traffic.replication_in for each in replicas)
 
 
 def _names(brokers: Sequence[BrokerId]) -> str:

@@ -178,6 +178,8 @@ class Server:
 
     def resume(self) -> None:
         """Go on where `pause` stopped; timers that are overdue ring late."""
+        if not self._paused:
+            return
         self._paused = False
         for transport in self._connected():
             read, write = transport.watching

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import socket
-from typing import Final
-
 import click
 
 from strandline.cli.connecting import LOOKING_MS, bootstrap_option, open_cluster
-from strandline.client.inspection import inspect
-from strandline.client.settings import Address, parse_addresses
-from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
-
-FAULTS: Final = (
-    "pause",
-    "resume",
-    "kill",
-    "restart",
-    "partition",
-    "heal",
-    "slow-disk",
-    "expire-session",
+from strandline.client.faults import (
+    DELAY_MS_DEFAULT,
+    DELAY_MS_MAX,
+    FAULTS,
+    Fault,
+    cause,
+    find_control,
 )
-_TIMEOUT_S: Final = 120.0
-"""A restart after a kill waits until the session of the killed broker has ended."""
+from strandline.client.settings import Address, parse_addresses
+from strandline.errors import InvalidSetting
 
 
 @click.command()
@@ -33,8 +23,8 @@ _TIMEOUT_S: Final = 120.0
 @click.option(
     "--delay",
     "delay_ms",
-    type=click.IntRange(1, 60_000),
-    default=500,
+    type=click.IntRange(1, DELAY_MS_MAX),
+    default=DELAY_MS_DEFAULT,
     show_default=True,
     metavar="MS",
     help="How much longer writing takes, for slow-disk.",
@@ -58,27 +48,11 @@ def fault(
     pause, resume     stop and go on, as SIGSTOP and SIGCONT do
     kill, restart     end without warning, and start
     partition         cut these brokers off from the others and the metadata
-    heal              end all partitions and slow disks
+    heal              end all partitions and slow disks, or those of these brokers
     slow-disk         make writing records slow
     expire-session    let the metadata store take these brokers for dead
     """
-    click.echo(ask(_address(control, bootstrap), what, brokers, delay_ms))
-
-
-def ask(address: Address, what: str, brokers: tuple[int, ...], delay_ms: int) -> str:
-    """Have it done; what was done, as a sentence. Raises `ProtocolError`."""
-    request = {"fault": what, "brokers": brokers, "delay_ms": delay_ms}
-    try:
-        with socket.create_connection(address, _TIMEOUT_S) as connection:
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(connection.makefile().readline() or "{}")
-    except (OSError, ValueError) as error:
-        raise ProtocolError(
-            ErrorCode.NETWORK_EXCEPTION, f"The fault control at {address} cannot be asked: {error}."
-        ) from error
-    if "done" not in answer:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, answer.get("error", "There was no answer."))
-    return str(answer["done"])
+    click.echo(cause(_address(control, bootstrap), Fault(what, brokers, delay_ms)))
 
 
 def _address(control: str | None, bootstrap: str | None) -> Address:
@@ -88,10 +62,4 @@ def _address(control: str | None, bootstrap: str | None) -> Address:
         except InvalidSetting as wrong:
             raise click.UsageError(str(wrong)) from wrong
     with open_cluster(bootstrap, patience_ms=LOOKING_MS) as client:
-        failure: ProtocolError | None = None
-        for broker_id in sorted(client.refresh().brokers):
-            try:
-                return parse_addresses(inspect(client, broker_id, "faults")["address"])[0]
-            except ProtocolError as error:
-                failure = failure or error
-    raise failure or ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, "No broker is registered.")
+        return find_control(client)

@@ -38,7 +38,7 @@ from strandline.ui.child import page
     help="Where on loopback; a free port by default.",
 )
 @schema_options
-@click.option("--faults", is_flag=True, help="Allow 'strandline fault', from this machine.")
+@click.option("--faults", is_flag=True, help="Allow faults, by 'strandline fault' and the page.")
 @broker_options
 def serve(
     brokers: int,
@@ -83,6 +83,7 @@ def _beside(page_port: int | None, schemas: SchemaPlaces, *, faults: bool) -> Be
     @asynccontextmanager
     async def beside(running: Running) -> AsyncIterator[str]:
         lines: list[str] = []
+        control: str | None = None
         async with AsyncExitStack() as stack:
             if faults and isinstance(running, LocalCluster):
                 # Most clusters are run without faults, and start more quickly without the import.
@@ -91,9 +92,11 @@ def _beside(page_port: int | None, schemas: SchemaPlaces, *, faults: bool) -> Be
                 control = await stack.enter_async_context(fault_control(running))
                 lines.append(f"faults      {control}")
             if page_port is not None:
-                first = next(iter(running.reports.values()))
-                address = client_address(first.addresses[0])
-                where = await stack.enter_async_context(page(address, page_port, schemas))
+                # All of them: the page must find the cluster when the first is down.
+                addresses = [client_address(each.addresses[0]) for each in running.reports.values()]
+                where = await stack.enter_async_context(
+                    page(",".join(addresses), page_port, control, schemas)
+                )
                 lines.append(f"page        {where}")
             yield "\n".join(lines)
 

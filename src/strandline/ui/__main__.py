@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+from strandline.client.settings import parse_addresses
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import REGISTRY_VARIABLE, SchemaPlaces
 from strandline.schemas.sources import Schemas
@@ -18,11 +19,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m strandline.ui")
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--control")
     parser.add_argument("--schemas")
     options = parser.parse_args()
     # Ctrl-C reaches the whole group of processes; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        control = parse_addresses(options.control)[0] if options.control else None
         schemas = Schemas.at(SchemaPlaces(options.schemas, os.environ.get(REGISTRY_VARIABLE)))
         listening = listen(LOOPBACK, options.port)
     except InvalidSetting as error:
@@ -31,7 +34,7 @@ def main() -> None:
     sys.stdout.flush()
     # Nothing else may come out there: the parent does not read on.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    serve(listening, options.bootstrap, schemas=schemas, until=until_parent_ends)
+    serve(listening, options.bootstrap, control=control, schemas=schemas, until=until_parent_ends)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ client of its own in a thread of the pool: a slow broker keeps only its own ques
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,8 +27,10 @@ from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, Strandli
 from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
 from strandline.ui import questions, scenarios
+from strandline.ui.asking import Asking
+from strandline.ui.faults import FAULT_BYTES_MAX, FaultDesk, wanted_fault
 from strandline.ui.guard import Guard
-from strandline.ui.live import events
+from strandline.ui.live import Streams
 from strandline.ui.watcher import Watcher
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -37,16 +39,22 @@ _CLIENT: Final = ClientSettings(
     client_id="strandline-ui", request_timeout_ms=10_000, operation_timeout_ms=10_000
 )
 _NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND)
+_FAULT_STATUS: Final = {ErrorCode.POLICY_VIOLATION: 403, ErrorCode.INVALID_REQUEST: 409}
+"""Not allowed at all, or not as the brokers are; anything else is trouble on the way."""
 
 
 def application(
-    bootstrap: str | None, hosts: tuple[str, ...] = (), schemas: Schemas | None = None
+    bootstrap: str | None,
+    hosts: tuple[str, ...] = (),
+    desk: FaultDesk | None = None,
+    schemas: Schemas | None = None,
 ) -> Starlette:
     """The server for one cluster; without one it serves scenarios only.
 
-    `schemas` are for the records.
+    `desk` causes faults, `schemas` are for the records.
     """
     watcher = None if bootstrap is None else Watcher(bootstrap)
+    asking = None if bootstrap is None else Asking(bootstrap, _CLIENT)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -56,6 +64,8 @@ def application(
         yield
         if watcher is not None:
             await run_in_threadpool(watcher.close)
+        if asking is not None:
+            asking.close()
 
     routes = [
         Route("/", _page),
@@ -64,8 +74,11 @@ def application(
         Route("/api/scenarios/{name}", _scenario),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    if watcher is not None and bootstrap is not None:
-        routes += _live_routes(watcher, bootstrap, schemas or Schemas())
+    if watcher is not None and asking is not None and bootstrap is not None:
+        routes += _live_routes(watcher, asking)
+        routes += _question_routes(watcher, asking, bootstrap, schemas or Schemas())
+    if desk is not None:
+        routes += _fault_routes(desk)
     return Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -74,30 +87,77 @@ def application(
     )
 
 
-def _live_routes(watcher: Watcher, bootstrap: str, schemas: Schemas) -> list[Route | Mount]:
+def _live_routes(watcher: Watcher, asking: Asking) -> list[Route]:
+    streams, time_line = Streams(watcher), watcher.time_line
+
     async def stream(request: Request) -> Response:
-        return events(watcher, request)
+        return streams.open(request)
 
     async def moments(request: Request) -> Response:
-        del request
-        return answer({"moments": await run_in_threadpool(watcher.moments)})
+        after = questions.number(request.query_params, "after", 0)
+        return answer({"moments": time_line.moments(after), "oldest": time_line.oldest})
 
     async def past(request: Request) -> Response:
-        found = await run_in_threadpool(watcher.past, request.path_params["number"])
+        found = await run_in_threadpool(time_line.picture, request.path_params["number"])
         if found is None:
             raise HTTPException(404, "That moment is no longer kept.")
+        wanted = request.query_params
+        if "topic" in wanted:
+            key = [wanted["topic"], questions.number(wanted, "partition")]
+            found["partitions"] = [row for row in found["partitions"] if row[:2] == key]
         return answer(found)
 
-    asked = [
-        Route(path, _question(bootstrap, function))
-        for path, function in questions.by_path(schemas).items()
-    ]
+    async def metrics(request: Request) -> Response:
+        del request
+        return Response(
+            await asking.ask(questions.metrics, {}),
+            media_type="text/plain; version=0.0.4; charset=utf-8",
+        )
+
     return [
         Route("/api/events", stream),
         Route("/api/moments", moments),
         Route("/api/moments/{number:int}", past),
-        Route("/metrics", _metrics(bootstrap)),
-        *asked,
+        Route("/metrics", metrics),
+    ]
+
+
+def _question_routes(
+    watcher: Watcher, asking: Asking, bootstrap: str, schemas: Schemas
+) -> list[Route]:
+    async def partition(request: Request) -> Response:
+        key = (request.path_params["topic"], request.path_params["partition"])
+        if watcher.latest is not None and key in watcher.latest.partitions:
+            watcher.put_on_screen(key)
+        return await polled[questions.partition](request)
+
+    polled = {function: _polled(asking, function) for function in questions.POLLED}
+    special = {questions.partition: partition}
+    return [
+        Route(path, special.get(function) or polled.get(function) or _question(bootstrap, function))
+        for path, function in questions.by_path(schemas).items()
+    ]
+
+
+def _fault_routes(desk: FaultDesk) -> list[Route]:
+    async def states(request: Request) -> Response:
+        del request
+        return answer(await desk.states())
+
+    async def cause(request: Request) -> Response:
+        if int(request.headers["content-length"]) > FAULT_BYTES_MAX:
+            raise HTTPException(413, f"A fault is asked for in at most {FAULT_BYTES_MAX} bytes.")
+        try:
+            return answer(await desk.cause(wanted_fault(await request.body())))
+        except questions.BadQuestion as error:
+            raise HTTPException(400, str(error)) from error
+        except ProtocolError as error:
+            status = _FAULT_STATUS.get(error.code, 503)
+            raise HTTPException(status, error.message) from error
+
+    return [
+        Route("/api/faults", states, methods=["GET"]),
+        Route("/api/faults", cause, methods=["POST"]),
     ]
 
 
@@ -118,7 +178,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     """What a broker, or the reading of its answer, refused."""
     del request
-    if isinstance(error, BadScript):
+    if isinstance(error, BadScript | questions.BadQuestion):
         return answer({"error": str(error)}, 400)
     if not isinstance(error, ProtocolError):
         return answer({"error": str(error)}, 502)
@@ -149,7 +209,7 @@ async def _play(request: Request) -> Response:
         text = json.loads(await request.body())["text"]
         if not isinstance(text, str):
             raise TypeError  # noqa: TRY301 - answered below, like a missing text
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise HTTPException(400, 'A script is sent as {"text": "..."}.') from None
     return answer(await scenarios.played_text(text))
 
@@ -157,35 +217,26 @@ async def _play(request: Request) -> Response:
 # -- Questions to the cluster ------------------------------------------------------------------
 
 
-def _question(
-    bootstrap: str, function: Callable[[ClusterClient, Mapping[str, str]], Any]
-) -> Callable[[Request], Any]:
+def _question(bootstrap: str, function: questions.Question) -> Callable[[Request], Any]:
+    """Asked with a client of its own, as often as somebody wants to know."""
+
     def ask(values: Mapping[str, str]) -> Any:
         with ClusterClient(bootstrap, _CLIENT) as cluster:
-            try:
-                return function(cluster, values)
-            except MalformedFrame as error:
-                raise HTTPException(502, f"The broker's answer cannot be read: {error}") from error
+            return function(cluster, values)
 
+    return _respond(lambda values: run_in_threadpool(ask, values))
+
+
+def _polled(asking: Asking, function: questions.Question) -> Callable[[Request], Any]:
+    """Asked for all pages together."""
+    return _respond(lambda values: asking.ask(function, values))
+
+
+def _respond(ask: Callable[[Mapping[str, str]], Awaitable[Any]]) -> Callable[[Request], Any]:
     async def respond(request: Request) -> Response:
-        values = {**request.query_params, **request.path_params}
         try:
-            return answer(await run_in_threadpool(ask, values))
-        except questions.BadQuestion as error:
-            raise HTTPException(400, str(error)) from error
-
-    return respond
-
-
-def _metrics(bootstrap: str) -> Callable[[Request], Any]:
-    def ask() -> str:
-        with ClusterClient(bootstrap, _CLIENT) as cluster:
-            return questions.metrics(cluster)
-
-    async def respond(request: Request) -> Response:
-        del request
-        return Response(
-            await run_in_threadpool(ask), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+            return answer(await ask({**request.query_params, **request.path_params}))
+        except MalformedFrame as error:
+            raise HTTPException(502, f"The broker's answer cannot be read: {error}") from error
 
     return respond

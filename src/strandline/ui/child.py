@@ -21,13 +21,16 @@ _STOP_SECONDS: Final = 10.0
 
 @asynccontextmanager
 async def page(
-    bootstrap: str, port: int, schemas: SchemaPlaces = NOWHERE
+    bootstrap: str, port: int, control: str | None = None, schemas: SchemaPlaces = NOWHERE
 ) -> AsyncIterator[str]:
     """The address of a page for the cluster at `bootstrap`, served as long as the block lasts.
 
+    `control` is where faults can be asked for, which no broker could tell while all are paused.
     Raises `InvalidSetting` if it cannot be served.
     """
     command = [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap, "--port", str(port)]
+    if control is not None:
+        command += ["--control", control]
     if schemas.directory is not None:
         command += ["--schemas", schemas.directory]
     child = await asyncio.create_subprocess_exec(

@@ -12,13 +12,16 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
 
+from strandline.client.settings import Address
 from strandline.errors import InvalidSetting
 from strandline.schemas.sources import Schemas
 from strandline.ui.app import application
+from strandline.ui.faults import FaultDesk, finder, refused_elsewhere
 
 LOOPBACK: Final = "127.0.0.1"
 _STOP_SECONDS: Final = 2
@@ -50,17 +53,23 @@ def serve(
     listening: socket.socket,
     bootstrap: str | None,
     *,
+    control: Address | None = None,
     schemas: Schemas | None = None,
     until: Callable[[], None] | None = None,
 ) -> None:
     """Serve until a signal comes, or until `until`, which is called in a thread, returns.
 
-    `schemas` are those that records are decoded by.
+    `control` is where faults can be asked for, if whoever started this knows; `schemas` are those
+    that records are decoded by.
     """
     host = listening.getsockname()[0]
+    desk = None
+    if bootstrap is not None:
+        is_local = ip_address(host).is_loopback
+        desk = FaultDesk(finder(bootstrap, control) if is_local else refused_elsewhere)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(bootstrap, (host,), schemas),
+            application(bootstrap, (host,), desk, schemas),
             log_level="warning",
             access_log=False,
             lifespan="on",

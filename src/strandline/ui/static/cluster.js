@@ -1,25 +1,39 @@
 // The cluster, a topic, and one partition with a strip for each replica.
 import { ask, clock, count, element, since, table } from "./dom.js";
+import { faults } from "./faults.js";
 import { answers } from "./lists.js";
-import { ailment, named } from "./picture.js";
+import { named } from "./picture.js";
 import { legend, strip } from "./strips.js";
+import { topicList } from "./topics.js";
 
 const CELL_PIXELS = 46;
 const CELLS = [6, 40]; // at least, at most
-const ROWS_AT_ONCE = 200;
 
 export function cluster(into, live) {
   const brokers = element("div", { class: "card" });
-  const topics = element("div", { class: "card" });
-  const filter = element("input", { type: "search", placeholder: "Topics with …", "aria-label": "Show topics with", oninput: () => redraw() });
-  into.replaceChildren(element("h1", {}, "Cluster"), brokers, element("div", { class: "row" }, element("h2", {}, "Topics"), filter), topics);
-  const redraw = () => { if (live.head) { brokerTable(brokers, live); topicTable(topics, live, filter.value); } };
-  return live.listen(redraw);
+  const topics = topicList(live);
+  const accidents = element("section", { "aria-label": "Faults" });
+  into.replaceChildren(element("h1", {}, "Cluster"), brokers, accidents, topics.element);
+  let leading = new Map();
+  const panel = faults(accidents, (id) => [live.head?.controller === id && "controller", leading.get(id) && `leads ${count(leading.get(id))}`].filter(Boolean).join(", "), element("h2", {}, "Faults"));
+  const redraw = () => {
+    if (!live.head) return;
+    leading = leaderships(live);
+    brokerTable(brokers, live, leading);
+    topics.redraw();
+    panel.tellAbout();
+  };
+  const stop = live.listen(redraw);
+  return () => { stop(); panel.leave(); };
 }
 
-function brokerTable(into, live) {
+function leaderships(live) {
   const leading = new Map();
   for (const each of live.partitions) leading.set(each.leader, (leading.get(each.leader) ?? 0) + 1);
+  return leading;
+}
+
+function brokerTable(into, live, leading) {
   into.replaceChildren(table(["Broker", "Address", "Rack", "#Leads", "#In, B/s", "#Out, B/s", "State"], live.head.brokers.map((broker) => [
     String(broker.id) + (broker.id === live.head.controller ? " (controller)" : ""),
     broker.host ? `${broker.host}:${broker.port}` : null, broker.rack, count(leading.get(broker.id) ?? 0),
@@ -28,59 +42,16 @@ function brokerTable(into, live) {
   ])));
 }
 
-function topicTable(into, live, wanted) {
-  const topics = new Map();
-  for (const each of live.partitions) {
-    if (!each.topic.includes(wanted)) continue;
-    const topic = topics.get(each.topic) ?? { partitions: 0, records: 0, behind: 0, ailing: new Map() };
-    topics.set(each.topic, topic);
-    topic.partitions += 1;
-    if (each.leading) {
-      topic.records += each.leading.end - each.leading.start;
-      topic.behind += each.leading.end - each.leading.highWatermark;
-    }
-    const wrong = ailment(each);
-    if (wrong) topic.ailing.set(wrong[0], [(topic.ailing.get(wrong[0])?.[0] ?? 0) + 1, wrong[1]]);
-  }
-  const rows = [...topics].slice(0, ROWS_AT_ONCE).map(([name, topic]) => [
-    element("a", { href: `#/topics/${encodeURIComponent(name)}` }, name), count(topic.partitions), count(topic.records), count(topic.behind),
-    topic.ailing.size ? [...topic.ailing].map(([what, [number, how]]) => element("span", { class: `badge ${how}` }, `${number} ${what}`)) : element("span", { class: "good" }, "in sync"),
-  ]);
-  into.replaceChildren(rows.length ? table(["Topic", "#Partitions", "#Offsets", "#Not committed", "State"], rows) : element("p", { class: "quiet" }, "No topic."),
-    topics.size > rows.length ? element("p", { class: "quiet" }, `${topics.size - rows.length} more; narrow them down above.`) : "");
-}
-
-export function topicView(into, live, topic) {
-  const place = element("div", { class: "card" });
-  const settings = element("div", { class: "card quiet" }, "Loading …");
-  into.replaceChildren(element("h1", {}, `Topic ${topic}`), place, element("h2", {}, "Settings"), settings);
-  ask(`/api/topics/${encodeURIComponent(topic)}/settings`).then(
-    (found) => settings.replaceChildren(settingsTable(found.settings)),
-    (error) => settings.replaceChildren(element("span", { class: "bad" }, error.message)));
-  return live.listen(() => {
-    const found = live.partitions.filter((each) => each.topic === topic);
-    place.replaceChildren(found.length === 0 ? element("p", { class: "quiet" }, "No broker has a replica of it.") :
-      table(["#Partition", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "Replicas", "In sync", "State"], found.slice(0, ROWS_AT_ONCE * 5).map((each) => {
-        const wrong = ailment(each);
-        return [element("a", { href: `#/topics/${encodeURIComponent(topic)}/${each.partition}` }, String(each.partition)),
-          each.leader === -1 ? "none" : String(each.leader), String(each.epoch), count(each.leading?.start), count(each.leading?.highWatermark), count(each.leading?.end),
-          each.replicas.join(" "), (each.inSync ?? []).join(" ") || "–", wrong ? element("span", { class: wrong[1] }, wrong[0]) : element("span", { class: "good" }, "in sync")];
-      })));
-  });
-}
-
-function settingsTable(settings) {
-  const own = settings.filter((each) => !each.source.startsWith("default"));
-  const shown = (some) => table(["Setting", "Value", "From"], some.map((each) => [each.name, each.value, each.source.replaceAll("_", " ")]));
-  return element("div", {},
-    own.length ? shown(own) : element("p", { class: "quiet" }, "All settings are defaults."),
-    element("details", {}, element("summary", {}, `All ${settings.length}`), shown(settings)));
-}
-
-export async function partitionView(into, live, topic, number) {
+export function partitionView(into, live, topic, number) {
   const place = element("div");
   const facts = element("div");
   const reasons = element("div");
+  let panel = null; // made when somebody opens it
+  const accidents = element("details", { class: "accidents", ontoggle: () => {
+    if (!accidents.open || panel) return;
+    const inside = accidents.appendChild(element("section", { "aria-label": "Faults" }));
+    panel = faults(inside, (id) => roleOf(live.partition(topic, number), id));
+  } }, element("summary", {}, "Faults"));
   let past = null;
   let isNow = true; // as the slider stands; `past` comes a little later
   const slider = element("input", { class: "time", type: "range", min: 0, max: 0, "aria-label": "Time" });
@@ -92,13 +63,13 @@ export async function partitionView(into, live, topic, number) {
     isNow = at >= moments.length - 1;
     if (isNow) { past = null; redraw(); return; }
     const wanted = moments[at][0];
-    const found = await ask(`/api/moments/${wanted}`).catch((error) => { when.textContent = error.message; return null; });
+    const found = await ask(`/api/moments/${wanted}?topic=${encodeURIComponent(topic)}&partition=${number}`).catch((error) => { when.textContent = error.message; return null; });
     if (found && !isNow && moments[Number(slider.value)]?.[0] === wanted) { past = found; redraw(); }
   });
   into.replaceChildren(
     element("h1", {}, `${topic}, partition ${number}`),
     element("p", { class: "row" }, element("a", { href: `#/topics/${encodeURIComponent(topic)}` }, "The topic"), element("a", { href: `#/topics/${encodeURIComponent(topic)}/${number}/records` }, "Its records")),
-    legend(), place,
+    legend(), place, accidents,
     element("div", { class: "card" }, element("div", { class: "row" }, element("strong", {}, "Time"), now, when), slider),
     element("h2", {}, "Why?"), reasons, facts);
 
@@ -116,10 +87,12 @@ export async function partitionView(into, live, topic, number) {
   }
 
   async function refreshMoments() {
-    const found = await ask("/api/moments").catch(() => null);
+    const last = moments.at(-1)?.[0] ?? 0;
+    const found = await ask(`/api/moments?after=${last}`).catch(() => null);
     if (!found) return;
     const shown = moments[Number(slider.value)]?.[0];
-    moments = found.moments;
+    const isAnew = found.moments.length > 0 && found.moments[0][0] <= last; // another server counts
+    moments = [...(isAnew ? [] : moments.filter(([each]) => each >= found.oldest)), ...found.moments];
     slider.max = Math.max(0, moments.length - 1);
     // The oldest moments go: the slider stays at the moment that it shows.
     const at = moments.findIndex((moment) => moment[0] === shown);
@@ -127,9 +100,13 @@ export async function partitionView(into, live, topic, number) {
   }
 
   let said = "";
+  let isAsking = false;
   async function refreshFacts() {
+    if (isAsking) return;
+    isAsking = true;
     const asked = `topic=${encodeURIComponent(topic)}&partition=${number}`;
     const [found, told] = await Promise.all([`/api/topics/${encodeURIComponent(topic)}/${number}`, `/api/why?${asked}`].map((path) => ask(path).catch((error) => ({ error: error.message }))));
+    isAsking = false;
     if (JSON.stringify(told) !== said) {
       said = JSON.stringify(told);
       reasons.replaceChildren(told.error ? element("p", { class: "bad" }, told.error) : answers(told));
@@ -138,10 +115,12 @@ export async function partitionView(into, live, topic, number) {
     facts.replaceChildren(found.error ? element("p", { class: "bad" }, found.error) : detail(found.brokers, live.partition(topic, number)?.leader));
   }
 
-  await Promise.all([refreshMoments(), refreshFacts()]);
-  const timer = setInterval(() => { refreshMoments(); if (past === null) refreshFacts(); }, 2000);
-  const stop = live.listen(redraw);
-  return () => { clearInterval(timer); stop(); };
+  // A paused broker answers late: the strips do not wait for it.
+  const refresh = () => { if (document.hidden) return; refreshMoments(); if (past === null) refreshFacts(); };
+  refresh();
+  const timer = setInterval(refresh, 2000);
+  const stop = live.listen(() => { redraw(); panel?.tellAbout(); });
+  return () => { clearInterval(timer); stop(); panel?.leave(); };
 }
 
 // So many cells that the marks behind them are to be seen as well.
@@ -163,8 +142,13 @@ function partitionCard(shown, cells) {
     }));
 }
 
+function roleOf(partition, broker) {
+  if (!partition?.replicas.includes(broker)) return "no replica";
+  return broker === partition.leader ? "leader" : (partition.inSync ?? []).includes(broker) ? "in sync" : "not in sync";
+}
+
 function copyRow(shown, copy, first, last) {
-  const role = copy.broker === shown.leader ? "leader" : (shown.inSync ?? []).includes(copy.broker) ? "in sync" : "not in sync";
+  const role = roleOf(shown, copy.broker);
   const cells = [];
   for (let offset = Math.max(first, copy.start); offset < copy.end; offset += 1) cells.push([offset, epochOf(copy.epochs, offset), null]);
   const facts = [`start ${count(copy.start)}`, `high watermark ${count(copy.highWatermark)}`, `last stable ${count(copy.lastStable)}`, `log end ${count(copy.end)}`,
