@@ -29,7 +29,7 @@ from strandline.sim.history.operations import Event
 from strandline.sim.plan import ClientSpec, Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 DELAY_US = 500
 TOPIC_ID = UUID(int=7)
@@ -135,6 +135,10 @@ class Stage:
     @property
     def network(self) -> Stage:
         return self
+
+    def leader_epoch(self, at: TopicPartition) -> int:
+        """See `ClientWorld`."""
+        return self.leaders[at.topic, at.partition][1]
 
     def note(self, text: str) -> None:
         """See `ClientWorld`."""

@@ -98,7 +98,7 @@ def test_what_is_read_is_in_the_history() -> None:
     stage.run(2)
     assert stage.history == [
         Assigned("c", PLACE, 0),
-        Polled("c", PLACE, [(0, b"a"), (1, b"b")], asked_at=1),
+        Polled("c", PLACE, [(0, b"a"), (1, b"b")], asked_at=1, leader_epoch=0),
     ]
     assert fetch(stage).body.topics[0].partitions[0].fetch_offset == 2
 
@@ -256,9 +256,13 @@ def test_a_recommended_follower_is_read_until_it_errs() -> None:
     fetched(asked, preferred_read_replica=3)
     asked = fetch(stage)
     assert asked.broker_id == 3
+    fetched(asked, batch(0, b"a"))
+    asked = fetch(stage)
+    # It may be cut off from all who know what was deleted.
+    assert stage.history[-1] == Polled("c", PLACE, [(0, b"a")], asked_at=-1)
     fetched(asked, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     asked = fetch(stage)
-    assert (asked.broker_id, offset_of(asked)) == (1, 0)
+    assert (asked.broker_id, offset_of(asked)) == (1, 1)
     assert client.counters["out of range"] == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,9 +12,12 @@ from strandline.records.builder import build_batch, rebuild_batch
 from strandline.records.record import Record, read_records
 from strandline.sim.checkers.batches import Batch, Batches, header_fields, records_in
 from strandline.sim.checkers.compaction_rules import CompactionRules, Content, content_of
-from strandline.sim.checkers.shadow import Remains, Shadow
+from strandline.sim.checkers.replica_rules import _segments_of
+from strandline.sim.checkers.shadow import Dropped, Remains, Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
+from strandline.storage.segment import Segment
+from strandline.storage.segments import Removal
 from strandline.types import BrokerId, Offset
 from tests.sim.checked_world import Checked, shadow_of
 
@@ -102,7 +106,7 @@ def _content(known: Batches, batches: list[bytes]) -> Content:
             horizon_ms = BatchHeader._make(fields).delete_horizon_ms
             records = records_in(data, 0)
             assert records is not None
-            remains[one.base_offset] = Remains(records, fields[4], horizon_ms)
+            remains[one.base_offset] = Remains(records, fields[4], horizon_ms, fields[8])
     return Content(tuple(found), remains)
 
 
@@ -198,3 +202,80 @@ def test_what_is_not_committed_is_not_compacted(checked: Checked) -> None:
     later = batch(7, (b"l", b"5"))
     [what] = compare(checked, [OLD, NEW, later], [OLD, NEW])
     assert "has lost records of batch 7 of epoch -1" in what
+
+
+# -- What else happens to a compacted log ----------------------------------------------------
+
+
+def test_a_start_finds_what_the_process_wrote_last(checked: Checked) -> None:
+    """It died in the event in which it appended: nobody had seen that yet."""
+    findings = Findings(lambda: 0, lambda _: None)
+    known, rules = Batches("t-0", findings), CompactionRules(findings)
+    former, shadow = shadow_of(checked, 1), shadow_of(checked, 2)
+    _show(former, _content(known, [OLD]))
+    _show(shadow, _content(known, [without(OLD, 0), NEW]))
+    rules.check_recovered(shadow, former, 1000, 0, is_same=True)
+    [found] = findings.violations
+    assert "has nothing for b'k', and had b'1' at 0" in found.what
+    findings.violations.clear()
+    _show(shadow, _content(known, [OLD, NEW]))
+    rules.check_recovered(shadow, former, 1000, 0, is_same=True)
+    assert findings.violations == []
+
+
+def test_what_was_deleted_may_be_compacted_though_the_log_start_falls(checked: Checked) -> None:
+    findings = Findings(lambda: 0, lambda _: None)
+    known, rules = Batches("t-0", findings), CompactionRules(findings)
+    former, shadow = shadow_of(checked, 1), shadow_of(checked, 2)
+    _show(former, _content(known, [OLD, NEW]))
+    _show(shadow, _content(known, [NEW]))
+    assert shadow.log.log_start_offset == 0
+    rules.check_recovered(shadow, former, 1000, 2, is_same=True)
+    assert findings.violations == []
+
+
+def test_what_nobody_could_compare_may_be_missing_elsewhere(checked: Checked) -> None:
+    """Tombstones as well; but what went with the front of the log was not compacted."""
+    findings = Findings(lambda: 0, lambda _: None)
+    known, rules = Batches("t-0", findings), CompactionRules(findings)
+    follower, leader = shadow_of(checked, 1), shadow_of(checked, 2)
+    erased, later = batch(2, (b"k", None)), batch(3, (b"m", b"1"))
+    before = _content(known, [OLD, erased, later])
+    truth = PartitionTruth(leader.at, leader.log.topic_id, findings)
+    truth._committed.extend(before.batches)
+    _show(follower, _content(known, [OLD, later]))
+    _show(leader, _content(known, [without(OLD, 0), later]))
+    rules.note_gone(leader, before, 5)
+    assert [each.compacted_away for each in before.batches] == [False, True, False]
+    rules.check_history(truth, follower)
+    assert findings.violations == []
+
+    first = leader.log.segments.first
+    leader.log.segments.forget([first])
+    assert leader.log.segments.first.base_offset > 3
+    _show(leader, Content((), {}))
+    rules.note_gone(leader, before, 5)
+    assert [each.compacted_away for each in before.batches] == [False, True, False]
+
+
+def test_a_log_was_compacted_whatever_its_policy_is_now(checked: Checked) -> None:
+    shadow = shadow_of(checked, 2)
+    assert not shadow.is_compacted
+    config = shadow.log.config
+    shadow.log.update_config(replace(config, cleanup_policies=frozenset({"compact"})))
+    assert shadow.is_compacted
+    shadow.log.update_config(config)
+    assert shadow.is_compacted
+
+
+def test_a_segment_that_begins_in_front_of_its_first_batch(checked: Checked) -> None:
+    """Each segment is judged by itself, with the size and the age that compaction has left it."""
+    shadow = shadow_of(checked, 2)
+    old, new = _content(Batches("t-0", shadow._findings), [OLD, NEW]).batches
+    dropped = [Dropped(old, 70, 5), Dropped(new, 60, 1)]
+    shadow.log.files.make_directory("/data1/x")
+    for base in (0, 1):
+        path = f"/data1/t-0/{base:020}.log.deleted"
+        segment = Segment.create(shadow.log.files, "/data1/x", base, shadow.log.config)
+        shadow.log.segments.removals.append(Removal(0, (path,), segment))
+    assert _segments_of(shadow, dropped) == [[dropped[0]], [dropped[1]]]

@@ -317,6 +317,17 @@ def test_what_was_deleted_is_not_given_to_those_who_ask_later() -> None:
     assert "late was given 'a' at offset 0" in found.sentence
 
 
+def test_a_deposed_leader_may_not_know_what_was_deleted() -> None:
+    """It led before the newest leader of the time at which the deletion was confirmed."""
+    before = [*sent("a", "b"), *acked(a=0, b=1), Deleted(A, 1, leader_epoch=2)]
+    deposed, present = (
+        Polled("late", A, [(0, "a"), (1, "b")], len(before), leader_epoch)
+        for leader_epoch in (1, 2)
+    )
+    assert check([*before, deposed]).anomalies == ()
+    assert check([*before, present]).counts == {AnomalyKind.RESURRECTED: 1}
+
+
 def _weak(event: Sent) -> bool:
     return event.producer != "weak"
 

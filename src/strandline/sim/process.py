@@ -159,9 +159,13 @@ class Process:
         if not self.run(handler, what) or not self.is_up:
             return
         self.cleaners.tell_observers()
+        self._show()
+        self.want_turn()
+
+    def _show(self) -> None:
+        """Let observers see what the node has done."""
         for observer in self.machine.observers:
             observer.node_acted(self.machine)
-        self.want_turn()
 
     def run(self, handler: Handler, what: Any) -> bool:
         """Let the process work; whether it is still there afterwards."""
@@ -208,8 +212,10 @@ class Process:
         if self.is_over or self.is_paused or self._schedule.now_us < self._busy_until_us:
             return
         self.is_blocked = False
-        if self._effects and not self.run(self._carry_out_all, None):
-            return
+        if self._effects:
+            if not self.run(self._carry_out_all, None):
+                return
+            self._show()  # a turn is over: nothing else has happened since
         while self._held and not (self.is_blocked or self.is_over):
             handler, what = self._held.popleft()
             self._handle(handler, what)
@@ -234,8 +240,7 @@ class Process:
         if not self.run(self._finish_turn, None) or self._effects:
             return
         self._replicas.note(self.node.replicas)
-        for observer in self.machine.observers:
-            observer.node_acted(self.machine)
+        self._show()
         if self._took_news and not self.run(self._look_at_membership, None):
             return
         if self.leaving is not None and not self.run(self.leaving.go_on, None):

@@ -184,6 +184,11 @@ class World:
         who = _CLIENT | crc32(target.encode()) & 0x7FFF if isinstance(target, str) else target
         self.trace.add(self.schedule.now_us, Kind.BYTES, who, data)
 
+    def leader_epoch(self, at: TopicPartition) -> int:
+        """The newest leader epoch of a partition; -1 without any."""
+        state = self.image.partition(at)
+        return -1 if state is None else state.leader_epoch
+
     def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         for observer in self.observers:
             observer.metadata_changed(changes, image)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from strandline.errors import CorruptRecords
-from strandline.records.batch import HEADER, MAGIC
+from strandline.records.batch import HEADER, MAGIC, SEQUENCE_MAX
 from strandline.records.record import read_records
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
@@ -56,6 +56,14 @@ Records: TypeAlias = Mapping[int, Written]
 """By offset."""
 
 
+class Writer(NamedTuple):
+    """Who wrote a batch, and up to which of its sequence numbers."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+
+
 class Batch:
     """One batch, compared by identity.
 
@@ -63,6 +71,7 @@ class Batch:
       shown it so far starts with it, or has a gap there.
     - `records`: of a compacted topic, all that were written; None if nobody looked.
     - `compacted_away`: some replica has rightly nothing left of it.
+    - `writer`: whoever it is from; its producer id is -1 if that did not say.
     """
 
     __slots__ = (
@@ -76,6 +85,7 @@ class Batch:
         "next_offset",
         "records",
         "size",
+        "writer",
     )
 
     def __init__(
@@ -91,6 +101,9 @@ class Batch:
         self.first_seen_on = broker
         self.records: Records | None = None
         self.compacted_away = False
+        sequence = fields[11]
+        last = sequence if sequence < 0 else (sequence + fields[6]) & SEQUENCE_MAX
+        self.writer = Writer(fields[9], fields[10], last)
 
     def __repr__(self) -> str:
         last = self.next_offset - 1
@@ -101,11 +114,12 @@ class Batch:
 
 
 class Batches:
-    """The batches of one partition."""
+    """The batches of one partition. `is_compacted`: its topic is a compacted one, or was."""
 
     def __init__(self, partition: str, findings: Findings) -> None:
         self._partition = partition
         self._findings = findings
+        self.is_compacted = False
         self._known: dict[tuple[int, int], Batch] = {}
         self._by_offset: dict[int, list[Batch]] = {}
 
@@ -160,6 +174,14 @@ class Batches:
         """Whether the batch with this header is known, and is as it was written."""
         known = self._known.get((fields[2], fields[0]))
         return known is not None and known.crc == fields[4] and known.size == size
+
+    def has_compacted_away(self, writer: Writer, last_offset: int) -> bool:
+        """Whether such a batch that ends there is gone from some log."""
+        return any(
+            batch.compacted_away and batch.writer == writer
+            for batch in self._known.values()
+            if batch.next_offset == last_offset + 1
+        )
 
     def expected(self, offset: int, before: Batch | None) -> Batch | None:
         """The one batch that was ever seen at that offset behind that batch; None if there are

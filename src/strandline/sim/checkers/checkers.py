@@ -194,16 +194,21 @@ class Checkers:
         self._note_time(machine)
         latest_ms = self.rules.recovery.latest_ms[machine.broker_id]
         for shadow, truth in hosting.by_log.values():
-            if shadow.at != result.topic_partition or not (shadow.is_live and shadow.is_followed):
+            if shadow.at != result.topic_partition or not shadow.is_live or shadow.is_blind:
                 continue
-            is_current, before = shadow.is_current, content_of(shadow)
+            if shadow.log.failure is not None:
+                # Of a swap that has failed half of the segments may be out and none in. The next
+                # start finishes it; until then the log has, for all others, what it had.
+                shadow.has_failed = True
+                continue
+            is_judged, before = shadow.is_current and shadow.is_followed, content_of(shadow)
             shadow.read_anew()
-            if is_current:
-                self.rules.compaction.check_swap(shadow, before, latest_ms, truth.is_committed)
-            else:
-                # A turn that waits for its disk has changed the log as well, nobody knows how.
-                high_watermark = shadow.log.high_watermark
-                self.rules.compaction.note_gone(shadow, before.batches, high_watermark)
+            if is_judged:
+                self.rules.compaction.check_swap(shadow, before, latest_ms, truth.was_committed)
+            elif not shadow.is_blind:
+                # A turn that waits for its disk has changed the log as well, nobody knows how; or
+                # what the disk says is not what was written.
+                self.rules.compaction.note_gone(shadow, before, shadow.log.high_watermark)
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
         """Part of a broker failed in a way that it does not expect."""
@@ -228,7 +233,7 @@ class Checkers:
         for hosting in self._hostings.values():
             for shadow, truth in hosting.seen.values():
                 if (
-                    shadow.log.config.is_compacted
+                    shadow.is_compacted
                     and shadow.is_followed
                     and not self.allows_loss(shadow.at.topic, shadow.at.partition)
                 ):

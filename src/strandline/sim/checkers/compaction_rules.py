@@ -12,7 +12,7 @@ That survivors stand where they stood, in the same batch of the same epoch, is f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from strandline.sim.checkers.batches import Batch, Records
@@ -56,11 +56,12 @@ class CompactionRules:
         shadow: Shadow,
         before: Content,
         latest_ms: int,
-        is_committed: Callable[[Batch], bool],
+        was_committed: Callable[[Batch], bool],
     ) -> None:
         """I-44: the shadow has read a log anew in which cleaned segments took their places.
 
         `latest_ms` is the latest wall time of the broker: the cleaner had none that is later.
+        `was_committed` says of a batch whether any leader has ever called it that.
         """
         after = content_of(shadow)
         if after == before:
@@ -73,34 +74,47 @@ class CompactionRules:
             was = _records(batch, before.remains)
             if not is_gone and _records(batch, after.remains) == was:
                 continue
-            # A follower's high watermark may fall between the plan and the swap, at an election.
-            is_kept = batch.next_offset > shadow.log.high_watermark and not is_committed(batch)
+            # A follower's high watermark may fall between the plan and the swap, at an election; at
+            # an unclean one what is committed falls, too.
+            is_kept = batch.next_offset > shadow.log.high_watermark and not was_committed(batch)
             if is_kept or batch.next_offset > active:
                 self._add(shadow, f"has lost records of {batch}, which was not to be compacted yet")
                 return
             batch.compacted_away |= is_gone
             self._findings.counters["batches compacted"] += 1
-        self._compare(shadow, _newest(before), _newest(after), latest_ms)
+        start = shadow.log.log_start_offset
+        self._compare(shadow, _newest(before), _newest(after), latest_ms, start)
 
     def check_recovered(
-        self, shadow: Shadow, former: Shadow, latest_ms: int, *, is_same: bool
+        self, shadow: Shadow, former: Shadow, latest_ms: int, former_start: int, *, is_same: bool
     ) -> None:
         """A start may have finished a swap that the process before had begun.
 
-        `is_same`: nothing else may have happened to the log meanwhile.
+        `former_start` is where the log started for that process: the start that was written down
+        may be lower. `is_same`: nothing else may have happened to the log meanwhile, but that it
+        has what the process wrote in the event in which it died.
         """
-        self.note_gone(shadow, former.batches, former.high_watermark)
+        self.note_gone(shadow, content_of(former), former.high_watermark)
         if is_same:
-            before = _newest(content_of(former))
-            self._compare(shadow, before, _newest(content_of(shadow)), latest_ms)
+            before, after = content_of(former), content_of(shadow)
+            known = tuple(batch for batch in after.batches if batch.base_offset < former.end)
+            after = Content(known, after.remains)
+            start = max(former_start, shadow.log.log_start_offset)
+            self._compare(shadow, _newest(before), _newest(after), latest_ms, start)
 
-    def note_gone(self, shadow: Shadow, before: Iterable[Batch], high_watermark: int) -> None:
-        """What the log had before and has no more may be missing elsewhere, too."""
+    def note_gone(self, shadow: Shadow, before: Content, high_watermark: int) -> None:
+        """What the log had before and has no more may be missing elsewhere, too, as far as it was
+        compaction that took it."""
         there = set(map(id, shadow.batches))
+        first = shadow.log.segments.first.base_offset
         limit = min(high_watermark, shadow.log.active.base_offset)
-        for batch in before:
-            if id(batch) not in there and batch.next_offset <= limit:
+        for batch in before.batches:
+            if id(batch) not in there and first <= batch.base_offset and batch.next_offset <= limit:
                 batch.compacted_away = True
+        after = _newest(content_of(shadow))
+        for key, was in _newest(before).items():
+            if was.value is None and key not in after:
+                self._note_tombstone(shadow, was.offset)
 
     def check_history(self, truth: PartitionTruth, shadow: Shadow) -> None:
         """I-36: the log says of every key what all that was committed says."""
@@ -135,10 +149,11 @@ class CompactionRules:
         before: Mapping[bytes, Newest],
         after: Mapping[bytes, Newest],
         latest_ms: int,
+        log_start: int,
     ) -> None:
         for key, was in before.items():
             found = after.get(key)
-            if was.offset < shadow.log.log_start_offset:
+            if was.offset < log_start:
                 continue
             if found is None and was.value is None:
                 self._findings.counters["tombstones compacted"] += 1
@@ -149,8 +164,7 @@ class CompactionRules:
                         f"until {was.horizon_ms} (it is {latest_ms})",
                     )
                     return
-                at = shadow.at.partition
-                self._gone.add((shadow.log.topic_id, at, was.offset))
+                self._note_tombstone(shadow, was.offset)
             elif found is None or (found.offset, found.value) != (was.offset, was.value):
                 self._add(shadow, f"has {_words(found)} for {key!r}, and had {_words(was)}")
                 return
@@ -158,6 +172,9 @@ class CompactionRules:
             if key not in before:
                 self._add(shadow, f"has {_words(found)} for {key!r}, which was gone")
                 return
+
+    def _note_tombstone(self, shadow: Shadow, offset: int) -> None:
+        self._gone.add((shadow.log.topic_id, shadow.at.partition, offset))
 
     def _add(self, shadow: Shadow, what: str) -> None:
         self._findings.add("I-44", f"{shadow} was compacted and {what}", shadow.at)

@@ -180,7 +180,7 @@ def _summary(shadow: Shadow, start: int, *, has_epochs: bool) -> tuple[object, .
     """What must be equal on all replicas, of a log that starts there."""
     log = shadow.log
     first = shadow.index_at(start)
-    if log.config.is_compacted:
+    if shadow.is_compacted:
         # Each replica is compacted by itself; what is left is compared key by key (I-36).
         return (log.high_watermark, log.log_end_offset)
     newest = shadow.batches[-1] if len(shadow.batches) > first else None

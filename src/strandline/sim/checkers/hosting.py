@@ -48,7 +48,8 @@ class Hosting:
         making it and writing down whose it is."""
         rules, broker = self._rules, self.machine.broker_id
         truth = rules.truths.of(log.topic_partition, topic_id or log.topic_id)
-        shadow = Shadow(broker, log, truth.batches, rules.findings)
+        is_rotten = self.machine.disk.is_damaged
+        shadow = Shadow(broker, log, truth.batches, rules.findings, is_rotten)
         shadow.was_damaged = is_touched(self.machine, log.directory)
         # First: what lies below the log start is read with other eyes.
         shadow.mark = _mark_without_role(log)

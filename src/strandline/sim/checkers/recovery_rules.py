@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from strandline.records.batch import CONTROL_BIT, LOG_OVERHEAD, SEQUENCE_MAX
-from strandline.sim.checkers.batches import header_fields
+from strandline.sim.checkers.batches import Writer, header_fields
 from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.shadow import CUTS, LOG_START, RECOVERY_POINT, Shadow
@@ -25,6 +25,7 @@ from strandline.types import NO_SEQUENCE, BrokerId, ProducerId
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
     from strandline.sim.observer import Ending
+    from strandline.storage.producer_entry import ProducerEntry
 
 BATCHES_REMEMBERED = 5
 
@@ -70,10 +71,12 @@ class RecoveryRules:
             shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
         )
         former = before.shadow
-        if shadow.log.config.is_compacted and not shadow.was_damaged:
+        if shadow.is_compacted and not shadow.was_damaged:
             is_same = before.how != "power" and not (before.was_cutting or before.had_failed)
             latest_ms = self.latest_ms.get(shadow.broker_id, 0)
-            self._compaction.check_recovered(shadow, former, latest_ms, is_same=is_same)
+            self._compaction.check_recovered(
+                shadow, former, latest_ms, before.log_start, is_same=is_same
+            )
         if before.was_cutting or before.had_failed or shadow.was_damaged:
             self._note_loss(truth, shadow, former)
             return
@@ -154,14 +157,17 @@ class RecoveryRules:
                 # One that is idle, or whose records are all deleted, may be forgotten.
                 if batches[-1][1] >= start and now_ms - newest_ms < states.expiration_ms:
                     self._add(shadow, f"does not know producer {producer_id}")
-            elif (entry.epoch, entry.last_sequence, entry.last_offset) != (epoch, *batches[-1]):
+            elif (entry.epoch, entry.last_sequence, entry.last_offset) != (
+                epoch,
+                *batches[-1],
+            ) and not _outlived(shadow, entry):
                 self._add(
                     shadow,
                     f"remembers epoch {entry.epoch}, sequence {entry.last_sequence} and offset "
                     f"{entry.last_offset} of producer {producer_id}, but its batches say epoch "
                     f"{epoch}, sequence {batches[-1][0]} and offset {batches[-1][1]}",
                 )
-            elif not shadow.log.config.is_compacted and not {
+            elif not shadow.is_compacted and not {
                 # Batches that retention has removed are still remembered.
                 offset
                 for offset in _offsets(entry.batches)
@@ -175,7 +181,10 @@ class RecoveryRules:
         for producer_id, entry in states.active.items():
             ahead = entry.last_offset >= shadow.log.log_end_offset
             if ahead or (
-                producer_id not in found and shadow.bases and entry.last_offset >= shadow.bases[0]
+                producer_id not in found
+                and shadow.bases
+                and entry.last_offset >= shadow.bases[0]
+                and not _outlived(shadow, entry)
             ):
                 self._add(
                     shadow,
@@ -185,6 +194,13 @@ class RecoveryRules:
 
     def _add(self, shadow: Shadow, what: str) -> None:
         self._findings.add("I-05", f"{shadow} {what}", shadow.at)
+
+
+def _outlived(shadow: Shadow, entry: ProducerEntry) -> bool:
+    """Whether what is remembered last of a producer was compacted away, since there were batches
+    behind it then, which the log has lost with its end since. A snapshot from before tells."""
+    writer = Writer(entry.producer_id, entry.epoch, entry.last_sequence)
+    return shadow.is_compacted and shadow.wrote(writer, entry.last_offset)
 
 
 def is_touched(machine: Machine, directory: str) -> bool:

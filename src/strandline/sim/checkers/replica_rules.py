@@ -6,6 +6,7 @@ its log says of itself. Other replicas are `commitment`'s affair.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from strandline.sim.checkers.shadow import (
     LOG_START,
     MIN_IN_SYNC,
     RECOVERY_POINT,
+    Dropped,
     Mark,
     Shadow,
 )
@@ -54,7 +56,7 @@ class ReplicaRules:
                 shadow.at,
             )
         last = shadow.batches[-1].next_offset if shadow.batches else end
-        is_off = last > end or (last < end and not shadow.log.config.is_compacted)
+        is_off = last > end or (last < end and not shadow.is_compacted)
         if is_off and not shadow.was_damaged:
             self._findings.add(
                 "I-02",
@@ -98,7 +100,7 @@ class ReplicaRules:
         if shadow.was_damaged:
             return
         log, start = shadow.log, shadow.log.log_start_offset
-        if log.config.is_compacted:
+        if shadow.is_compacted:
             self._check_epochs_of_batches(shadow, start)
             return
         table = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
@@ -258,7 +260,7 @@ class ReplicaRules:
     # -- Retention ---------------------------------------------------------------------------
 
     def check_retention(
-        self, shadow: Shadow, before: Mark, removed: Sequence[Batch], now_ms: int
+        self, shadow: Shadow, before: Mark, removed: Sequence[Dropped], now_ms: int
     ) -> None:
         """I-43: only replicated segments go, and only those that a setting does not keep.
 
@@ -276,31 +278,34 @@ class ReplicaRules:
             )
         left = shadow.log.segments.size_bytes
         for segment in reversed(_segments_of(shadow, removed)):
-            if segment[-1].next_offset > before[LOG_START]:
+            last = segment[-1].batch
+            if last.next_offset > before[LOG_START]:
                 problem = _reason_to_keep(config, segment, left, now_ms)
                 if problem is not None:
                     self._findings.add(
-                        "I-43", f"{shadow} has dropped {segment[-1]}, but {problem}", shadow.at
+                        "I-43", f"{shadow} has dropped {last}, but {problem}", shadow.at
                     )
                     return
-            left += sum(batch.size for batch in segment)
+            left += sum(each.size for each in segment)
 
 
-def _segments_of(shadow: Shadow, removed: Sequence[Batch]) -> list[list[Batch]]:
+def _segments_of(shadow: Shadow, removed: Sequence[Dropped]) -> list[list[Dropped]]:
     """Batches that were dropped, segment by segment, as the segments that are still to be removed
-    from the disk tell."""
+    from the disk tell.
+
+    A segment may begin in front of its first batch, where compaction has left nothing. Those that
+    were compacted into others count as well: of a segment that may go, each part may.
+    """
     removals = shadow.log.segments.removals
-    bases = {each.segment.base_offset for each in removals if each.segment is not None}
-    found: list[list[Batch]] = []
-    for batch in removed:
-        if not found or batch.base_offset in bases:
-            found.append([])
-        found[-1].append(batch)
-    return found
+    bases = sorted({each.segment.base_offset for each in removals if each.segment is not None})
+    found: dict[int, list[Dropped]] = {}
+    for each in removed:
+        found.setdefault(bisect_right(bases, each.batch.base_offset), []).append(each)
+    return list(found.values())
 
 
 def _reason_to_keep(
-    config: TopicConfig, segment: Sequence[Batch], left: int, now_ms: int
+    config: TopicConfig, segment: Sequence[Dropped], left: int, now_ms: int
 ) -> str | None:
     """Why a segment should not have been dropped, when `left` bytes were behind it."""
     if not config.deletes_old_segments:
@@ -309,7 +314,7 @@ def _reason_to_keep(
         return None
     if config.retention_ms < 0:
         return f"only {left} bytes are left of retention.bytes={config.retention_bytes}"
-    newest = max(batch.max_timestamp for batch in segment)
+    newest = max(each.max_timestamp for each in segment)
     if newest < 0 or now_ms - newest > config.retention_ms:
         return None
     return (

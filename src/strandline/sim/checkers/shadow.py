@@ -10,8 +10,8 @@ This file must not know other replicas, roles or what is committed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -20,6 +20,7 @@ from strandline.sim.checkers.batches import (
     Batch,
     Batches,
     Records,
+    Writer,
     header_fields,
     records_in,
 )
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from strandline.replication.leader import Leader
     from strandline.storage.log import Log
     from strandline.storage.segment import Segment
+
+
+EPOCH_AT: Final = 12
+"""Where the leader epoch stands in a batch: behind its base offset (8 bytes) and its length."""
 
 
 def first_base(log: Log) -> int:
@@ -47,6 +52,23 @@ class Remains(NamedTuple):
     crc: int
     horizon_ms: int | None
     """From when on its tombstones may go, too (KIP-534)."""
+    max_timestamp: int
+    """By what it ages now."""
+
+
+class Dropped(NamedTuple):
+    """A batch that went with the front of the log."""
+
+    batch: Batch
+    size: int
+    max_timestamp: int
+    """What it had here: compaction may have made it smaller, and older."""
+
+
+def _never(path: str) -> bool:
+    """Nothing happens behind the back of a broker that is only imagined."""
+    del path
+    return False
 
 
 Mark = tuple[Any, ...]
@@ -66,7 +88,9 @@ class Shadow:
     - `mark`: the fingerprint of the replica when it was last looked at.
     - `is_blind`: the bytes are so damaged that nobody can tell what was there.
     - `has_failed`: the log takes no more appends; it is followed no more.
-    - `was_damaged`: its disk was damaged from outside; physics, not the code, decides what is left.
+    - `was_damaged`: its disk was damaged from outside before this process; physics, not the code,
+      decides what is left. What rots while the process runs has been read before: then a batch is
+      the one that stood at its place (`is_rotten`).
     - `start_rose_us`: when its log start was last seen to move.
     - `start_fell`: its log start came back lower after a crash than it had been.
     - `remains`: of batches that have lost records to compaction, by base offset: what is left.
@@ -75,7 +99,9 @@ class Shadow:
     __slots__ = (
         "_cut_bytes",
         "_findings",
+        "_former",
         "_former_remains",
+        "_is_rotten",
         "_known",
         "_producer_epochs",
         "_tail_base",
@@ -99,7 +125,15 @@ class Shadow:
         "was_damaged",
     )
 
-    def __init__(self, broker_id: BrokerId, log: Log, known: Batches, findings: Findings) -> None:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        log: Log,
+        known: Batches,
+        findings: Findings,
+        is_rotten: Callable[[str], bool] = _never,
+    ) -> None:
+        """`is_rotten` says of which files the disk has changed bytes by itself."""
         self.broker_id = broker_id
         self.at: TopicPartition = log.topic_partition
         self.log = log
@@ -117,7 +151,10 @@ class Shadow:
         self.bases: list[int] = []
         self.ends: list[int] = []
         self.remains: dict[int, Remains] = {}
+        self._former: dict[int, tuple[Batch, int]] = {}
+        """While the log is read anew: what stood where before, and how long it was."""
         self._former_remains: dict[int, Remains] = {}
+        self._is_rotten = is_rotten
         self._known = known
         self._findings = findings
         self._cut_bytes = 0
@@ -158,6 +195,14 @@ class Shadow:
         """Bytes of all batches."""
         return self.ends[-1] - self._cut_bytes if self.ends else 0
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether compaction may have taken something from the log. What it has taken is gone also
+        when the policy is another one since, as it is for a topic that is being deleted."""
+        if self.log.config.is_compacted:
+            self._known.is_compacted = True
+        return self._known.is_compacted
+
     def holds(self, batch: Batch) -> bool:
         """Whether this log has the batch, and so everything that comes before it.
 
@@ -178,6 +223,11 @@ class Shadow:
         remains = self.remains.get(batch.base_offset)
         return batch.crc if remains is None else remains.crc
 
+    def wrote(self, writer: Writer, last_offset: int) -> bool:
+        """Whether a producer wrote a batch that ends there, of which compaction has rightly left
+        nothing."""
+        return self._known.has_compacted_away(writer, last_offset)
+
     def size_of(self, index: int) -> int:
         """How many bytes the batch with that index has here."""
         return self.bytes_between(index, index + 1)
@@ -186,6 +236,15 @@ class Shadow:
         """The last batch that begins below the offset."""
         index = bisect_left(self.bases, offset)
         return self.batches[index - 1] if index else None
+
+    @property
+    def visible_from(self) -> int:
+        """Where the first batch begins of which anything can be read; the log start without any.
+        The log may start inside of it (DeleteRecords)."""
+        first = self.index_at(self.log_start + 1) - 1
+        if first >= 0 and self.batches[first].next_offset > self.log_start:
+            return self.batches[first].base_offset
+        return self.log_start
 
     def index_at(self, offset: int) -> int:
         """The index of the first batch that begins at the offset or above."""
@@ -226,13 +285,16 @@ class Shadow:
 
     def read_anew(self) -> None:
         """Read everything that is in the log's files."""
-        self._forget(0)
+        sizes = map(self.size_of, range(len(self.batches)))
+        self._former = dict(zip(self.bases, zip(self.batches, sizes, strict=True), strict=True))
+        self._former_remains, self.remains = self.remains, {}
+        self.batches, self.bases, self.ends = [], [], []
         self._cut_bytes = 0
         self._producer_epochs.clear()
-        self._former_remains, self.remains = self.remains, {}
         self._tail_base, self._tail_size = -1, 0
         for segment in self.log.segments.all:
             self._read(segment, 0, may_be_damaged=self.was_damaged)
+        self._former, self._former_remains = {}, {}
 
     def cut(self) -> Sequence[Batch]:
         """The log was truncated, and perhaps appended to since; returns what is gone."""
@@ -245,7 +307,6 @@ class Shadow:
             self._tail_base, self._tail_size = active.base_offset, active.size
             self._producer_epochs.clear()
             return removed
-        self.batches, self.bases, self.ends = [], [], []
         self.read_anew()
         return [batch for batch in former if not self.holds(batch)]
 
@@ -268,16 +329,22 @@ class Shadow:
             self.crc_of(last),
         )
 
-    def drop_front(self) -> Sequence[Batch]:
+    def drop_front(self) -> Sequence[Dropped]:
         """Segments were removed from the front; returns what is gone with them."""
         count = bisect_left(self.bases, self.log.segments.first.base_offset)
-        removed = self.batches[:count]
+        removed = [self._dropped(index) for index in range(count)]
         if count:
             self._cut_bytes = self.ends[count - 1]
             for base in self.bases[:count]:
                 self.remains.pop(base, None)
             del self.batches[:count], self.bases[:count], self.ends[:count]
         return removed
+
+    def _dropped(self, index: int) -> Dropped:
+        batch = self.batches[index]
+        remains = self.remains.get(batch.base_offset)
+        newest = batch.max_timestamp if remains is None else remains.max_timestamp
+        return Dropped(batch, self.size_of(index), newest)
 
     @property
     def is_followed(self) -> bool:
@@ -318,26 +385,46 @@ class Shadow:
         while position < len(data):
             fields = header_fields(data, position)
             problem = self._problem(fields, data, position, segment)
-            if may_be_damaged or (self.was_damaged and problem is not None):
-                batch = self._remembered(fields, problem, segment, data, position)
-                if batch is None:
+            is_damaged = may_be_damaged or (
+                problem is not None and (self.was_damaged or self._is_rotten(segment.log.path))
+            )
+            former = self._former_at(data, position) if is_damaged and problem is not None else None
+            if former is not None:
+                batch, size = former
+            elif is_damaged:
+                found = self._remembered(fields, problem, segment, data, position)
+                if found is None:
                     self.is_blind = True
                     return
+                batch = found
+                size = batch.size if problem is not None or fields is None else _size_in(fields)
             elif problem is not None or fields is None:
                 self._findings.add(
                     "I-02", f"{self}: at {self._tail_size} of {segment.log.path} {problem}", self.at
                 )
                 return
             else:
-                batch = self._meet(fields, data, position)
-            size = batch.size
-            if problem is None and fields is not None:
-                size = fields[1] + LOG_OVERHEAD  # of what is left of it
+                batch, size = self._meet(fields, data, position), _size_in(fields)
             batches.append(batch)
             bases.append(batch.base_offset)
             ends.append((ends[-1] if ends else self._cut_bytes) + size)
             position += size
             self._tail_size += size
+
+    def _former_at(self, data: bytes, position: int) -> tuple[Batch, int] | None:
+        """What stood there when the log was read before, and its length. What rots is covered by a
+        checksum: base offset and leader epoch still say which batch it was."""
+        if len(data) - position < EPOCH_AT + 4:
+            return None
+        base = int.from_bytes(data[position : position + 8], "big", signed=True)
+        epoch = data[position + EPOCH_AT : position + EPOCH_AT + 4]
+        former = self._former.get(base)
+        if former is None or former[0].leader_epoch != int.from_bytes(epoch, "big", signed=True):
+            return None
+        remains = self._former_remains.get(base)
+        if remains is not None:
+            self.remains[base] = remains
+        return former
 
     def _meet(self, fields: tuple[int, ...], data: bytes, position: int) -> Batch:
         before = self.batches[-1] if self.batches else None
@@ -349,8 +436,8 @@ class Shadow:
             before = None
         if fields[9] >= 0:
             self._note_producer(fields)
-        size = fields[1] + LOG_OVERHEAD
-        if not self.log.config.is_compacted or self._known.is_whole(fields, size):
+        size = _size_in(fields)
+        if not self.is_compacted or self._known.is_whole(fields, size):
             return self._known.meet(fields, size, before, self.broker_id)
         former = self._former_remains.get(fields[0])
         if former is not None and former.crc == fields[4]:
@@ -360,7 +447,7 @@ class Shadow:
         batch = self._known.meet(fields, size, before, self.broker_id, records)
         if records is not None and (batch.crc != fields[4] or batch.size != size):
             horizon = fields[7] if fields[5] & DELETE_HORIZON_BIT else None
-            self.remains[batch.base_offset] = Remains(records, fields[4], horizon)
+            self.remains[batch.base_offset] = Remains(records, fields[4], horizon, fields[8])
         return batch
 
     def _remembered(
@@ -393,7 +480,7 @@ class Shadow:
         """What is wrong with the batch there, or None."""
         if fields is None:
             return f"is no whole batch in {len(data) - position} bytes"
-        size = fields[1] + LOG_OVERHEAD
+        size = _size_in(fields)
         crc = crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
         if crc != fields[4]:
             return f"the batch at offset {fields[0]} does not match its checksum"
@@ -404,7 +491,7 @@ class Shadow:
         last = self.batches[-1]
         if fields[0] < last.next_offset:
             return f"the batch at offset {fields[0]} overlaps the one before it, {last}"
-        may_have_gaps = self.was_damaged or self.log.config.is_compacted
+        may_have_gaps = self.was_damaged or self.is_compacted
         if fields[0] > last.next_offset and not may_have_gaps:
             return f"offsets are missing between {last.next_offset} and {fields[0]}"
         return None
@@ -421,3 +508,8 @@ class Shadow:
             )
         else:
             self._producer_epochs[producer_id] = epoch
+
+
+def _size_in(fields: tuple[int, ...]) -> int:
+    """How long the batch with this header is."""
+    return fields[1] + LOG_OVERHEAD

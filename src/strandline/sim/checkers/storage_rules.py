@@ -20,7 +20,7 @@ from strandline.storage.files import join
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from strandline.storage.ledger import Ledger, is_of_ledger
 from strandline.storage.log_directory import LogDirectory
-from strandline.storage.segment_names import DELETED, SNAPSHOT, parse_segment_name
+from strandline.storage.segment_names import CLEANED, DELETED, SNAPSHOT, parse_segment_name
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -171,7 +171,11 @@ class StorageRules:
         bases: set[int] = set(log.segments.base_offsets)
         snapshots: set[int] = set(log.producers.snapshots.offsets)
         leaving = {path.rpartition("/")[2] for r in log.segments.removals for path in r.paths}
+        # A round hears a while later that the segments which it compacts are not there any more.
+        is_compacting = machine.node.background.cleaning.is_under_way(log)
         for name in sorted(names):
+            if name.endswith(CLEANED) and is_compacting:
+                continue
             if not _belongs(name, bases, snapshots, leaving):
                 self._findings.add(
                     "I-08", f"{shadow} has the file {name}, which belongs to nothing", shadow.at

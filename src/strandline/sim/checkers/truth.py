@@ -75,6 +75,10 @@ class PartitionTruth:
         index = bisect_left(self._bases, batch.base_offset)
         return index < len(self._committed) and self._committed[index] is batch
 
+    def was_committed(self, batch: Batch) -> bool:
+        """Whether this very batch is committed, or was before its loss was permitted."""
+        return self.is_committed(batch) or self.is_excused(batch)
+
     def is_excused(self, batch: Batch) -> bool:
         """Whether the batch was committed once and is permitted to be contradicted since."""
         return batch in self.forgiven
@@ -82,7 +86,8 @@ class PartitionTruth:
     def commit(self, shadow: Shadow, high_watermark: int) -> Batch | None:
         """A leader calls everything below its high watermark committed.
 
-        Returns a committed batch that its log contradicts, if there is one.
+        Returns a committed batch that its log contradicts, if there is one. What stands below the
+        start of its log is deleted there and contradicts nothing: nobody can read it.
         """
         committed, bases = self._committed, self._bases
         newest = shadow.below(high_watermark)
@@ -96,13 +101,14 @@ class PartitionTruth:
                 last is None
                 or not start
                 or shadow.batches[start - 1] is last
+                or shadow.batches[start - 1].next_offset <= shadow.log_start
                 or last.compacted_away
             ):
                 committed.extend(shadow.batches[start:stop])
                 bases.extend(shadow.bases[start:stop])
                 return None
             return last
-        if self.is_committed(newest):
+        if self.is_committed(newest) or newest.next_offset <= shadow.log_start:
             return None
         return self._at(newest.base_offset)
 
@@ -112,9 +118,9 @@ class PartitionTruth:
 
     def forgive_beyond(self, shadow: Shadow) -> Sequence[Batch]:
         """The committed records that this log lacks are lost; returns them."""
-        kept = len(self._committed)
+        kept, visible = len(self._committed), shadow.visible_from
         while kept and not shadow.holds(self._committed[kept - 1]):
-            if self._committed[kept - 1].next_offset <= shadow.log_start:
+            if self._committed[kept - 1].next_offset <= visible:
                 break  # deleted there, and so is everything below
             kept -= 1
         lost = self._committed[kept:]

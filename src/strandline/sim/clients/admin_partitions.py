@@ -168,7 +168,8 @@ class DeleteRecords(AdminOperation):
             if before.topics[0].topic_id == after.topics[0].topic_id:
                 low_watermark = answer.topics[0].partitions[0].low_watermark
                 place = place_of(at, before.topics[0].topic_id)
-                self.world.history.append(Deleted(place, low_watermark))
+                newest = self.world.leader_epoch(at)
+                self.world.history.append(Deleted(place, low_watermark, newest))
                 self.deleted.append((at, low_watermark))
                 if self.on_deleted is not None:
                     self.on_deleted(at, low_watermark)

@@ -4,13 +4,14 @@ A reader asks the leader of each partition, or the follower that the leader reco
 rack (KIP-392), with incremental sessions (KIP-227) or without. When the leader changes it checks
 that the log still holds what it has read (KIP-320). Positions and their care are in `standing`, the
 bytes in `reading`. What it was given goes into the history, with the point of the history at which
-it asked: what was deleted before then must not be in it.
+it asked, and the leader epoch that it asked: what was deleted before then must not be in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
@@ -26,7 +27,7 @@ from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Polled
 from strandline.sim.plan import ClientSpec
-from strandline.types import NO_EPOCH, BrokerId, Offset, TopicPartition
+from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 
 EPOCHS_SINCE: Final = 9
 """From this version on a fetch says which leader it means."""
@@ -41,6 +42,15 @@ _SESSION_LOST: Final = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
+
+
+class _Asked(NamedTuple):
+    """When a fetch was sent."""
+
+    asked_at: int
+    """How long the history was then."""
+    led: Mapping[TopicPartition, LeaderEpoch]
+    """In which epochs whoever is asked was thought to lead."""
 
 
 class Reader(Stander):
@@ -113,17 +123,29 @@ class Reader(Stander):
             self._sessions[broker_id] = session
         request = session.request(partitions, self._limits, self._version)
         self._fetching[broker_id] = partitions
+        asked = _Asked(len(self.world.history), self._led(broker_id, partitions))
         self.counters["fetch"] += 1
         self.cluster.ask(
             connection,
             ApiKey.FETCH,
             request,
-            partial(self._fetched, connection, session, len(self.world.history)),
+            partial(self._fetched, connection, session, asked),
             timeout_us=REQUEST_TIMEOUT_US + self._limits.max_wait_ms * 1000,
         )
 
+    def _led(
+        self, broker_id: BrokerId, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LeaderEpoch]:
+        """Which of the partitions the broker leads, as far as is known, and in which epochs."""
+        leaders = {at: self.cluster.leader(at) for at in partitions}
+        return {
+            at: leader.epoch
+            for at, leader in leaders.items()
+            if leader is not None and leader.broker_id == broker_id
+        }
+
     def _fetched(
-        self, connection: Connection, session: FetchSession, asked_at: int, outcome: Outcome
+        self, connection: Connection, session: FetchSession, when: _Asked, outcome: Outcome
     ) -> None:
         broker_id = connection.broker_id
         asked = self._fetching.pop(broker_id)
@@ -143,7 +165,7 @@ class Reader(Stander):
                     self.trouble(seat, code)
         else:
             session.answered(outcome.session_id)
-            self._take(connection, asked, asked_at, outcome)
+            self._take(connection, asked, when, outcome)
         if self.pause_us and self.may_read:
             self.after(self.about(self.pause_us), self.pump)
         else:
@@ -157,7 +179,7 @@ class Reader(Stander):
         self,
         connection: Connection,
         asked: dict[TopicPartition, FetchFrom],
-        asked_at: int,
+        when: _Asked,
         response: FetchResponse,
     ) -> None:
         names = {each.topic_id: at.topic for at, each in asked.items()}
@@ -175,14 +197,14 @@ class Reader(Stander):
                     and seat.topic_id == wanted.topic_id
                     and seat.position == wanted.offset
                 ):
-                    self._take_one(connection, seat, wanted, asked_at, data)
+                    self._take_one(connection, seat, wanted, when, data)
 
     def _take_one(
         self,
         connection: Connection,
         seat: Seat,
         wanted: FetchFrom,
-        asked_at: int,
+        when: _Asked,
         data: PartitionData,
     ) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -209,7 +231,11 @@ class Reader(Stander):
             self.log_starts(seat, data.log_start_offset)
         if found.records:
             self.counters["records read"] += len(found.records)
-            self.world.history.append(Polled(self.name, seat.place, found.records, asked_at))
+            polled = Polled(self.name, seat.place, found.records)
+            epoch = when.led.get(seat.at)
+            if epoch is not None:
+                polled = polled._replace(asked_at=when.asked_at, leader_epoch=epoch)
+            self.world.history.append(polled)
         if found.position > position:
             seat.position = found.position
             seat.epoch = found.epoch

@@ -9,7 +9,7 @@ from strandline.sim.history.operations import Event
 from strandline.sim.plan import Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
-from strandline.types import BrokerId
+from strandline.types import BrokerId, TopicPartition
 
 
 class ClientNetwork(Protocol):
@@ -36,6 +36,9 @@ class ClientWorld(Protocol):
 
     @property
     def history(self) -> list[Event]: ...
+
+    def leader_epoch(self, at: TopicPartition) -> int:
+        """The newest leader epoch of a partition that anybody can know of; -1 without any."""
 
     def note(self, text: str) -> None:
         """Write into the ring of last events."""

@@ -107,7 +107,7 @@ class Checker:
                 case StartSeen():
                     partition.log_start = max(partition.log_start, event.offset)
                 case Deleted():
-                    partition.deleted_to(event.offset, self._fed)
+                    partition.deleted_to(event, self._fed)
                 case Gone():
                     partition.is_gone = True
             self._fed += 1

@@ -72,8 +72,11 @@ class Polled(NamedTuple):
     partition: Partition
     records: Sequence[tuple[int, Value]]
     asked_at: int = -1
-    """How long the history was when the consumer asked: what was deleted before that must not be
-    among the records. -1: nobody knows."""
+    """How long the history was when the consumer asked the leader: what was deleted before that
+    must not be among the records. -1: nobody knows, or it was a follower that was asked, which may
+    be cut off and know nothing of it."""
+    leader_epoch: int = -1
+    """In which epoch that leader led, as far as the consumer knew. -1: in the newest one."""
 
 
 class EndSeen(NamedTuple):
@@ -94,10 +97,14 @@ class StartSeen(NamedTuple):
 
 class Deleted(NamedTuple):
     """The cluster said that everything before `offset` is deleted (DeleteRecords): nobody who asks
-    from now on may be given any of it."""
+    from now on may be given any of it. But a leader of before `leader_epoch`, which was deposed
+    without having heard of it, goes on giving what it has to those who have not heard of it either.
+    """
 
     partition: Partition
     offset: int
+    leader_epoch: int = -1
+    """The newest that there was. -1: nobody knows."""
 
 
 class Gone(NamedTuple):

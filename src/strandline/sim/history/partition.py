@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from strandline.sim.history.operations import Partition, Polled, Sent, Value
+from strandline.sim.history.operations import Deleted, Partition, Polled, Sent, Value
 from strandline.sim.history.report import Anomaly, AnomalyKind
 
 
@@ -64,8 +64,8 @@ class PartitionHistory:
     """Whether older values of a key may be gone."""
     erased: set[Hashable] = field(default_factory=set)
     """Keys of which there may be a tombstone."""
-    deletions: list[tuple[int, int]] = field(default_factory=list)
-    """(place in the history, offset): from there on nothing below that offset may be read."""
+    deletions: list[tuple[int, Deleted]] = field(default_factory=list)
+    """With the place in the history from which on they hold. Offsets rise."""
     highest_acknowledged: int = -1
     highest_read: int = -1
     contradictions: set[tuple[int, Value]] = field(default_factory=set)
@@ -92,10 +92,10 @@ class PartitionHistory:
         self._settle(value)
         self.definitely_not.add(value)
 
-    def deleted_to(self, offset: int, index: int) -> None:
-        self.log_start = max(self.log_start, offset)
-        if not self.deletions or offset > self.deletions[-1][1]:
-            self.deletions.append((index, offset))
+    def deleted_to(self, event: Deleted, index: int) -> None:
+        self.log_start = max(self.log_start, event.offset)
+        if not self.deletions or event.offset > self.deletions[-1][1].offset:
+            self.deletions.append((index, event))
 
     def polled(self, event: Polled) -> None:
         consumer = event.consumer
@@ -124,12 +124,13 @@ class PartitionHistory:
 
     def _look_for_deleted(self, event: Polled) -> None:
         offset, value = event.records[0]
-        for index, deleted_to in self.deletions:
-            if index < event.asked_at and offset < deleted_to:
+        for index, deleted in self.deletions:
+            was_deposed = 0 <= event.leader_epoch < deleted.leader_epoch
+            if index < event.asked_at and offset < deleted.offset and not was_deposed:
                 self._found(
                     AnomalyKind.RESURRECTED,
                     f"{event.consumer} was given {value!r} at offset {offset}, although everything "
-                    f"before {deleted_to} had been deleted when it asked",
+                    f"before {deleted.offset} had been deleted when it asked",
                 )
                 return
 
