@@ -10,7 +10,8 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,21 @@ _TEXTS = {"Enter": "\r"}
 @contextmanager
 def browser(profile: Path) -> Iterator[Tab]:
     """A browser with one tab."""
+    with windows(profile, 1) as opened:
+        yield opened.tabs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A browser that runs, with one tab in each of its windows."""
+
+    process_id: int
+    tabs: list[Tab]
+
+
+@contextmanager
+def windows(profile: Path, count: int) -> Iterator[Windows]:
+    """A browser with so many windows: all of them are in sight."""
     assert CHROMIUM is not None
     child = subprocess.Popen(
         [
@@ -139,13 +155,23 @@ def browser(profile: Path) -> Iterator[Tab]:
         port = next(
             found[1] for line in child.stderr if (found := re.search(r"ws://[^:]+:(\d+)/", line))
         )
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=PATIENCE_S) as told:
-            (address,) = [
-                each["webSocketDebuggerUrl"] for each in json.load(told) if each["type"] == "page"
-            ]
-        with connect(address, max_size=None, open_timeout=PATIENCE_S) as connection:
-            yield Tab(connection)
+        with ExitStack() as stack:
+            tabs = [Tab(stack.enter_context(_connection(address))) for address in _pages(port)]
+            for _ in range(count - 1):
+                made = tabs[0].call("Target.createTarget", url="about:blank", newWindow=True)
+                address = f"ws://127.0.0.1:{port}/devtools/page/{made['targetId']}"
+                tabs.append(Tab(stack.enter_context(_connection(address))))
+            yield Windows(child.pid, tabs)
     finally:
         child.kill()
         child.wait()
         child.stderr.close()
+
+
+def _pages(port: str) -> list[str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/json", timeout=PATIENCE_S) as told:
+        return [each["webSocketDebuggerUrl"] for each in json.load(told) if each["type"] == "page"]
+
+
+def _connection(address: str) -> ClientConnection:
+    return connect(address, max_size=None, open_timeout=PATIENCE_S)

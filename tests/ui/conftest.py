@@ -25,8 +25,15 @@ def page(cluster: Cluster) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     if CHROMIUM is None:
         pytest.skip("There is no Chromium on this machine.")
     with browser(tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def tab(chromium: Tab) -> Iterator[Tab]:
+    """Empty at the end: what a page says of a server that is gone is no other module's affair."""
+    yield chromium
+    chromium.open("about:blank")
