@@ -28,7 +28,7 @@ from strandline.testing.loop_thread import LoopThread
 from tests.node.world import joined
 
 T = TypeVar("T")
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 SERVE = Path(__file__).with_name("serve.py")
 SOURCES = Path(__file__).parents[2] / "src"
 

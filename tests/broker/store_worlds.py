@@ -37,9 +37,9 @@ from strandline.storage.real_files import RealFiles
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.proxy import TcpProxy
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 120.0
 LONG_MS: Final = 20_000
-SHORT_MS: Final = 1000
+SHORT_MS: Final = 3000
 _chroots = itertools.count()
 
 Outcome: TypeAlias = asyncio.Task[MultiResult | StoreError]

@@ -15,13 +15,14 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from strandline.records.batch import iterate_headers
 from strandline.records.record import read_records
+from strandline.testing.ports import ReservedPort
 from tests.broker.harness import BrokerProcess, Wire
 from tests.node.messages import fetch, fetched
 
 ROUNDS = 8
 PARTITIONS = 3
 PER_ROUND_MIN = 400
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 class Load:
@@ -101,8 +102,9 @@ def read_log(port: int) -> dict[int, list[tuple[int, bytes | None]]]:
 def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
     rng = Random(9)
     directory = tmp_path / "data"
-    process = BrokerProcess(directory)
-    port = process.port
+    reserved = ReservedPort()  # nobody else gets it while the broker is down
+    port = reserved.number
+    process = BrokerProcess(directory, port=port)
     with Wire(port) as wire:
         wire.create_topic("orders", PARTITIONS)
     load = Load(port)
@@ -141,3 +143,4 @@ def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
     finally:
         if process.process.poll() is None:
             process.kill()
+        reserved.release()

@@ -17,7 +17,7 @@ from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
 
-PATIENCE_S = 10.0
+PATIENCE_S = 120.0
 OTHER = BrokerId(2)
 THIRD = BrokerId(3)
 FRAME_BYTES_MAX = 8_000_000

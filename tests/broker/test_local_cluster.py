@@ -22,7 +22,7 @@ from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 def prepared(directory: Path, *more: str, count: int = 3) -> tuple[list[BrokerConfig], str]:

@@ -28,7 +28,7 @@ from tests.node.messages import batch, fetch, fetched, produce, produced
 
 OFTEN = ("log.initial.task.delay.ms=0", "log.retention.check.interval.ms=50")
 DAY_MS = 86_400_000
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 Start = Callable[..., BrokerProcess]

@@ -36,6 +36,7 @@ from strandline.cluster.store import (
 )
 from strandline.errors import InvariantViolated
 from tests.broker.store_worlds import (
+    LONG_MS,
     PATIENCE_S,
     SHORT_MS,
     EmbeddedWorld,
@@ -443,7 +444,7 @@ def test_closing_lets_nobody_wait(run: Run) -> None:
         follower, other = await world.join(), await world.join()
         writing = await world.lose_reply(follower, [Create("/done")], witness=other)
         await follower.store.close()
-        outcome = await asyncio.wait_for(writing, PATIENCE_S / 2)
+        outcome = await asyncio.wait_for(writing, 0.75 * LONG_MS / 1000)
         assert isinstance(outcome, OutcomeUnknown)
 
     run(scenario)

@@ -25,6 +25,7 @@ from strandline.errors import InvalidSetting
 from tests.broker.store_worlds import (
     LONG_MS,
     PATIENCE_S,
+    SHORT_MS,
     Follower,
     ZooKeeperWorld,
     outcome_of,
@@ -271,7 +272,7 @@ def test_an_unanswered_write_has_a_limit(ensemble: ZooKeeperEnsemble) -> None:
     async def scenario() -> None:
         ports = ensemble.servers[0].ports
         with TcpProxy(ports.host, ports.client) as proxy:
-            store = ZooKeeperStore(f"{proxy.address}/limit", session_timeout_ms=1000)
+            store = ZooKeeperStore(f"{proxy.address}/limit", session_timeout_ms=SHORT_MS)
             await store.load(lambda changes: None)
             proxy.cut()
             with pytest.raises(OutcomeUnknown):

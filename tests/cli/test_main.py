@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.cli.main import COMMANDS
+from tests.cli.conftest import DEADLINE_S
 
 HEAVY = ("asyncio", "strandline.broker", "strandline.client", "strandline.storage", "cramjam")
 
@@ -19,7 +20,7 @@ def imported_by(code: str) -> set[str]:
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=DEADLINE_S,
         check=True,
     )
     return set(ended.stderr.split())

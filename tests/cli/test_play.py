@@ -25,7 +25,7 @@ from strandline.sim.scenarios.script import REPLICAS, parse_script
 Run = Callable[..., Any]
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 def test_every_scenario_comes_along() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import DEADLINE_S
+
 Run = Callable[..., Any]
 
 
@@ -145,7 +147,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(address: str, spawn: Run, name:
     assert process.stdout is not None
     assert process.stdout.readline() == b"x" * 99 + b"\n"
     process.stdout.close()
-    assert process.wait(30) == 0
+    assert process.wait(DEADLINE_S) == 0
     assert process.stderr is not None
     assert process.stdin is not None
     process.stdin.close()
@@ -159,7 +161,7 @@ def test_ctrl_c_ends_a_consumer_and_commits(address: str, spawn: Run, name: str)
     assert process.stdout is not None
     assert process.stdout.readline() == b"1\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out, err) == (0, b"", b"")
     assert spawn("consume", name, "-e", "--group", name).out == ""
 
@@ -177,7 +179,7 @@ def test_lines_of_a_slow_pipe_are_sent_while_it_is_silent(
     process.stdin.flush()
     assert spawn("consume", name, "--offset", "1", "--max", "1").out == "second\n"
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 0
+    assert process.wait(DEADLINE_S) == 0
     _, err = process.communicate()
     assert err.startswith(b"2 records ")
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import DEADLINE_S
+
 COMMAND = (sys.executable, "-m", "strandline.cli", "serve")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
 
 
@@ -57,7 +59,7 @@ def test_a_kill_is_recovered_and_said(serve: Callable[..., Any], tmp_path: Path)
         [sys.executable, "-m", "strandline.cli", "-b", first.address, "produce", "t"],
         input=b"one\ntwo\n",
         capture_output=True,
-        timeout=30,
+        timeout=DEADLINE_S,
         check=True,
     )
     assert b"2 records" in made.stderr

@@ -79,7 +79,7 @@ def test_the_simulator_is_not_imported_before_it_is_needed() -> None:
         "cli(['sim', '--help'], standalone_mode=False)\n"
         "assert not [name for name in sys.modules if name.startswith('strandline.sim')]"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=240)
 
 
 # -- One run ----------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def test_a_real_sweep_with_processes() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=400,
         check=False,
     )
     found = json.loads(ended.stdout)

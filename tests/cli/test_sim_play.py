@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.conftest import DEADLINE_S
+
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 X3 = str(SCENARIOS / "x-3.txt")
 OLD = ("--truncate-by", "high-watermark")
@@ -188,7 +190,7 @@ def test_there_are_colours_on_a_terminal_only(alone: Run) -> None:
     except OSError:
         pass  # the other side of the terminal is closed
     os.close(ours)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=DEADLINE_S) == 0
     assert b"\x1b[31m" in shown
     assert b"\x1b[32m" in shown
     assert "\x1b" not in alone("sim", "play", X3, *OLD).out
@@ -198,5 +200,5 @@ def test_a_reader_may_go_away() -> None:
     process = subprocess.Popen(command(X3), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=DEADLINE_S)
     assert err == b""

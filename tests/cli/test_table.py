@@ -20,7 +20,7 @@ from strandline.cli.table_run import line_of
 from strandline.lakehouse.pipeline.events import Committed, Started, Stopped, Told
 from strandline.lakehouse.pipeline.lag import Lag
 from strandline.lakehouse.tables.identity import OffsetRange
-from tests.cli.conftest import COMMAND, Ended
+from tests.cli.conftest import COMMAND, DEADLINE_S, Ended
 
 Run = Callable[..., Ended]
 
@@ -140,7 +140,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, moment: float) -> N
         assert "Producing" in demo.stdout.readline()
         time.sleep(moment)  # the moments themselves are what is tried, and none has a sign
         demo.send_signal(signal.SIGTERM)
-        demo.communicate(timeout=100)
+        demo.communicate(timeout=DEADLINE_S)
     finally:
         demo.kill()
         demo.communicate()

@@ -14,14 +14,19 @@ from strandline.broker.startup import start_broker
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.config.load import load_broker_config
+from strandline.testing.ports import ReservedPort
 
+PATIENCE_S = 120
 FAST = ClientSettings(
-    request_timeout_ms=10_000, operation_timeout_ms=10_000, retry_backoff_ms=10, topic_wait_ms=2000
+    request_timeout_ms=60_000,
+    operation_timeout_ms=60_000,
+    retry_backoff_ms=10,
+    topic_wait_ms=30_000,
 )
 SETTINGS = (
-    "listeners=PLAINTEXT://127.0.0.1:0",
     "offsets.topic.num.partitions=2",
     "group.initial.rebalance.delay.ms=0",
+    "log.initial.task.delay.ms=86400000",  # retention never runs: some records are years old
 )
 
 
@@ -30,19 +35,22 @@ class BrokerThread:
 
     def __init__(self, data: Path, *settings: str) -> None:
         self.data = data
-        self.port = 0
-        self._settings = (*SETTINGS, f"log.dirs={data}", *settings)
+        # Nobody else gets it while the broker is stopped.
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
+        self._settings = (
+            *(f"listeners=PLAINTEXT://127.0.0.1:{self.port}", f"log.dirs={data}"),
+            *(*SETTINGS, *settings),
+        )
         self.start()
 
     def start(self) -> None:
         """Start, after a `stop` at the same address as before."""
-        if self.port:
-            self._settings += (f"listeners=PLAINTEXT://127.0.0.1:{self.port}",)
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
-        assert self._started.wait(30)
+        assert self._started.wait(PATIENCE_S)
         if self._failure is not None:
             raise self._failure
 
@@ -50,9 +58,14 @@ class BrokerThread:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._reserved.release()
+
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     async def _run(self) -> None:
@@ -66,7 +79,6 @@ class BrokerThread:
         finally:
             if self._failure is not None:
                 self._started.set()
-        self.port = broker.report.addresses[0].port
         self._started.set()
         await self._stop.wait()
         await broker.stop()
@@ -76,7 +88,7 @@ class BrokerThread:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
     running = BrokerThread(tmp_path_factory.mktemp("broker"))
     yield running
-    running.stop()
+    running.close()
 
 
 @pytest.fixture
@@ -96,7 +108,7 @@ def start_broker_at(tmp_path: Path) -> Iterator[Callable[..., BrokerThread]]:
 
     yield start
     for each in running:
-        each.stop()
+        each.close()
 
 
 _numbers = count()

@@ -16,7 +16,7 @@ from strandline.protocol.framing import response_frame
 from strandline.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from strandline.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-SETTINGS = ClientSettings(request_timeout_ms=200, response_bytes_max=10_000)
+SETTINGS = ClientSettings(request_timeout_ms=60_000, response_bytes_max=10_000)
 SERVED = ApiVersionsResponse(
     api_keys=[
         ApiVersion(api_key=ApiKey.API_VERSIONS, max_version=4),

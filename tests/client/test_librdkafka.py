@@ -85,7 +85,7 @@ def test_we_read_what_they_write_and_keys_agree(
     ends = consumer.end_offsets()
     found: dict[int, tuple[bytes | None, int]] = {}
     while any(consumer.positions[each] < end for each, end in ends.items()):
-        for fetched in consumer.poll(5000):
+        for fetched in consumer.poll(60_000):
             for record in fetched.records:
                 if record.headers:
                     assert record.headers == (("h", None),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer, Start
 from strandline.client.partitioner import partition_for_key
 from strandline.client.producer import Producer, ProducerSettings
-from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_response_header, response_frame
@@ -23,11 +23,8 @@ from strandline.protocol.schema import decode_response
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.types import NO_OFFSET, TopicPartition
+from tests.client.conftest import FAST, PATIENCE_S
 from tests.node.world import joined
-
-FAST = ClientSettings(
-    request_timeout_ms=10_000, operation_timeout_ms=10_000, retry_backoff_ms=10, topic_wait_ms=500
-)
 
 
 def read_all(cluster: ClusterClient, topic: str) -> dict[int, list[Record]]:
@@ -37,7 +34,7 @@ def read_all(cluster: ClusterClient, topic: str) -> dict[int, list[Record]]:
     found: dict[int, list[Record]] = {each.partition: [] for each in partitions}
     ends = consumer.end_offsets()
     while any(consumer.positions[each] < end for each, end in ends.items()):
-        for fetched in consumer.poll(5000):
+        for fetched in consumer.poll(60_000):
             found[fetched.topic_partition.partition] += fetched.records
     return found
 
@@ -134,7 +131,7 @@ def test_unknown_places_are_refused_at_once(cluster: ClusterClient, name: str) -
 
 
 def test_a_topic_deleted_meanwhile_fails_its_records(broker: Any, name: str) -> None:
-    with ClusterClient(broker.address, FAST) as cluster:
+    with ClusterClient(broker.address, replace(FAST, topic_wait_ms=500)) as cluster:
         Admin(cluster).topics.create(name)
         producer = Producer(cluster, ProducerSettings(may_create_topics=False))
         delivery = producer.send(name, b"v")
@@ -177,16 +174,17 @@ def test_a_broker_may_be_away_for_a_while(start_broker_at: Callable[..., Any]) -
         producer.flush().raise_failure()
         returns.join()
         assert during.result() == 1
-        assert [each.value for each in consumer.poll(5000)[0].records] == [b"during"]
+        assert [each.value for each in consumer.poll(60_000)[0].records] == [b"during"]
         assert consumer.trouble is None
 
 
 def test_a_broker_that_stays_away_fails_records(start_broker_at: Callable[..., Any]) -> None:
     broker = start_broker_at()
     with ClusterClient(broker.address, FAST) as cluster:
+        patient = Producer(cluster)
+        patient.send("t", b"before")
+        patient.flush().raise_failure()
         producer = Producer(cluster, ProducerSettings(delivery_timeout_ms=100))
-        producer.send("t", b"before")
-        producer.flush().raise_failure()
         broker.stop()
         delivery = producer.send("t", b"lost")
         failed = producer.flush().failed
@@ -212,7 +210,7 @@ class LosesAnAnswer:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
 
     def _accept(self) -> None:
         while True:
@@ -303,7 +301,8 @@ def test_a_batch_that_may_be_written_gives_its_number_to_no_other(
     proxy.target = ("127.0.0.1", broker.port)
     try:
         with ClusterClient(f"127.0.0.1:{proxy.port}", FAST) as cluster:
-            producer = Producer(cluster, ProducerSettings(delivery_timeout_ms=300))
+            Admin(cluster).topics.create("t")
+            producer = Producer(cluster, ProducerSettings(delivery_timeout_ms=5000))
             producer.send("t", b"first")
             producer.flush().raise_failure()
             producer.send("t", b"unlucky")

@@ -113,7 +113,7 @@ def consuming(address: str, group: str, settings: Settings | None = None) -> Ite
             "check.crcs": True,
             "fetch.wait.max.ms": 100,
             "heartbeat.interval.ms": 200,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 30_000,
             **(settings or {}),
         }
     )

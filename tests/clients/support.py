@@ -19,16 +19,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from strandline.testing.ports import ReservedPort
+
 HERE: Final = Path(__file__).parent
 SOURCES: Final = HERE.parents[1] / "src"
-START_SECONDS: Final = 30.0
-WAIT_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
+WAIT_SECONDS: Final = 120.0
 
 QUICK_GROUPS: Final = {
     # A first member of a group waits this long for others; tests that count on it set it.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "4",
+    # Retention never runs: the records of many tests are years old.
+    "log.initial.task.delay.ms": "86400000",
 }
 
 Value = TypeVar("Value")
@@ -43,7 +47,9 @@ class BrokerProcess:
         self.log = home / "broker.log"
         self.settings = {**QUICK_GROUPS, **(settings or {})}
         self._child: subprocess.Popen[str] | None = None
-        self.port = 0
+        # Nobody else gets it while the broker is down.
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
 
     def __enter__(self) -> Self:
         self.start()
@@ -56,6 +62,7 @@ class BrokerProcess:
         traceback: TracebackType | None,
     ) -> None:
         self.kill()
+        self._reserved.release()
 
     @property
     def address(self) -> str:
@@ -78,7 +85,7 @@ class BrokerProcess:
                 text=True,
                 env={**os.environ, "PYTHONPATH": str(SOURCES)},
             )
-        self.port = self._line()["port"]
+        assert self._line() == {"port": self.port}
 
     def stop(self) -> None:
         """Stop as an operator does, and check that the broker calls its end clean."""

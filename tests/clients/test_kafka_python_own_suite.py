@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ import pytest
 
 from tests.clients.support import SOURCES, BrokerProcess
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 
 VERSION: Final = "3.0.12"
 CACHE: Final = Path(
@@ -29,7 +30,7 @@ CACHE: Final = Path(
 )
 INFERRED: Final = "4.3"
 """The Kafka version that kafka-python takes us for."""
-SUITE_SECONDS: Final = 240
+SUITE_SECONDS: Final = 900
 AGAIN: Final = 2
 
 _ACLS = "There is no authorizer yet, so the ACL requests are not served."
@@ -98,15 +99,18 @@ def source_distribution() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     archive = CACHE / f"kafka_python-{VERSION}.tar.gz"
     if not archive.exists():
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download"),
-                *("--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(CACHE)),
-                f"kafka-python=={VERSION}",
-            ],
-            check=True,
-            timeout=120,
-        )
+        # Several processes of a test run may do this at once: each sees a whole archive or none.
+        with tempfile.TemporaryDirectory(dir=CACHE) as own:
+            subprocess.run(
+                [
+                    *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download"),
+                    *("--quiet", "--no-deps", "--no-binary", ":all:", "--dest", own),
+                    f"kafka-python=={VERSION}",
+                ],
+                check=True,
+                timeout=500,
+            )
+            (Path(own) / archive.name).replace(archive)
     return archive
 
 
@@ -159,7 +163,7 @@ def run(suite: Path, broker: BrokerProcess, version: str, *arguments: str) -> st
         [
             *(sys.executable, "-m", "pytest", "-c", str(suite / "empty.ini")),
             *("--rootdir", str(suite), "-p", "no:cacheprovider", "-p", "no:xdist"),
-            *("-q", "-rA", "--tb=short", "--timeout=60", *arguments),
+            *("-q", "-rA", "--tb=short", "--timeout=240", *arguments),
         ],
         cwd=suite,
         env=environment,

@@ -146,7 +146,7 @@ def test_commit_of_a_stranger(broker: BrokerProcess, topic: str, name: str) -> N
 
 def test_member_that_vanishes_is_replaced(broker: BrokerProcess, topic: str, name: str) -> None:
     """A member that stops polling loses its partitions after max.poll.interval.ms."""
-    settings = {"session.timeout.ms": 1000, "max.poll.interval.ms": 1000}
+    settings = {"session.timeout.ms": 4000, "max.poll.interval.ms": 4000}
     with (
         consuming(broker.address, name, settings) as silent,
         consuming(broker.address, name) as lively,

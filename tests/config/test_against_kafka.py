@@ -43,7 +43,7 @@ def kafka(*arguments: str, text: str = "") -> list[list[str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=400,
     )
     return [line.split("\t") for line in done.stdout.splitlines()]
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.faults import replicas
 from tests.faults.network import Gate, Network, Node
 from tests.faults.processes import ServerProcess, until
 
-WAIT_S: Final = 30.0
+WAIT_S: Final = 120.0
 LOG_LINES: Final = 12
 
 
@@ -158,8 +159,19 @@ class ClusterProcesses(ABC):
     ) -> None:
         """Create it and wait until every partition has all its replicas in sync."""
         new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
-        created: Future[Any] = self._client().create_topics([new])[topic]
-        created.result(WAIT_S)
+
+        def created() -> bool:
+            outcome: Future[Any] = self._client().create_topics([new])[topic]
+            try:
+                outcome.result(WAIT_S)
+            except KafkaException as refused:
+                # Brokers hear of one another each at its own pace, and so does the controller.
+                if refused.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise
+                return False
+            return True
+
+        until(created, f"{replication_factor} brokers that can have replicas", seconds=WAIT_S)
         for partition in range(partitions):
             self.wait_until_in_sync(topic, partition, replication_factor)
 
@@ -272,6 +284,6 @@ class ClusterProcesses(ABC):
     def _client(self) -> AdminClient:
         if self._admin is None:
             self._admin = AdminClient(
-                {"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 5000}
+                {"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 60_000}
             )
         return self._admin

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.zookeeper_cluster import ZooKeeperCluster
+from tests.faults.zookeeper_cluster import STEADY, ZooKeeperCluster
 from tests.zookeeper.server import missing
 
 
@@ -23,4 +23,11 @@ def needs_zookeeper() -> None:
 def cluster(needs_zookeeper: None, tmp_path: Path) -> Iterator[ZooKeeperCluster]:
     """Three brokers over one ZooKeeper server."""
     with ZooKeeperCluster(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def steady_cluster(needs_zookeeper: None, tmp_path: Path) -> Iterator[ZooKeeperCluster]:
+    """The same, with sessions that end only where a broker says so."""
+    with ZooKeeperCluster(tmp_path, settings=STEADY) as started:
         yield started

@@ -51,8 +51,8 @@ class KafkaPythonProducer:
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
             linger_ms=2,
-            delivery_timeout_ms=120_000,
-            max_block_ms=60_000,
+            delivery_timeout_ms=240_000,
+            max_block_ms=120_000,
         )
 
     def send(self, partition: int, value: str) -> None:

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from strandline.sim.history.operations import Acknowledged, Event
 
 POLL_S: Final = 0.1
-ASK_S: Final = 10.0
+ASK_S: Final = 60.0
 RESETS_MAX: Final = 20
 PATIENT: Final = {
     # A node that hangs is given up after this; the default is a minute.
@@ -51,7 +51,7 @@ class LibrdkafkaProducer:
                 "enable.idempotence": idempotent,
                 "linger.ms": 2,
                 "request.timeout.ms": 2000,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": 240_000,
                 "error_cb": self._failed,
             }
         )

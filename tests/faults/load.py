@@ -24,7 +24,7 @@ from tests.faults.librdkafka_clients import LibrdkafkaProducer, LibrdkafkaReader
 PAUSE_S: Final = 0.004
 """Between two sends of one producer."""
 LAST_READERS: Final = ("librdkafka-last", "kafka-python-last")
-SETTLE_S: Final = 40.0
+SETTLE_S: Final = 120.0
 """All sends have an outcome, and readers came to the end, within this time after the faults."""
 
 

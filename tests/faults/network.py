@@ -27,7 +27,7 @@ Address: TypeAlias = tuple[str, int]
 CLIENTS: Final = "clients"
 ZOOKEEPER: Final = "zookeeper"
 HOST: Final = "127.0.0.1"
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 120.0
 CONNECTIONS_MAX: Final = 2000
 LINGER_NOT: Final = struct.pack("ii", 1, 0)
 """With this a close sends RST and not FIN (socket(7))."""
@@ -61,8 +61,15 @@ class Network:
         return gate
 
     def is_run_by(self, node: Node, pid: int) -> None:
-        """Connections of this process are the node's, from now on."""
-        self._pids[node] = pid
+        """Connections of this process are the node's, those that it has already as well."""
+
+        def known() -> None:
+            self._pids[node] = pid
+            for pipe in list(self._pipes):
+                pipe.find_source()
+                pipe.follow_cuts()
+
+        self._call(known)
 
     def cut(self, side: Collection[Node], other: Collection[Node]) -> None:
         """Hold everything between the two sides."""
@@ -180,9 +187,15 @@ class _Pipe:
         self._callee: _End | None = None
         self._connecting: asyncio.Task[None] | None = None
         self.target = gate.node
-        self.source = network.caller_of(caller.peer_port, gate.port)
+        self.source: Node = CLIENTS
+        self.find_source()
         network.opened(self)
         self.follow_cuts()
+
+    def find_source(self) -> None:
+        """See which node the caller is; for good, once that is known."""
+        if self.source == CLIENTS and not self._caller.is_gone:
+            self.source = self._network.caller_of(self._caller.peer_port, self._gate.port)
 
     def follow_cuts(self) -> None:
         """Connect, read and stop reading as the cuts of the moment want it."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-START_S: Final = 30.0
-STOP_S: Final = 30.0
+START_S: Final = 120.0
+STOP_S: Final = 120.0
 LOG_END_BYTES: Final = 3000
 _PAUSE_S: Final = 0.01
 

@@ -17,7 +17,7 @@ PARTITIONS: Final = 2
 """Faults are aimed at partition 0; the other one goes on as it can."""
 BEFORE: Final = 100
 AFTER: Final = 300
-QUIET_S: Final = 20.0
+QUIET_S: Final = 120.0
 
 
 @contextmanager

@@ -34,8 +34,9 @@ def test_follower_that_sleeps_longer_than_its_lag_may_be(cluster: ZooKeeperClust
         cluster.resume(follower)
 
 
-def test_leader_that_hardly_slept(cluster: ZooKeeperCluster) -> None:
+def test_leader_that_hardly_slept(steady_cluster: ZooKeeperCluster) -> None:
     """Its session lives: nobody else is elected, and clients wait for it."""
+    cluster = steady_cluster
     with under_load(cluster) as load:
         leader = cluster.leader_of(TOPIC)
         epoch = cluster.state_of(TOPIC, 0).leader_epoch

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
+
 from strandline.sim.history.report import AnomalyKind, Report
 from tests.faults.cluster import ClusterProcesses
 from tests.faults.load_process import LoadProcess
@@ -22,11 +25,20 @@ LOSS = {
 UNREPLICATED = 100
 
 
-def test_acks_1_loses_what_a_deposed_leader_acknowledged(cluster: ZooKeeperCluster) -> None:
-    cluster.create_topic(TOPIC)
-    with LoadProcess(
-        cluster.home, cluster.bootstrap, TOPIC, acks="1", may_lose=True, producers=["librdkafka"]
-    ) as load:
+def test_acks_1_loses_what_a_deposed_leader_acknowledged(
+    needs_zookeeper: None, tmp_path: Path
+) -> None:
+    # Long enough for the leader that is cut off to acknowledge something before it is deposed.
+    settings = {"zookeeper.session.timeout.ms": "10000"}
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ZooKeeperCluster(tmp_path, settings=settings))
+        cluster.create_topic(TOPIC)
+        load = stack.enter_context(
+            LoadProcess(
+                *(cluster.home, cluster.bootstrap, TOPIC),
+                acks="1", may_lose=True, producers=["librdkafka"],
+            )
+        )  # fmt: skip
         load.wait_for_more(UNREPLICATED)
         leader = cluster.leader_of(TOPIC)
         cluster.cut({leader}, {ZOOKEEPER, *cluster.others(leader)})

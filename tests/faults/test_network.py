@@ -15,7 +15,7 @@ from tests.faults.network import CLIENTS, HOST, Address, Gate, Network
 
 ME = 1
 OTHER = 2
-PROMPT_S = 5.0
+PROMPT_S = 120.0
 
 
 @pytest.fixture

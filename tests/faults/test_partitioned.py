@@ -60,9 +60,10 @@ def test_follower_that_asks_but_hears_no_answer(cluster: ZooKeeperCluster) -> No
         cluster.heal()
 
 
-def test_clients_cut_from_the_leader(cluster: ZooKeeperCluster) -> None:
+def test_clients_cut_from_the_leader(steady_cluster: ZooKeeperCluster) -> None:
     """The cluster is whole: clients wait, nothing is elected, nothing is lost when late bytes
     arrive."""
+    cluster = steady_cluster
     with under_load(cluster):
         leader = cluster.leader_of(TOPIC)
         epoch = cluster.state_of(TOPIC, 0).leader_epoch

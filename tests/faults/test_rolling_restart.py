@@ -6,7 +6,8 @@ from tests.faults.run import PARTITIONS, TOPIC, under_load
 from tests.faults.zookeeper_cluster import ZooKeeperCluster
 
 
-def test_rolling_restart_of_all_brokers(cluster: ZooKeeperCluster) -> None:
+def test_rolling_restart_of_all_brokers(steady_cluster: ZooKeeperCluster) -> None:
+    cluster = steady_cluster
     with under_load(cluster) as load:
         for broker in cluster.ids:
             cluster.stop(broker)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.faults.network import ZOOKEEPER
 from tests.faults.run import TOPIC, under_load
-from tests.faults.zookeeper_cluster import ZooKeeperCluster
+from tests.faults.zookeeper_cluster import STEADY, ZooKeeperCluster
 
 
 def test_session_of_the_leader_ends(cluster: ZooKeeperCluster) -> None:
@@ -48,9 +48,8 @@ def test_zookeeper_is_cut_off_until_all_sessions_ended(cluster: ZooKeeperCluster
 
 
 def test_leader_of_the_ensemble_is_killed(needs_zookeeper: None, tmp_path: Path) -> None:
-    settings = {"zookeeper.session.timeout.ms": "6000"}
     with (
-        ZooKeeperCluster(tmp_path, zookeepers=3, settings=settings) as cluster,
+        ZooKeeperCluster(tmp_path, zookeepers=3, settings=STEADY) as cluster,
         under_load(cluster) as load,
     ):
         epochs = [cluster.wait_until_registered(broker) for broker in cluster.ids]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -320,7 +319,6 @@ class Machine(RuleBasedStateMachine):
             assert overview.state.value in ("Empty", "Stable"), overview.state
 
 
-@pytest.mark.timeout(60)
 def test_random_lives(world_type):
     class Bound(Machine):
         world_class = world_type

@@ -47,9 +47,12 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, classes: Path) -> Iterato
 
 @pytest.fixture(scope="module")
 def broker(workshop: Workshop) -> Broker:
-    """A broker that all tests of the file share."""
+    """A broker that all tests of the file share. Retention never runs: some records are old."""
     return workshop.broker(
-        None, "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=4"
+        None,
+        "group.initial.rebalance.delay.ms=0",
+        "offsets.topic.num.partitions=4",
+        "log.initial.task.delay.ms=86400000",
     )
 
 

@@ -23,7 +23,7 @@ HERE: Final = Path(__file__).parent
 JARS: Final = os.environ.get("STRANDLINE_KAFKA_JARS")
 JAVA: Final = shutil.which("java")
 JAVAC: Final = shutil.which("javac")
-PATIENCE_SECONDS: Final = 110.0
+PATIENCE_SECONDS: Final = 240.0
 # Short runs with a long class path: the quick compiler and the small collector start fastest.
 _JVM_FLAGS: Final = (
     "-XX:TieredStopAtLevel=1",

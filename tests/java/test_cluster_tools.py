@@ -16,7 +16,7 @@ from tests.java.tables import CONFIGS, OFFSETS, TOOLS, TOPICS, fields
 REASSIGN = TOOLS + "reassign.ReassignPartitionsCommand"
 ELECT = TOOLS + "LeaderElectionCommand"
 VERIFY = TOOLS + "ReplicaVerificationTool"
-IN_SYNC_S = 20.0
+IN_SYNC_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def fill(cluster: Cluster, topic: str, count: int, size: int = 10, acks: str = "
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": acks})
     for _ in range(count):
         producer.produce(topic, bytes(size), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(IN_SYNC_S) == 0
 
 
 def plan_of(path: Path, topic: str, replicas: Sequence[int]) -> Path:

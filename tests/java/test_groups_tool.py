@@ -57,7 +57,7 @@ class Groups:
         said = self.run(
             CONSOLE_CONSUMER,
             *("--topic", topic, "--group", group, "--from-beginning"),
-            *("--max-messages", str(count), "--timeout-ms", "20000"),
+            *("--max-messages", str(count), "--timeout-ms", "120000"),
         ).succeeded()
         return said.split()
 
@@ -249,7 +249,7 @@ def test_performance_tools(groups: Groups) -> None:
     assert re.search(r"^5000 records sent, .* 99.9th\.$", said, re.MULTILINE), said
     said = groups.run(
         TOOLS + "ConsumerPerformance",
-        *("--topic", "perf", "--num-records", "5000", "--timeout", "20000"),
+        *("--topic", "perf", "--num-records", "5000", "--timeout", "120000"),
     ).succeeded()
     header, row = (line.split(", ") for line in said.splitlines()[-2:])
     assert dict(zip(header, row, strict=True))["data.consumed.in.nMsg"] == "5000"

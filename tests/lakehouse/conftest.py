@@ -73,8 +73,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """One broker for tests that do it no harm; those that do take `strandline_cluster`."""
-    with Cluster(brokers=1) as running:
+    """One broker for tests that do it no harm; those that do take `strandline_cluster`.
+
+    Retention never runs: the records of some tests are years old.
+    """
+    with Cluster(brokers=1, settings={"log.initial.task.delay.ms": 86_400_000}) as running:
         yield running
 
 

@@ -58,7 +58,7 @@ def java(commands: list[bytes]) -> io.BytesIO:
         ["java", "-Xmx512m", "-cp", f"{JARS}/*", str(source)],
         input=pack(">i", len(commands)) + b"".join(commands),
         capture_output=True,
-        timeout=100,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -48,7 +48,7 @@ class BareClient:
     """Speaks just enough of the protocol to carry record batches as bytes."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), timeout=20)
+        self._socket = socket.create_connection((host, port), timeout=120)
 
     def close(self) -> None:
         self._socket.close()
@@ -90,7 +90,7 @@ _ONE_PARTITION = pack(">ih", 1, len(TOPIC)) + TOPIC.encode() + pack(">ii", 1, 0)
 
 
 def broker_of(producer: Producer) -> tuple[str, int]:
-    (broker,) = producer.list_topics(TOPIC, timeout=20).brokers.values()
+    (broker,) = producer.list_topics(TOPIC, timeout=120).brokers.values()
     return broker.host, broker.port
 
 
@@ -146,7 +146,7 @@ def test_librdkafka_reads_our_batches(codec: Codec) -> None:
     try:
         client.produce(build_batch(records, codec=codec))
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        messages = consumer.consume(len(records), timeout=20)
+        messages = consumer.consume(len(records), timeout=120)
     finally:
         client.close()
         consumer.close()

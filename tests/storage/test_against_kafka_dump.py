@@ -33,7 +33,7 @@ COMPLAINTS = ("mismatch", "corrupt", "not in order", "out of order", "nvalid", "
 
 def _dump(*arguments: str) -> str:
     command = ["java", "-cp", f"{JARS}/*", "org.apache.kafka.tools.DumpLogSegments", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -62,7 +62,7 @@ def ask_kafka() -> Oracle:
             input="\n".join(commands) + "\n",
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=400,
             check=False,
         )
         assert result.returncode == 0, result.stderr[-4000:]

@@ -15,7 +15,7 @@ from typing import Self
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 TOPIC = "work"
 GROUP = "workers"
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from strandline.testing import Cluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Load:

@@ -30,7 +30,7 @@ from tests.broker.harness import Wire
 from tests.node.messages import batch, produce, produced
 
 T = TypeVar("T")
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 100.0
 TOPIC: Final = "t"
 PATIENT: Final = {"replica.lag.time.max.ms": 120_000, "auto.leader.rebalance.enable": False}
 """A follower in slow motion is not one that has fallen behind."""

@@ -16,7 +16,7 @@ from strandline.errors import ErrorCode, InvalidSetting, ProtocolError, StorageE
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from strandline.testing import Cluster, ClusterError
 from tests.broker.harness import Wire
-from tests.testing.load import read_all
+from tests.testing.load import PATIENCE_S, read_all
 
 with warnings.catch_warnings():
     # The library reads its own files through a deprecated function while it is imported.
@@ -31,7 +31,7 @@ def produce(cluster: Cluster, topic: str, count: int, first: int = 0) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
     for number in range(first, first + count):
         producer.produce(topic, str(number).encode(), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def test_records_are_on_all_brokers_and_everybody_reads_them(strandline_cluster: Cluster) -> None:
@@ -44,7 +44,7 @@ def test_records_are_on_all_brokers_and_everybody_reads_them(strandline_cluster:
         bootstrap_servers=cluster.bootstrap_servers,
         group_id="g",
         auto_offset_reset="earliest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=120_000,
     )
     assert sorted(int(next(consumer).value) for _ in range(10)) == list(range(10))
     consumer.close()
@@ -71,6 +71,7 @@ def test_a_topic_is_known_everywhere_when_it_is_made(strandline_cluster: Cluster
     assert refused.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.strandline(session_timeout_ms=60_000)  # that a broker is dead is not noticed
 def test_what_it_says_of_itself(strandline_cluster: Cluster) -> None:
     cluster = strandline_cluster
     cluster.create_topic("orders")
@@ -153,7 +154,7 @@ def test_coroutines_and_an_asyncio_client() -> None:
         async with Cluster(brokers=3) as cluster:
             await cluster.create_topic("orders", replication_factor=3)
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=cluster.bootstrap_servers, acks="all", request_timeout_ms=5000
+                bootstrap_servers=cluster.bootstrap_servers, acks="all", request_timeout_ms=60_000
             )
             consumer = aiokafka.AIOKafkaConsumer(
                 "orders",
@@ -168,7 +169,7 @@ def test_coroutines_and_an_asyncio_client() -> None:
                 await cluster.kill(leader)
                 await cluster.wait_for_leader("orders", other_than=leader)
                 await producer.send_and_wait("orders", b"after", partition=0)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE_S):
                     return [(await consumer.getone()).value for _ in range(2)]
             finally:
                 await consumer.stop()
@@ -240,9 +241,9 @@ def test_nothing_is_left_when_a_test_fails(ending: str) -> None:
 
 
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with Cluster(data_dir=tmp_path):
+    with Cluster(brokers=1, data_dir=tmp_path):  # one that opens nothing more by itself
         threads, files = set(threading.enumerate()), open_files()
         with pytest.raises(StorageError, match="lock"):
-            Cluster(data_dir=tmp_path).open()
+            Cluster(brokers=1, data_dir=tmp_path).open()
         assert set(threading.enumerate()) == threads
         assert open_files() == files

@@ -14,7 +14,7 @@ from strandline.testing import Cluster
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 RACKS = ("east", "middle", "west")
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 LEADER, FOLLOWER = 1, 3
 FOLLOWERS_RACK = "west"
 
@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
     """The topic `t` is led in the east and followed in the west."""
     settings = {"replica.selector.class": SELECTOR, "auto.leader.rebalance.enable": False}
     # Whoever is paused stays a member: no test here lets a paused broker's session end.
-    with Cluster(3, racks=RACKS, settings=settings, session_timeout_ms=2000) as running:
+    with Cluster(3, racks=RACKS, settings=settings, session_timeout_ms=10_000) as running:
         running.create_topic("t", assignment={0: [LEADER, 2, FOLLOWER]})
         yield running
 

@@ -22,7 +22,7 @@ from strandline.testing import Cluster
 from tests.broker.harness import Wire
 from tests.node.messages import batch, fetch, produce, produced, values
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 TOPIC = "orders"
 UNCLEAN = {"unclean_leader_election_enable": "true"}
 

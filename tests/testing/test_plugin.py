@@ -27,7 +27,7 @@ def run(directory: Path, code: str, *arguments: str) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
 
 

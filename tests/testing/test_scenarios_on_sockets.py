@@ -48,7 +48,7 @@ def test_x1_two_replicas() -> None:
 
 
 def test_x1b_a_fetch_that_waits_is_answered_by_the_produce() -> None:
-    with steps_of(2, {**PATIENT, "replica.fetch.wait.max.ms": 1500}) as steps:
+    with steps_of(2, {**PATIENT, "replica.fetch.wait.max.ms": 4000}) as steps:
         (_, b) = steps.replicas
         steps.waits(b)
         m0 = steps.produce(b"m0")

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final
 
 _CHUNK: Final = 65536
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 60.0
 
 
 class TcpProxy:

@@ -20,9 +20,9 @@ from typing import Final
 
 from bench.kafka_jars import JarsError, zookeeper_jars
 
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 120.0
 TICK_MS: Final = 200
-_WORD_TIMEOUT_S: Final = 2.0
+_WORD_TIMEOUT_S: Final = 10.0
 _FLAGS: Final = (
     # A small heap and no second compiler: the server starts in a third of the time.
     "-Xmx128m",
@@ -93,7 +93,7 @@ class ZooKeeperServer:
         settings = [
             f"tickTime={TICK_MS}",
             "initLimit=50",
-            "syncLimit=10",
+            "syncLimit=25",
             f"dataDir={self._data}",
             f"clientPortAddress={self.ports.host}",
             f"clientPort={self.ports.client}",

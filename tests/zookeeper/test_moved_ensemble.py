@@ -15,6 +15,7 @@ from strandline.broker.zookeeper_store import ZooKeeperStore
 from strandline.cluster.store import Create
 from tests.broker.store_worlds import PATIENCE_S, Follower, store_of, until, written
 from tests.cli.conftest import run_here, start
+from tests.cli.test_serve_cluster import create_on_three
 from tests.faults.processes import until as eventually
 from tests.zookeeper.ensemble import ZooKeeperEnsemble
 from tests.zookeeper.server import Ports, missing, own_address
@@ -133,13 +134,11 @@ def test_brokers_go_on_when_the_ensemble_has_moved_to_new_servers(
         )
         for number in (1, 2, 3)
     ]
-    created = ["topics", "create", "--replication-factor", "3"]
-    assert run_here([*created, "before"], brokers[0].address).code == 0
+    create_on_three("before", brokers[0].address)
     registered = broker_epochs(hosts)
     assert registered.keys() == {"1", "2", "3"}
     roll(ensemble, where)
-    made = run_here([*created, "after"], brokers[1].address)
-    assert made.code == 0, made.err
+    create_on_three("after", brokers[1].address)
     # No session was lost on the way, so nobody had to register again.
     assert broker_epochs(f"{new}/moved") == registered
     for name in ("before", "after"):

@@ -49,7 +49,7 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         racks: Sequence[str] = (),
         data_dir: str | Path | None = None,
-        timeout_s: float = 30.0,
+        timeout_s: float = 90.0,
     ) -> None:
         self._options = Options(
             brokers=brokers,

@@ -53,7 +53,7 @@ class Options:
     settings: Mapping[str, object] = field(default_factory=dict)
     racks: Sequence[str] = ()
     data_dir: str | Path | None = None
-    timeout_s: float = 30.0
+    timeout_s: float = 90.0
 
 
 class Control:

@@ -93,7 +93,6 @@ def test_brokers_that_were_killed_leave_sound_replicas(home: Path) -> None:
     assert sum(report.records for report in reports) == 3 * 4500
 
 
-@pytest.mark.timeout(300)  # it may be the one that starts the session
 def test_the_job_finds_on_spark_what_is_found_without(spark: SparkSession, home: Path) -> None:
     files = RealFiles()
     inventory = take_inventory(files, find_log_directories(files, [str(home)]))

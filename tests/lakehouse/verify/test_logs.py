@@ -26,7 +26,7 @@ from tests.lakehouse.pipeline.conftest import TableUnderTest, make_table
 __all__ = ["make_table"]
 
 MakeTable = Callable[..., TableUnderTest]
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 NOW_MS = 1_790_000_000_000
 
 
