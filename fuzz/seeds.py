@@ -22,6 +22,18 @@ from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.types import Offset
 
+_AVRO = [
+    (b'"string"', b"\x06abc"),
+    (b'["null", {"type": "array", "items": "long"}]', b"\x02\x04\x02\x04\x00"),
+    (
+        b'{"type": "record", "name": "A", "fields": [{"name": "d", "type": {"type": "bytes", '
+        b'"logicalType": "decimal", "precision": 4, "scale": 2}}, {"name": "n", "type": '
+        b'["null", "A"]}, {"name": "m", "type": {"type": "map", "values": "boolean"}}]}',
+        b"\x02\x05\x00\x02\x02k\x01\x00",
+    ),
+    (b'{"type": "enum", "name": "E", "symbols": ["A", "B"]}', b"\x02"),
+    (b'{"type": "int", "logicalType": "date"}', b"\xd0\x0f"),
+]
 _APIS = [KNOWN[key] for key in sorted(KNOWN)]
 
 
@@ -48,6 +60,8 @@ def seeds_of(target: str) -> list[bytes]:
             ]
         case "properties":
             found = [b"node.id=1\nlisteners=PLAINTEXT://:9092\nlog.dirs=/a,/b\n", b"a\\u0041=\\\nb"]
+        case "avro":
+            found = [len(schema).to_bytes(2, "big") + schema + value for schema, value in _AVRO]
         case "mixed":
             found = [
                 bytes([number]) + seed

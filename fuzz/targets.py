@@ -43,6 +43,10 @@ from strandline.records.columns import (
 from strandline.records.record import read_records
 from strandline.records.rules import AppendRules
 from strandline.records.validation import validate_client_batch
+from strandline.schemas.avro import AvroSchema
+from strandline.schemas.errors import BadSchema, Unreadable
+from strandline.schemas.shown import json_text
+from strandline.schemas.walk import Limits
 from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.directory_names import parse_directory_name
 from strandline.storage.leader_epochs import LeaderEpochs
@@ -65,6 +69,7 @@ _RULES: Final = (
     AppendRules.for_topic(TopicConfig(compression_type="gzip")),
     AppendRules.for_topic(TopicConfig(message_timestamp_type="LogAppendTime")),
 )
+_AVRO_LIMITS: Final = Limits(items=20_000)
 _SEGMENT: Final = f"{0:020d}"
 
 
@@ -257,6 +262,14 @@ def group_records(data: bytes) -> None:
             continue
 
 
+def avro(data: bytes) -> None:
+    """The text of a schema, which the first two bytes say the length of, and a value."""
+    size = int.from_bytes(data[:2], "big")
+    with suppress(BadSchema, Unreadable):
+        schema = AvroSchema(data[2 : 2 + size].decode("latin-1"))
+        json_text(schema.read(data[2 + size :], _AVRO_LIMITS))
+
+
 def _random() -> Random:
     return Random(1)  # noqa: S311 -- a finding must be repeatable
 
@@ -301,5 +314,6 @@ TARGETS: Final[dict[str, Target]] = {
     "recovery": recovery,
     "properties": properties,
     "group_records": group_records,
+    "avro": avro,
     "node": node,
 }

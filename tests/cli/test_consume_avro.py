@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
+from tests.cli.conftest import run_here
 from tests.schemas.values import avro, framed, little_registry
 
 Run = Callable[..., Any]
@@ -49,3 +53,13 @@ def test_what_is_no_registry_is_refused(spawn: Run, name: str) -> None:
     assert found.code == 2
     assert "--schema-registry: The schema registry is named by http://HOST:PORT" in found.err
     assert "secret" not in found.err
+
+
+def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    for command in ("ui", "consume"):
+        arguments = [command, "--schema-registry", "http://localhost:1"]
+        more = ["t", "--value", "avro"] if command == "consume" else []
+        found = run_here([*arguments, *more])
+        assert found.code == 1
+        assert "pip install 'strandline[avro]'" in found.err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.testing import Cluster
+from tests.cli.conftest import Serving
 from tests.schemas.values import LittleRegistry, avro, framed, little_registry
 from tests.ui.browser import Tab
 from tests.ui.server import Page, page_for
@@ -113,6 +116,35 @@ def test_each_part_is_decoded_as_somebody_chose(page: Page, avro_page: Page) -> 
     # Nothing was named to this one.
     without = records(page, at="earliest")[0]["value"]
     assert "no schema registry was named (--schema-registry URL)" in without["reason"]
+
+
+def test_serve_names_the_registry_to_its_page_and_to_nobody_else(
+    registry: LittleRegistry, tmp_path: Path
+) -> None:
+    url = registry.address.replace("http://", "http://reader:secret@")
+    serving = Serving(
+        "serve", "--ui", "--schema-registry", url, "--schemas", str(tmp_path),
+        "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0",
+    )  # fmt: skip
+    try:
+        (address,) = re.findall(r"^  page +(\S+)$", "\n".join(serving.said), re.MULTILINE)
+        arguments = [
+            Path(f"/proc/{number}/cmdline").read_bytes()
+            for told in Path(f"/proc/{serving.process.pid}/task").glob("*/children")
+            for number in told.read_text().split()
+        ]
+        assert any(b"strandline.ui" in each for each in arguments)
+        assert not any(b"secret" in each for each in arguments)
+        with ClusterClient(serving.address) as client:
+            producer = Producer(client)
+            producer.send("made", framed(7, avro(VALUE, {"carrier": "UA", "delay": 1})))
+            producer.flush()
+        (found,) = records(Page(address), "made", at="earliest")
+        assert found["value"]["schema"] == "schema 7"
+    finally:
+        ended = serving.stop()
+    assert ended.code == 0
+    assert "secret" not in ended.out + ended.err + "\n".join(serving.said)
 
 
 def test_a_browser_shows_avro_and_why_not(avro_page: Page, tab: Tab) -> None:
