@@ -71,6 +71,7 @@ class Batch:
       shown it so far starts with it, or has a gap there.
     - `records`: of a compacted topic, all that were written; None if nobody looked.
     - `compacted_away`: some replica has rightly nothing left of it.
+    - `was_followed`: a log has rightly nothing left of it which had a later batch of its producer.
     - `writer`: whoever it is from; its producer id is -1 if that did not say.
     """
 
@@ -85,6 +86,7 @@ class Batch:
         "next_offset",
         "records",
         "size",
+        "was_followed",
         "writer",
     )
 
@@ -101,6 +103,7 @@ class Batch:
         self.first_seen_on = broker
         self.records: Records | None = None
         self.compacted_away = False
+        self.was_followed = False
         sequence = fields[11]
         last = sequence if sequence < 0 else (sequence + fields[6]) & SEQUENCE_MAX
         self.writer = Writer(fields[9], fields[10], last)
@@ -175,10 +178,10 @@ class Batches:
         known = self._known.get((fields[2], fields[0]))
         return known is not None and known.crc == fields[4] and known.size == size
 
-    def has_compacted_away(self, writer: Writer, last_offset: int) -> bool:
-        """Whether such a batch that ends there is gone from some log."""
+    def was_followed(self, writer: Writer, last_offset: int) -> bool:
+        """Whether such a batch that ends there was compacted away, as there was a later one."""
         return any(
-            batch.compacted_away and batch.writer == writer
+            batch.was_followed and batch.writer == writer
             for batch in self._known.values()
             if batch.next_offset == last_offset + 1
         )

@@ -80,7 +80,8 @@ class CompactionRules:
             if is_kept or batch.next_offset > active:
                 self._add(shadow, f"has lost records of {batch}, which was not to be compacted yet")
                 return
-            batch.compacted_away |= is_gone
+            if is_gone:
+                _note_gone(batch, before)
             self._findings.counters["batches compacted"] += 1
         start = shadow.log.log_start_offset
         self._compare(shadow, _newest(before), _newest(after), latest_ms, start)
@@ -110,7 +111,7 @@ class CompactionRules:
         limit = min(high_watermark, shadow.log.active.base_offset)
         for batch in before.batches:
             if id(batch) not in there and first <= batch.base_offset and batch.next_offset <= limit:
-                batch.compacted_away = True
+                _note_gone(batch, before)
         after = _newest(content_of(shadow))
         for key, was in _newest(before).items():
             if was.value is None and key not in after:
@@ -178,6 +179,16 @@ class CompactionRules:
 
     def _add(self, shadow: Shadow, what: str) -> None:
         self._findings.add("I-44", f"{shadow} was compacted and {what}", shadow.at)
+
+
+def _note_gone(batch: Batch, before: Content) -> None:
+    batch.compacted_away = True
+    last = next((each for each in reversed(before.batches) if _is_by(each, batch)), batch)
+    batch.was_followed |= last is not batch
+
+
+def _is_by(one: Batch, other: Batch) -> bool:
+    return one.writer.producer_id == other.writer.producer_id
 
 
 def _records(batch: Batch, remains: Mapping[int, Remains]) -> Records | None:

@@ -200,7 +200,7 @@ def _outlived(shadow: Shadow, entry: ProducerEntry) -> bool:
     """Whether what is remembered last of a producer was compacted away, since there were batches
     behind it then, which the log has lost with its end since. A snapshot from before tells."""
     writer = Writer(entry.producer_id, entry.epoch, entry.last_sequence)
-    return shadow.is_compacted and shadow.wrote(writer, entry.last_offset)
+    return shadow.is_compacted and shadow.was_followed(writer, entry.last_offset)
 
 
 def is_touched(machine: Machine, directory: str) -> bool:

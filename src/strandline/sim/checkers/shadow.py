@@ -223,10 +223,10 @@ class Shadow:
         remains = self.remains.get(batch.base_offset)
         return batch.crc if remains is None else remains.crc
 
-    def wrote(self, writer: Writer, last_offset: int) -> bool:
-        """Whether a producer wrote a batch that ends there, of which compaction has rightly left
-        nothing."""
-        return self._known.has_compacted_away(writer, last_offset)
+    def was_followed(self, writer: Writer, last_offset: int) -> bool:
+        """Whether a producer wrote a batch that ends there, of which compaction has left nothing
+        because there was a later one of that producer."""
+        return self._known.was_followed(writer, last_offset)
 
     def size_of(self, index: int) -> int:
         """How many bytes the batch with that index has here."""
