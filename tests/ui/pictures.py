@@ -6,12 +6,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from strandline.client.admin import Admin
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
+from tests.cli.conftest import Serving
 from tests.ui.browser import Tab, browser
+from tests.ui.faulty import bootstrap, said, serving_in
 from tests.ui.server import Page, page_for
 
 
@@ -28,6 +31,9 @@ def main() -> None:
         tab.size(1200, 640)
         _cluster(cluster, page, tab, target)
         _player(page, tab, target)
+        with tempfile.TemporaryDirectory() as data, serving_in(Path(data)) as serving:
+            _faults(serving, tab, target)
+        tab.open("about:blank")
 
 
 def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:
@@ -68,6 +74,18 @@ def _player(page: Page, tab: Tab, target: Path) -> None:
         tab.press("ArrowRight")
         tab.wait_for(f"Step {number} of")
     tab.picture(target / "scenario.png")
+
+
+def _faults(serving: Serving, tab: Tab, target: Path) -> None:
+    page = Page(said(serving, "page"))
+    with ClusterClient(bootstrap(serving)) as client:
+        Admin(client).topics.create("flights", partitions=3, replication_factor=3)
+    for fault in ({"fault": "slow-disk", "brokers": [1]}, {"fault": "kill", "brokers": [3]}):
+        page.post("/api/faults", fault)
+    tab.open(f"{page.address}#/")
+    tab.wait_for("3 under-replicated")
+    tab.wait_for("disk 500 ms slower")
+    tab.picture(target / "faults.png")
 
 
 if __name__ == "__main__":
