@@ -7,6 +7,7 @@
     ├── InvalidSetting          a setting's name or value is refused; names the setting
     ├── BadScript               a scenario or plan of the simulator cannot be understood (in `sim`)
     ├── TableError              a table refuses a batch, or is none (in `lakehouse.tables`, a tree)
+    ├── Unreadable, BadSchema   a value or schema that cannot be used (in `schemas`, a tree)
     ├── StorageError            a disk operation failed; the log directory is suspect
     └── InvariantViolated       a bug of ours: the partition it happened in goes offline
 
