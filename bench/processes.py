@@ -79,6 +79,12 @@ def cpu_seconds(pid: int) -> float:
     )
 
 
+def own_cpu_seconds(pid: int) -> float:
+    """CPU time that this one process has used so far; 0 if it has ended."""
+    times = _times_of(pid)
+    return 0.0 if times is None else seconds_of_ticks(times.cpu_ticks)
+
+
 def resident_bytes(pid: int) -> int:
     """Resident memory of the tree. Pages that two of its processes share count twice."""
     return sum(_resident_bytes_of(member) for member in process_tree(pid))

@@ -39,6 +39,10 @@ METRICS: Mapping[str, Metric] = {
     "loaded_rss_mib": Metric("resident, loaded", "MiB", higher_is_better=False, digits=1),
     "failover_seconds": Metric("longest gap of acks", "s", higher_is_better=False, digits=2),
     "client_cores": Metric("client CPU", "cores", higher_is_better=False, digits=2),
+    "page_cores": Metric("page's server CPU", "cores", higher_is_better=False, digits=3),
+    "page_rss_mib": Metric("page's server, resident", "MiB", higher_is_better=False, digits=1),
+    "browser_cores": Metric("browser CPU", "cores", higher_is_better=False, digits=3),
+    "stream_kb_per_second": Metric("one page's stream", "KB/s", higher_is_better=False, digits=1),
     "foreign_cores": Metric("CPU of others", "cores", higher_is_better=False, digits=2),
 }
 """Every metric that a workload may report, in the order of the report."""

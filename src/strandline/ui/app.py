@@ -7,7 +7,7 @@ client of its own in a thread of the pool: a slow broker keeps only its own ques
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +27,10 @@ from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, Strandli
 from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
 from strandline.ui import questions, scenarios
+from strandline.ui.asking import Asking
 from strandline.ui.faults import FAULT_BYTES_MAX, FaultDesk, wanted_fault
 from strandline.ui.guard import Guard
-from strandline.ui.live import events
+from strandline.ui.live import Streams
 from strandline.ui.watcher import Watcher
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -53,6 +54,7 @@ def application(
     `desk` causes faults, `schemas` are for the records.
     """
     watcher = None if bootstrap is None else Watcher(bootstrap)
+    asking = None if bootstrap is None else Asking(bootstrap, _CLIENT)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -62,6 +64,8 @@ def application(
         yield
         if watcher is not None:
             await run_in_threadpool(watcher.close)
+        if asking is not None:
+            asking.close()
 
     routes = [
         Route("/", _page),
@@ -70,8 +74,9 @@ def application(
         Route("/api/scenarios/{name}", _scenario),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    if watcher is not None and bootstrap is not None:
-        routes += _live_routes(watcher, bootstrap, schemas or Schemas())
+    if watcher is not None and asking is not None and bootstrap is not None:
+        routes += _live_routes(watcher, asking)
+        routes += _question_routes(watcher, asking, bootstrap, schemas or Schemas())
     if desk is not None:
         routes += _fault_routes(desk)
     return Starlette(
@@ -82,30 +87,61 @@ def application(
     )
 
 
-def _live_routes(watcher: Watcher, bootstrap: str, schemas: Schemas) -> list[Route | Mount]:
+def _live_routes(watcher: Watcher, asking: Asking) -> list[Route]:
+    streams, time_line = Streams(watcher), watcher.time_line
+
     async def stream(request: Request) -> Response:
-        return events(watcher, request)
+        return streams.open(request)
 
     async def moments(request: Request) -> Response:
-        del request
-        return answer({"moments": await run_in_threadpool(watcher.moments)})
+        after = questions.number(request.query_params, "after", 0)
+        return answer({"moments": time_line.moments(after), "oldest": time_line.oldest})
 
     async def past(request: Request) -> Response:
-        found = await run_in_threadpool(watcher.past, request.path_params["number"])
+        found = await run_in_threadpool(time_line.picture, request.path_params["number"])
         if found is None:
             raise HTTPException(404, "That moment is no longer kept.")
+        wanted = request.query_params
+        if "topic" in wanted:
+            key = [wanted["topic"], questions.number(wanted, "partition")]
+            found["partitions"] = [row for row in found["partitions"] if row[:2] == key]
         return answer(found)
 
-    asked = [
-        Route(path, _question(bootstrap, function))
-        for path, function in questions.by_path(schemas).items()
-    ]
+    async def metrics(request: Request) -> Response:
+        del request
+        return Response(
+            await asking.ask(questions.metrics, {}),
+            media_type="text/plain; version=0.0.4; charset=utf-8",
+        )
+
     return [
         Route("/api/events", stream),
         Route("/api/moments", moments),
         Route("/api/moments/{number:int}", past),
-        Route("/metrics", _metrics(bootstrap)),
-        *asked,
+        Route("/metrics", metrics),
+    ]
+
+
+def _question_routes(
+    watcher: Watcher, asking: Asking, bootstrap: str, schemas: Schemas
+) -> list[Route]:
+    ask_partition = _polled(asking, questions.partition)
+
+    async def partition(request: Request) -> Any:
+        key = (request.path_params["topic"], request.path_params["partition"])
+        if watcher.latest is not None and key in watcher.latest.partitions:
+            watcher.put_on_screen(key)
+        return await ask_partition(request)
+
+    def responder(function: questions.Question) -> Callable[[Request], Any]:
+        if function is questions.partition:
+            return partition
+        if function in questions.POLLED:
+            return _polled(asking, function)
+        return _question(bootstrap, function)
+
+    return [
+        Route(path, responder(function)) for path, function in questions.by_path(schemas).items()
     ]
 
 
@@ -148,7 +184,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     """What a broker, or the reading of its answer, refused."""
     del request
-    if isinstance(error, BadScript):
+    if isinstance(error, BadScript | questions.BadQuestion):
         return answer({"error": str(error)}, 400)
     if not isinstance(error, ProtocolError):
         return answer({"error": str(error)}, 502)
@@ -187,35 +223,26 @@ async def _play(request: Request) -> Response:
 # -- Questions to the cluster ------------------------------------------------------------------
 
 
-def _question(
-    bootstrap: str, function: Callable[[ClusterClient, Mapping[str, str]], Any]
-) -> Callable[[Request], Any]:
+def _question(bootstrap: str, function: questions.Question) -> Callable[[Request], Any]:
+    """Asked with a client of its own, as often as somebody wants to know."""
+
     def ask(values: Mapping[str, str]) -> Any:
         with ClusterClient(bootstrap, _CLIENT) as cluster:
-            try:
-                return function(cluster, values)
-            except MalformedFrame as error:
-                raise HTTPException(502, f"The broker's answer cannot be read: {error}") from error
+            return function(cluster, values)
 
+    return _respond(lambda values: run_in_threadpool(ask, values))
+
+
+def _polled(asking: Asking, function: questions.Question) -> Callable[[Request], Any]:
+    """Asked for all pages together."""
+    return _respond(lambda values: asking.ask(function, values))
+
+
+def _respond(ask: Callable[[Mapping[str, str]], Awaitable[Any]]) -> Callable[[Request], Any]:
     async def respond(request: Request) -> Response:
-        values = {**request.query_params, **request.path_params}
         try:
-            return answer(await run_in_threadpool(ask, values))
-        except questions.BadQuestion as error:
-            raise HTTPException(400, str(error)) from error
-
-    return respond
-
-
-def _metrics(bootstrap: str) -> Callable[[Request], Any]:
-    def ask() -> str:
-        with ClusterClient(bootstrap, _CLIENT) as cluster:
-            return questions.metrics(cluster)
-
-    async def respond(request: Request) -> Response:
-        del request
-        return Response(
-            await run_in_threadpool(ask), media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+            return answer(await ask({**request.query_params, **request.path_params}))
+        except MalformedFrame as error:
+            raise HTTPException(502, f"The broker's answer cannot be read: {error}") from error
 
     return respond

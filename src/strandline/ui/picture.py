@@ -1,7 +1,9 @@
-"""What all brokers said at about one moment, put together: the picture that pages draw.
+"""What all brokers said, put together: the picture that pages draw.
 
 A broker tells of its own replicas only. Here they stand side by side: one row for each partition
 with every replica of it, as lists, because a page with a thousand partitions gets many of them.
+Nor does it tell of all its partitions at once when there are many: an `Assembly` keeps what was
+heard last of each, and takes in one piece after another.
 
     picture    number, wall_ms, controller, brokers, partitions
     broker     id, host, port, rack, is_shutting_down, error (null if it answered), totals, rates
@@ -13,7 +15,7 @@ This file knows the document of the subject `picture` and no sockets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +26,10 @@ from strandline.types import BrokerId
 Json = dict[str, Any]
 Row = list[Any]
 Key = tuple[str, int]
+Told = Mapping[BrokerId, Document | ProtocolError]
 
 NO_LEADER: Final = -1
+_NAMED: Final = ("host", "port", "rack", "is_shutting_down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +63,85 @@ class Picture:
         }
 
 
-def picture_of(
-    told: Mapping[BrokerId, Document | ProtocolError], *, wall_ms: int, before: Picture | None
-) -> Picture:
-    """Put what all brokers told together.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What all brokers were asked for: partitions behind `after`, in order, and those `named`."""
 
-    `before` is the last picture: rates are told since then, and a broker that does not answer now
-    keeps its place with its error.
-    """
-    answers = {each: found for each, found in told.items() if not isinstance(found, ProtocolError)}
-    names = _names(answers)
-    brokers = tuple(
-        _broker(each, names.get(each), told.get(each), wall_ms, before)
-        for each in sorted({*told, *names, *_known(before)})
-    )
-    controllers = [found["controller"] for found in answers.values()]
-    return Picture(
-        number=1 if before is None else before.number + 1,
-        wall_ms=wall_ms,
-        controller=next((each for each in controllers if each is not None), None),
-        brokers=brokers,
-        partitions=_partitions(answers),
-    )
+    after: Key | None = None
+    named: tuple[Key, ...] = ()
+
+
+class Assembly:
+    """See the module. `latest` is the picture as of the last piece."""
+
+    def __init__(self) -> None:
+        self._rows: dict[BrokerId, dict[Key, Row]] = {}
+        """What each broker that answers said last of each of its partitions."""
+        self.latest: Picture | None = None
+
+    def add(self, told: Told, piece: Piece, *, wall_ms: int) -> Picture:
+        """Take in what all registered brokers told of a piece.
+
+        Rates are told since the last picture. A broker that does not answer now keeps its place
+        with its error, and is not remembered to have any replica.
+        """
+        before = self.latest
+        answers = {
+            each: found for each, found in told.items() if not isinstance(found, ProtocolError)
+        }
+        changed: set[Key] = set()
+        for silent in self._rows.keys() - answers.keys():
+            changed.update(self._rows.pop(silent))
+        for broker_id, document in answers.items():
+            changed |= _take_in(self._rows.setdefault(broker_id, {}), document, piece)
+        names = _names(answers)
+        controllers = [found["controller"] for found in answers.values()]
+        self.latest = Picture(
+            number=1 if before is None else before.number + 1,
+            wall_ms=wall_ms,
+            controller=next((each for each in controllers if each is not None), None),
+            brokers=tuple(
+                _broker(each, names.get(each), told.get(each), wall_ms, before)
+                for each in sorted({*told, *names, *_known(before)})
+            ),
+            partitions=self._partitions({} if before is None else before.partitions, changed),
+        )
+        return self.latest
+
+    def _partitions(self, before: Mapping[Key, Row], changed: Iterable[Key]) -> Mapping[Key, Row]:
+        """The rows as they were, but for those of which something else was told."""
+        found = dict(before)
+        for key in changed:
+            told = [
+                (broker_id, self._rows[broker_id][key])
+                for broker_id in sorted(self._rows)
+                if key in self._rows[broker_id]
+            ]
+            if told:
+                found[key] = _side_by_side(key, told)
+            else:
+                found.pop(key, None)
+        return found if found.keys() == before.keys() else dict(sorted(found.items()))
+
+
+def _take_in(known: dict[Key, Row], document: Document, piece: Piece) -> set[Key]:
+    """Bring what is known of a broker's partitions up to date; what differs from before."""
+    rows = {(row[0], row[1]): row for row in (*document["rows"], *document["asked"])}
+    changed = {key for key, row in rows.items() if known.get(key) != row}
+    end = None if document["next"] is None else tuple(document["next"])
+    gone = {
+        key
+        for key in known
+        if key not in rows and (key in piece.named or _is_between(key, after=piece.after, last=end))
+    }
+    known.update(rows)
+    for key in gone:
+        del known[key]
+    return changed | gone
+
+
+def _is_between(key: Key, *, after: Key | None, last: Key | None) -> bool:
+    return (after is None or key > after) and (last is None or key <= last)
 
 
 # -- Brokers -----------------------------------------------------------------------------------
@@ -112,9 +173,9 @@ def _broker(
     before: Picture | None,
 ) -> Json:
     earlier = next((b for b in before.brokers if b["id"] == broker_id), None) if before else None
-    if named is None and earlier is not None:
-        named = {name: earlier[name] for name in ("host", "port", "rack", "is_shutting_down")}
-    found: Json = {"id": broker_id, "is_registered": True, **(named or {})}
+    found: Json = {"id": broker_id, "is_registered": True}
+    # One may be asked before another has heard of it.
+    found |= named or {name: earlier and earlier[name] for name in _NAMED}
     if told is None:
         return found | {"is_registered": False, "error": "It is not registered.", "totals": None}
     if isinstance(told, ProtocolError):
@@ -133,18 +194,14 @@ def _broker(
 # -- Partitions --------------------------------------------------------------------------------
 
 
-def _partitions(answers: Mapping[BrokerId, Document]) -> dict[Key, Row]:
-    """One row for each partition; what its leader says of it counts, else the newest epoch."""
-    found: dict[Key, Row] = {}
-    for broker_id, document in answers.items():
-        for told in document["rows"]:
-            topic, partition, leader, epoch, start, high, stable, end, epochs, in_sync = told[:10]
-            replicas, is_offline, reason = told[10:13]
-            row = found.setdefault(
-                (topic, partition), [topic, partition, NO_LEADER, -1, [], None, []]
-            )
-            if (epoch, in_sync is not None) > (row[3], row[5] is not None):
-                row[2:5] = [leader, epoch, replicas]
-                row[5] = in_sync
-            row[6].append([broker_id, start, high, stable, end, epochs, is_offline, reason])
-    return dict(sorted(found.items()))
+def _side_by_side(key: Key, told: Iterable[tuple[BrokerId, Row]]) -> Row:
+    """One row for a partition; what its leader says of it counts, else the newest epoch."""
+    row: Row = [*key, NO_LEADER, -1, [], None, []]
+    for broker_id, each in told:
+        leader, epoch, start, high, stable, end, epochs, in_sync = each[2:10]
+        replicas, is_offline, reason = each[10:13]
+        if (epoch, in_sync is not None) > (row[3], row[5] is not None):
+            row[2:5] = [leader, epoch, replicas]
+            row[5] = in_sync
+        row[6].append([broker_id, start, high, stable, end, epochs, is_offline, reason])
+    return row

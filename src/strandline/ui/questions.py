@@ -43,9 +43,9 @@ def records(cluster: ClusterClient, values: Values, schemas: Schemas) -> Json:
     return browse(
         cluster,
         Wanted(
-            TopicPartition(topic, _number(values, "partition")),
-            _start(values.get("at", "latest"), _number(values, "limit", 50)),
-            max(1, min(_number(values, "limit", 50), RECORDS_MAX)),
+            TopicPartition(topic, number(values, "partition")),
+            _start(values.get("at", "latest"), number(values, "limit", 50)),
+            max(1, min(number(values, "limit", 50), RECORDS_MAX)),
             values.get("key") or None,
             isolation or Isolation.READ_UNCOMMITTED,
         ),
@@ -71,8 +71,8 @@ def settings(cluster: ClusterClient, values: Values) -> Json:
 
 def partition(cluster: ClusterClient, values: Values) -> Json:
     """Everything that every broker knows of one partition."""
-    topics, number = [_text(values, "topic")], _number(values, "partition")
-    return _of_each(cluster, "status", topics=topics, partition=number)
+    topics = [_text(values, "topic")]
+    return _of_each(cluster, "status", topics=topics, partition=number(values, "partition"))
 
 
 def groups(cluster: ClusterClient, values: Values) -> Json:
@@ -103,7 +103,7 @@ def why(cluster: ClusterClient, values: Values) -> Json:
     if "topic" in values:
         wanted["topic"] = values["topic"]
     if "partition" in values:
-        wanted["partition"] = _number(values, "partition")
+        wanted["partition"] = number(values, "partition")
     return _of_each(cluster, "why", **wanted)
 
 
@@ -125,13 +125,18 @@ def _of_each(cluster: ClusterClient, subject: str, **arguments: object) -> Json:
     }
 
 
-def metrics(cluster: ClusterClient) -> str:
+def metrics(cluster: ClusterClient, values: Values) -> str:
     """The text that Prometheus reads, of all brokers that answer."""
+    del values
     told = inspect_each(cluster, "status", brief=True).values()
     return merged(each for each in told if not isinstance(each, ProtocolError))
 
 
 Question: TypeAlias = Callable[[ClusterClient, Values], Json]
+
+
+POLLED: Final[tuple[Question, ...]] = (partition, groups, why, ledger)
+"""What open pages ask again and again."""
 
 
 def by_path(schemas: Schemas) -> Mapping[str, Question]:
@@ -156,7 +161,8 @@ def _text(values: Values, name: str) -> str:
     return found
 
 
-def _number(values: Values, name: str, default: int | None = None) -> int:
+def number(values: Values, name: str, default: int | None = None) -> int:
+    """A whole number from 0 on. Raises `BadQuestion`."""
     text = str(values.get(name, ""))
     if not text and default is not None:
         return default
@@ -183,5 +189,5 @@ def _start(text: str, limit: int) -> Start:
         return Start.latest(limit)
     kind, colon, rest = text.partition(":")
     if kind == "time" and colon:
-        return Start.at_time(_number({"at": rest}, "at"))
-    return Start.at_offset(_number({"at": text}, "at"))
+        return Start.at_time(number({"at": rest}, "at"))
+    return Start.at_offset(number({"at": text}, "at"))

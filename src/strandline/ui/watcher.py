@@ -1,36 +1,40 @@
 """Looking at a cluster again and again, for all pages together, and remembering what was seen.
 
-One thread asks every broker for its brief status a few times a second while somebody watches, and
-every few seconds while nobody does. What it makes of the answers (`picture.py`) is told to all
-who wait, and kept, compressed, as long as `HISTORY_BYTES_MAX` allows: the time line.
+One thread asks every broker for a piece of its picture a few times a second while somebody watches,
+and every few seconds while nobody does. What it makes of the answers (`picture.py`) is told to all
+who wait, and kept (`timeline.py`).
 
-The brokers' side of this is one request each, whatever the number of pages.
+The brokers' side of this is one request each, whatever the number of pages, for at most
+`ROWS_PER_LOOK` partitions and those that somebody has on the screen, however many there are. A
+cluster with more of them is gone through piece by piece, from its first partition to its last and
+again; only the first time does one piece follow the other at once.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-import zlib
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect_each
 from strandline.client.settings import ClientSettings
 from strandline.errors import MalformedFrame, ProtocolError
-from strandline.ui.picture import Json, Picture, picture_of
+from strandline.ui.picture import Assembly, Key, Picture, Piece, Told
+from strandline.ui.timeline import TimeLine
 
 log = logging.getLogger(__name__)
 
 WATCHED_INTERVAL_S: Final = 0.5
 UNWATCHED_INTERVAL_S: Final = 3.0
-HISTORY_BYTES_MAX: Final = 64 << 20
-HISTORY_MAX: Final = 4_000
+FIRST_INTERVAL_S: Final = 0.1
+ROWS_PER_LOOK: Final = 250
+ON_SCREEN_S: Final = 5.0
+"""A partition counts as being on a screen for so long after somebody asked about it."""
+ON_SCREEN_MAX: Final = 32
 
 # Brokers may be paused or gone: a look gives up on one soon, and comes back to it.
 _CLIENT: Final = ClientSettings(
@@ -41,34 +45,29 @@ _CLIENT: Final = ClientSettings(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A picture of the past: numbered, and compressed."""
-
-    number: int
-    wall_ms: int
-    data: bytes
-
-    def picture(self) -> Json:
-        found: Json = json.loads(zlib.decompress(self.data))
-        return found
-
-
 class Watcher:
     """See the module. `close` ends its thread."""
 
     def __init__(self, bootstrap: str) -> None:
+        self.time_line = TimeLine()
+        self.trouble: str | None = "The cluster has not been asked yet."
         self._bootstrap = bootstrap
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._is_closed = False
+        self._ending = threading.Event()
         self._watchers = 0
         self._listeners: set[Callable[[], object]] = set()
-        self._kept: deque[_Kept] = deque()
-        self._kept_bytes = 0
-        self.latest: Picture | None = None
-        self.trouble: str | None = "The cluster has not been asked yet."
+        self._assembly = Assembly()
+        self._after: Key | None = None
+        self._has_seen_all = False
+        self._on_screen: OrderedDict[Key, float] = OrderedDict()
+        """Partitions on screens, and until when; the one asked for last stands last."""
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+
+    @property
+    def latest(self) -> Picture | None:
+        """What was seen last."""
+        return self._assembly.latest
 
     def start(self) -> None:
         """Begin to look."""
@@ -76,7 +75,7 @@ class Watcher:
 
     def close(self) -> None:
         """End it, and wait for the end."""
-        self._is_closed = True
+        self._ending.set()
         self._wake.set()
         self._thread.join()
 
@@ -97,47 +96,67 @@ class Watcher:
 
         return leave
 
-    def moments(self) -> list[list[int]]:
-        """Number and wall clock of every picture that is kept, the oldest first."""
+    def put_on_screen(self, key: Key) -> None:
+        """Look at a partition each time, for a while."""
         with self._lock:
-            return [[kept.number, kept.wall_ms] for kept in self._kept]
-
-    def past(self, number: int) -> Json | None:
-        """A picture by its number, if it is still kept."""
-        with self._lock:
-            found = next((kept for kept in self._kept if kept.number == number), None)
-        return None if found is None else found.picture()
+            self._on_screen[key] = time.monotonic() + ON_SCREEN_S
+            self._on_screen.move_to_end(key)
+            if len(self._on_screen) > ON_SCREEN_MAX:
+                self._on_screen.popitem(last=False)
 
     def _run(self) -> None:
         with ClusterClient(self._bootstrap, _CLIENT) as cluster:
-            while not self._is_closed:
+            while not self._ending.is_set():
                 begun = time.monotonic()
                 self._look(cluster)
-                interval = WATCHED_INTERVAL_S if self._watchers else UNWATCHED_INTERVAL_S
-                # A cluster that answers slowly is asked less often, not all the time.
-                rest = max(interval - (time.monotonic() - begun), interval / 4)
-                self._wake.wait(rest)
-                self._wake.clear()
+                self._rest(time.monotonic() - begun)
+
+    def _rest(self, took: float) -> None:
+        is_first_time = not self._has_seen_all and self.trouble is None
+        interval = FIRST_INTERVAL_S if is_first_time else WATCHED_INTERVAL_S
+        # A cluster that answers slowly is asked less often, not all the time; and pages that come
+        # and go cannot have it asked more often.
+        self._ending.wait(max(interval - took, took))
+        if not self._watchers and not is_first_time:
+            self._wake.wait(UNWATCHED_INTERVAL_S - WATCHED_INTERVAL_S)
+        self._wake.clear()
 
     def _look(self, cluster: ClusterClient) -> None:
+        piece = Piece(self._after, self._named())
         try:
-            told = inspect_each(cluster, "picture")
+            told = inspect_each(cluster, "picture", **_question(piece))
         except (ProtocolError, MalformedFrame) as error:
             self.trouble = f"No broker answers: {error}"
         else:
             self.trouble = None
             wall_ms = time.time_ns() // 1_000_000
-            self._keep(picture_of(told, wall_ms=wall_ms, before=self.latest))
+            self.time_line.add(self._assembly.add(told, piece, wall_ms=wall_ms))
+            self._after = _end_of(told)
+            self._has_seen_all |= self._after is None
         with self._lock:
             listeners = list(self._listeners)
         for changed in listeners:
             changed()
 
-    def _keep(self, picture: Picture) -> None:
-        self.latest = picture
-        data = zlib.compress(json.dumps(picture.as_json()).encode(), 1)
+    def _named(self) -> tuple[Key, ...]:
+        now = time.monotonic()
         with self._lock:
-            self._kept.append(_Kept(picture.number, picture.wall_ms, data))
-            self._kept_bytes += len(data)
-            while self._kept_bytes > HISTORY_BYTES_MAX or len(self._kept) > HISTORY_MAX:
-                self._kept_bytes -= len(self._kept.popleft().data)
+            for key in [key for key, until in self._on_screen.items() if until < now]:
+                del self._on_screen[key]
+            return tuple(self._on_screen)
+
+
+def _question(piece: Piece) -> dict[str, object]:
+    wanted: dict[str, object] = {"limit": ROWS_PER_LOOK, "partitions": piece.named}
+    return wanted if piece.after is None else wanted | {"after": piece.after}
+
+
+def _end_of(told: Told) -> Key | None:
+    """The last partition that every broker has told of, so that all are asked for the same ones
+    next; None at the end, after which it begins anew."""
+    ends = [
+        (document["next"][0], document["next"][1])
+        for document in told.values()
+        if not isinstance(document, ProtocolError) and document["next"] is not None
+    ]
+    return min(ends, default=None)

@@ -2,26 +2,25 @@
 import { ask, clock, count, element, since, table } from "./dom.js";
 import { faults } from "./faults.js";
 import { answers } from "./lists.js";
-import { ailment, named } from "./picture.js";
+import { named } from "./picture.js";
 import { legend, strip } from "./strips.js";
+import { topicList } from "./topics.js";
 
 const CELL_PIXELS = 46;
 const CELLS = [6, 40]; // at least, at most
-const ROWS_AT_ONCE = 200;
 
 export function cluster(into, live) {
   const brokers = element("div", { class: "card" });
-  const topics = element("div", { class: "card" });
-  const filter = element("input", { type: "search", placeholder: "Topics with …", "aria-label": "Show topics with", oninput: () => redraw() });
+  const topics = topicList(live);
   const accidents = element("section", { "aria-label": "Faults" });
-  into.replaceChildren(element("h1", {}, "Cluster"), brokers, accidents, element("div", { class: "row head" }, element("h2", {}, "Topics"), filter), topics);
+  into.replaceChildren(element("h1", {}, "Cluster"), brokers, accidents, topics.element);
   let leading = new Map();
   const panel = faults(accidents, (id) => [live.head?.controller === id && "controller", leading.get(id) && `leads ${count(leading.get(id))}`].filter(Boolean).join(", "), element("h2", {}, "Faults"));
   const redraw = () => {
     if (!live.head) return;
     leading = leaderships(live);
     brokerTable(brokers, live, leading);
-    topicTable(topics, live, filter.value);
+    topics.redraw();
     panel.tellAbout();
   };
   const stop = live.listen(redraw);
@@ -41,55 +40,6 @@ function brokerTable(into, live, leading) {
     broker.rates && count(Math.round(broker.rates.bytes_in)), broker.rates && count(Math.round(broker.rates.bytes_out)),
     broker.error ? element("span", { class: "bad" }, broker.error) : broker.is_shutting_down ? element("span", { class: "warn" }, "shutting down") : element("span", { class: "good" }, "answers"),
   ])));
-}
-
-function topicTable(into, live, wanted) {
-  const topics = new Map();
-  for (const each of live.partitions) {
-    if (!each.topic.includes(wanted)) continue;
-    const topic = topics.get(each.topic) ?? { partitions: 0, records: 0, behind: 0, ailing: new Map() };
-    topics.set(each.topic, topic);
-    topic.partitions += 1;
-    if (each.leading) {
-      topic.records += each.leading.end - each.leading.start;
-      topic.behind += each.leading.end - each.leading.highWatermark;
-    }
-    const wrong = ailment(each);
-    if (wrong) topic.ailing.set(wrong[0], [(topic.ailing.get(wrong[0])?.[0] ?? 0) + 1, wrong[1]]);
-  }
-  const rows = [...topics].slice(0, ROWS_AT_ONCE).map(([name, topic]) => [
-    element("a", { href: `#/topics/${encodeURIComponent(name)}` }, name), count(topic.partitions), count(topic.records), count(topic.behind),
-    topic.ailing.size ? [...topic.ailing].map(([what, [number, how]]) => element("span", { class: `badge ${how}` }, `${number} ${what}`)) : element("span", { class: "good" }, "in sync"),
-  ]);
-  into.replaceChildren(rows.length ? table(["Topic", "#Partitions", "#Offsets", "#Not committed", "State"], rows) : element("p", { class: "quiet" }, "No topic."),
-    topics.size > rows.length ? element("p", { class: "quiet" }, `${topics.size - rows.length} more; narrow them down above.`) : "");
-}
-
-export function topicView(into, live, topic) {
-  const place = element("div", { class: "card" });
-  const settings = element("div", { class: "card quiet" }, "Loading …");
-  into.replaceChildren(element("h1", {}, `Topic ${topic}`), place, element("h2", {}, "Settings"), settings);
-  ask(`/api/topics/${encodeURIComponent(topic)}/settings`).then(
-    (found) => settings.replaceChildren(settingsTable(found.settings)),
-    (error) => settings.replaceChildren(element("span", { class: "bad" }, error.message)));
-  return live.listen(() => {
-    const found = live.partitions.filter((each) => each.topic === topic);
-    place.replaceChildren(found.length === 0 ? element("p", { class: "quiet" }, "No broker has a replica of it.") :
-      table(["#Partition", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "Replicas", "In sync", "State"], found.slice(0, ROWS_AT_ONCE * 5).map((each) => {
-        const wrong = ailment(each);
-        return [element("a", { href: `#/topics/${encodeURIComponent(topic)}/${each.partition}` }, String(each.partition)),
-          each.leader === -1 ? "none" : String(each.leader), String(each.epoch), count(each.leading?.start), count(each.leading?.highWatermark), count(each.leading?.end),
-          each.replicas.join(" "), (each.inSync ?? []).join(" ") || "–", wrong ? element("span", { class: wrong[1] }, wrong[0]) : element("span", { class: "good" }, "in sync")];
-      })));
-  });
-}
-
-function settingsTable(settings) {
-  const own = settings.filter((each) => !each.source.startsWith("default"));
-  const shown = (some) => table(["Setting", "Value", "From"], some.map((each) => [each.name, each.value, each.source.replaceAll("_", " ")]));
-  return element("div", {},
-    own.length ? shown(own) : element("p", { class: "quiet" }, "All settings are defaults."),
-    element("details", {}, element("summary", {}, `All ${settings.length}`), shown(settings)));
 }
 
 export function partitionView(into, live, topic, number) {
@@ -113,7 +63,7 @@ export function partitionView(into, live, topic, number) {
     isNow = at >= moments.length - 1;
     if (isNow) { past = null; redraw(); return; }
     const wanted = moments[at][0];
-    const found = await ask(`/api/moments/${wanted}`).catch((error) => { when.textContent = error.message; return null; });
+    const found = await ask(`/api/moments/${wanted}?topic=${encodeURIComponent(topic)}&partition=${number}`).catch((error) => { when.textContent = error.message; return null; });
     if (found && !isNow && moments[Number(slider.value)]?.[0] === wanted) { past = found; redraw(); }
   });
   into.replaceChildren(
@@ -137,10 +87,12 @@ export function partitionView(into, live, topic, number) {
   }
 
   async function refreshMoments() {
-    const found = await ask("/api/moments").catch(() => null);
-    if (!found) return;
+    const last = moments.at(-1)?.[0] ?? 0;
+    const found = await ask(`/api/moments?after=${last}`).catch(() => null);
+    if (!found || (moments.at(-1)?.[0] ?? 0) !== last) return; // or another answer came first
     const shown = moments[Number(slider.value)]?.[0];
-    moments = found.moments;
+    const isAnew = found.moments.length > 0 && found.moments[0][0] <= last; // another server counts
+    moments = [...(isAnew ? [] : moments.filter(([each]) => each >= found.oldest)), ...found.moments];
     slider.max = Math.max(0, moments.length - 1);
     // The oldest moments go: the slider stays at the moment that it shows.
     const at = moments.findIndex((moment) => moment[0] === shown);
@@ -164,7 +116,7 @@ export function partitionView(into, live, topic, number) {
   }
 
   // A paused broker answers late: the strips do not wait for it.
-  const refresh = () => { refreshMoments(); if (past === null) refreshFacts(); };
+  const refresh = () => { if (document.hidden) return; refreshMoments(); if (past === null) refreshFacts(); };
   refresh();
   const timer = setInterval(refresh, 2000);
   const stop = live.listen(() => { redraw(); panel?.tellAbout(); });

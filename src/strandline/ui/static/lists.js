@@ -17,7 +17,7 @@ async function repeatedly(into, path, drawing) {
     }
   }
   await once();
-  const timer = setInterval(once, REFRESH_MS);
+  const timer = setInterval(() => { if (!document.hidden) once(); }, REFRESH_MS);
   return () => clearInterval(timer);
 }
 

@@ -1,10 +1,11 @@
 // The page: which view the address names, and what stands in the header.
-import { cluster, partitionView, topicView } from "./cluster.js";
+import { cluster, partitionView } from "./cluster.js";
 import { element } from "./dom.js";
 import { groups, ledger, why } from "./lists.js";
 import { Live } from "./picture.js";
 import { scenario, scenarioList } from "./player.js";
 import { records } from "./records.js";
+import { topicView } from "./topics.js";
 
 const live = new Live();
 const main = document.getElementById("main");

@@ -6,26 +6,51 @@ const COPY_NAMES = ["broker", "start", "highWatermark", "lastStable", "end", "ep
 export class Live {
   constructor() {
     this.head = null;
-    this.rows = new Map();
+    this.rows = new Map(); // row by key, as the server sends it
+    this.named = new Map(); // the same with names, made when somebody looks
+    this.sorted = null; // partitions by topic, in order; null when others have come or gone
     this.trouble = null;
     this.isConnected = false;
     this.listeners = new Set();
     this.waiting = false;
   }
 
+  // Pages that nobody sees are told nothing.
   start() {
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.stop(); else this.connect(); });
+    window.addEventListener("pagehide", () => this.stop());
+    window.addEventListener("pageshow", (event) => { if (event.persisted) this.connect(); });
+    if (!document.hidden) this.connect();
+  }
+
+  stop() {
+    this.source?.close();
+    this.source = null;
+  }
+
+  connect() {
+    if (this.source) return;
     const source = new EventSource("/api/events");
     source.addEventListener("picture", (event) => this.take(JSON.parse(event.data)));
     source.addEventListener("trouble", (event) => { this.trouble = JSON.parse(event.data); this.tell(); });
     source.onopen = () => { this.isConnected = true; this.tell(); };
     source.onerror = () => { this.isConnected = false; this.tell(); };
-    window.addEventListener("pagehide", () => source.close());
+    this.source = source;
   }
 
   take(changes) {
-    if (changes.since === null) this.rows.clear();
-    for (const row of changes.partitions) this.rows.set(`${row[0]}\n${row[1]}`, row);
-    for (const [topic, partition] of changes.gone) this.rows.delete(`${topic}\n${partition}`);
+    if (changes.since === null) { this.rows.clear(); this.named.clear(); this.sorted = null; }
+    for (const row of changes.partitions) {
+      const key = `${row[0]}\n${row[1]}`;
+      if (!this.rows.has(key)) this.sorted = null;
+      this.rows.set(key, row);
+      this.named.delete(key);
+    }
+    for (const [topic, partition] of changes.gone) {
+      this.sorted = null;
+      this.rows.delete(`${topic}\n${partition}`);
+      this.named.delete(`${topic}\n${partition}`);
+    }
     const { number, wall_ms, controller, brokers } = changes;
     this.head = { number, wall_ms, controller, brokers };
     this.tell();
@@ -45,12 +70,30 @@ export class Live {
   }
 
   partition(topic, number) {
-    const row = this.rows.get(`${topic}\n${number}`);
-    return row ? named(row) : null;
+    return this.at(`${topic}\n${number}`);
+  }
+
+  at(key) {
+    let found = this.named.get(key);
+    if (!found && this.rows.has(key)) this.named.set(key, found = named(this.rows.get(key)));
+    return found ?? null;
   }
 
   get partitions() {
-    return [...this.rows.values()].map(named).sort((a, b) => a.topic < b.topic ? -1 : a.topic > b.topic ? 1 : a.partition - b.partition);
+    return [...this.rows.keys()].map((key) => this.at(key));
+  }
+
+  // All partitions by topic, both in order.
+  get topics() {
+    if (this.sorted === null) {
+      const order = [...this.rows].sort(([, a], [, b]) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : a[1] - b[1]);
+      this.sorted = new Map();
+      for (const [key, [topic]] of order) {
+        if (!this.sorted.has(topic)) this.sorted.set(topic, []);
+        this.sorted.get(topic).push(key);
+      }
+    }
+    return new Map([...this.sorted].map(([topic, keys]) => [topic, keys.map((key) => this.at(key))]));
   }
 }
 

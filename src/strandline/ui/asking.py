@@ -1,0 +1,118 @@
+"""Questions that open pages ask again and again, asked of the brokers once for all of them.
+
+A question that is under way, or was answered less than `FRESH_S` ago, is not asked again: whoever
+asks gets the same answer. Different questions begin `SPACING_S` apart at least. So what the
+brokers have to answer is bounded, however many pages are open and whatever they show.
+
+Connections are kept for the next question: to open them and to agree on versions costs a broker
+more than most answers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
+
+FRESH_S: Final = 1.0
+SPACING_S: Final = 0.1
+CLIENTS_MAX: Final = 4
+"""So many clients are kept while nobody uses them."""
+
+Values = Mapping[str, str]
+Function = Callable[[ClusterClient, Values], Any]
+_Key = tuple[Function, frozenset[tuple[str, str]]]
+
+
+@dataclass(slots=True)
+class _Asked:
+    answer: asyncio.Task[Any]
+    since_s: float
+    """When it was answered, or asked if it is not answered yet; in the loop's time."""
+
+
+class Asking:
+    """See the module; on one event loop. `close` ends the connections that are kept."""
+
+    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
+        self._clients = _Clients(bootstrap, settings)
+        self._asked: dict[_Key, _Asked] = {}
+        self._next_s = 0.0
+        """Before this, in the loop's time, no question begins."""
+
+    async def ask(self, function: Function, values: Values) -> Any:
+        """What the question gives; it runs in a thread. Raises what it raises."""
+        loop = asyncio.get_running_loop()
+        self._forget(loop.time())
+        key = (function, frozenset(values.items()))
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = _Asked(asyncio.create_task(self._answer(key, values)), loop.time())
+            self._asked[key] = asked
+        # A page that goes away leaves the question to those that still wait for it.
+        return await asyncio.shield(asked.answer)
+
+    def close(self) -> None:
+        """End the connections that nobody uses."""
+        self._clients.close()
+
+    async def _answer(self, key: _Key, values: Values) -> Any:
+        loop = asyncio.get_running_loop()
+        begin_s = max(loop.time(), self._next_s)
+        self._next_s = begin_s + SPACING_S
+        await asyncio.sleep(begin_s - loop.time())
+        try:
+            return await run_in_threadpool(self._clients.ask, key[0], values)
+        finally:
+            self._asked[key].since_s = loop.time()
+
+    def _forget(self, now_s: float) -> None:
+        old = [
+            key
+            for key, asked in self._asked.items()
+            if asked.answer.done() and now_s - asked.since_s > FRESH_S
+        ]
+        for key in old:
+            del self._asked[key]
+
+
+class _Clients:
+    """Clients of one cluster, each lent to one thread at a time."""
+
+    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
+        self._bootstrap = bootstrap
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._idle: list[ClusterClient] = []
+
+    def ask(self, function: Function, values: Values) -> Any:
+        with self._lent() as cluster:
+            return function(cluster, values)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def _lent(self) -> Iterator[ClusterClient]:
+        with self._lock:
+            found = self._idle.pop() if self._idle else None
+        cluster = found or ClusterClient(self._bootstrap, self._settings)
+        try:
+            yield cluster
+        except BaseException:
+            cluster.close()  # who knows what is still on its way
+            raise
+        with self._lock:
+            if len(self._idle) < CLIENTS_MAX:
+                self._idle.append(cluster)
+                return
+        cluster.close()
