@@ -35,6 +35,8 @@ from strandline.types import BrokerId
 log = logging.getLogger(__name__)
 
 _READY_S: Final = 10.0
+_BUSY_S: Final = 8.0
+"""A busy machine takes so much longer to notice what is waited for, and to write it to its disk."""
 
 
 async def start_broker(
@@ -153,7 +155,7 @@ class _Start:
                     except StoreError as error:
                         step.error = error
                 case Wait():
-                    timeout_s = step.timeout_ms / 1000
+                    timeout_s = step.timeout_ms / 1000 + _BUSY_S
                     step.is_met = await self._watch.until(step.condition, timeout_s=timeout_s)
                 case _:
                     assert_never(step)

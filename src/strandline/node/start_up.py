@@ -44,8 +44,7 @@ from strandline.types import BrokerId, Instant, TopicPartition
 log = logging.getLogger(__name__)
 
 _WRITE_ROUNDS_MAX: Final = 20
-_ID_GRACE_MS: Final = 10_000
-"""Beyond the session's own time: a busy machine takes a while to notice its end and to write it."""
+_ID_GRACE_MS: Final = 2_000
 
 
 @dataclass(slots=True, eq=False)
