@@ -59,6 +59,22 @@ def test_a_table_is_defined_shown_and_dropped(
     assert table("list", "--json").json == []
 
 
+def test_a_table_that_was_never_run_lacks_everything(
+    table: Run, strandline: Run, spawn: Run, tmp_path: Path, name: str
+) -> None:
+    assert strandline("topics", "create", name, "--partitions", "2").code == 0
+    assert spawn("produce", name, stdin=b'{"n": 1}\n{"n": 2}\n{"n": 3}\n').code == 0
+    table("create", "t", "--topic", name)
+    where = ("--tables", str(tmp_path))
+    found = strandline("table", "status", "t", "--json", *where).json
+    assert found["lag"]["records"] == 3
+    assert [(each["start"], each["end"]) for each in found["partitions"]] == [(0, 0), (0, 0)]
+    assert sum(each["lag"] for each in found["partitions"]) == 3
+    shown = strandline("table", "status", "t", *where).out
+    assert "rows         0 in 0 files" in shown
+    assert "behind       3 records" in shown
+
+
 def test_dead_letters_of_an_empty_table(alone: Run, table: Run, tmp_path: Path) -> None:
     table("create", "t")
     where = ("--tables", str(tmp_path), "--json")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option
+from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text, time_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
 from strandline.cli.table_run import lag_as_json
 from strandline.client.cluster import ClusterClient
+from strandline.client.offsets import EARLIEST, list_offsets
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
@@ -19,7 +21,10 @@ from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, list_specs
 from strandline.lakehouse.tables.store import TableStore, open_store
-from strandline.types import Offset
+from strandline.types import Offset, TopicPartition
+
+Reached: TypeAlias = dict[TopicPartition, tuple[int, int]]
+"""The offsets that a table has of each partition, from the first up to but without the second."""
 
 _LAG_PATIENCE_MS = 10_000
 
@@ -64,12 +69,12 @@ def status(name: str, tables: Path, bootstrap: str | None, as_json: bool) -> Non
     spec = load_table(tables, name)
     store = open_store(spec, create=True)
     state = store.state()
-    lag, trouble = _lag(spec, state, bootstrap_of(bootstrap))
+    reached, lag, trouble = _progress(spec, state, bootstrap_of(bootstrap))
     sides = {side or "rows": _held(store, side) for side in (None, LATE, DEAD_LETTERS)}
     if as_json:
-        print_json(_status_as_json(spec, state, lag, sides))
+        print_json(_status_as_json(spec, state, reached, lag, sides))
     else:
-        _print_status(spec, state, lag, sides)
+        _print_status(spec, state, reached, lag, sides)
     if trouble is not None:
         click.echo(f"The lag is not known: {trouble}", err=True)
 
@@ -133,15 +138,30 @@ def history(name: str, limit: int, tables: Path, as_json: bool) -> None:
     )
 
 
-def _lag(spec: TableSpec, state: TableState, bootstrap: str) -> tuple[Lag | None, str | None]:
-    """The lag, or why it is not known."""
-    frontier = {each: Offset(found.end) for each, found in state.frontiers.items()}
+def _progress(
+    spec: TableSpec, state: TableState, bootstrap: str
+) -> tuple[Reached, Lag | None, str | None]:
+    """How far the table is in each partition, and the lag, or why it is not known.
+
+    A partition that the table has nothing of is behind from its first record on.
+    """
+    reached = {each: (found.start, found.end) for each, found in state.frontiers.items()}
+    isolation = isolation_of(spec)
     settings = ClientSettings(client_id="strandline-cli", operation_timeout_ms=_LAG_PATIENCE_MS)
     with ClusterClient(bootstrap, settings) as client:
         try:
-            return lag_of(client, frontier, isolation_of(spec)), None
+            there = {
+                TopicPartition(topic, number)
+                for topic in spec.topics
+                for number in client.topic(topic).partitions
+            }
+            absent = dict.fromkeys(sorted(there - reached.keys()), EARLIEST)
+            for partition, first in list_offsets(client, absent, isolation).items():
+                reached[partition] = (first.offset, first.offset)
+            frontier = {each: Offset(end) for each, (_, end) in reached.items()}
+            return reached, lag_of(client, frontier, isolation), None
         except ProtocolError as error:
-            return None, error.message or error.code.name
+            return reached, None, error.message or error.code.name
 
 
 def _held(store: TableStore, side: str | None) -> dict[str, int]:
@@ -154,7 +174,11 @@ def _held(store: TableStore, side: str | None) -> dict[str, int]:
 
 
 def _status_as_json(
-    spec: TableSpec, state: TableState, lag: Lag | None, sides: dict[str, dict[str, int]]
+    spec: TableSpec,
+    state: TableState,
+    reached: Reached,
+    lag: Lag | None,
+    sides: dict[str, dict[str, int]],
 ) -> dict[str, Any]:
     return {
         "table": spec.name,
@@ -170,42 +194,46 @@ def _status_as_json(
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "start": found.start,
-                "end": found.end,
+                "start": start,
+                "end": end,
                 "lag": None if lag is None else lag.by_partition.get(partition),
             }
-            for partition, found in sorted(state.frontiers.items())
+            for partition, (start, end) in sorted(reached.items())
         ],
     }
 
 
 def _print_status(
-    spec: TableSpec, state: TableState, lag: Lag | None, sides: dict[str, dict[str, int]]
+    spec: TableSpec,
+    state: TableState,
+    reached: Reached,
+    lag: Lag | None,
+    sides: dict[str, dict[str, int]],
 ) -> None:
     click.echo(f"Table {spec.name} of {', '.join(spec.topics)}: {spec.format}, {spec.mode}")
     click.echo(f"  in           {spec.location}")
     for side, held in sides.items():
         if side == "rows" or held["rows"]:
             click.echo(
-                f"  {side.replace('_', ' '):<13}{held['rows']:,} in {held['files']} files, "
-                f"{size_text(held['bytes'])}"
+                f"  {side.replace('_', ' '):<13}{held['rows']:,} in "
+                f"{counted(held['files'], 'file')}, {size_text(held['bytes'])}"
             )
     click.echo(f"  commits      {state.sequence}")
     if state.watermark_us is not None:
         click.echo(f"  watermark    {time_text(state.watermark_us // 1000)}")
     if lag is not None:
         seconds = "" if lag.seconds is None else f", {lag.seconds:,.0f} s"
-        click.echo(f"  behind       {lag.records:,} records{seconds}")
+        click.echo(f"  behind       {counted(lag.records, 'record')}{seconds}")
     click.echo()
     print_table(
         ("TOPIC", "PARTITION", "FROM", "UP TO", "BEHIND"),
         (
             (
                 *partition,
-                found.start,
-                found.end,
+                start,
+                end,
                 None if lag is None else lag.by_partition.get(partition),
             )
-            for partition, found in sorted(state.frontiers.items())
+            for partition, (start, end) in sorted(reached.items())
         ),
     )

@@ -9,7 +9,8 @@ import pytest
 from strandline.client.admin import Admin
 from strandline.client.offsets import committed_offsets
 from strandline.lakehouse.deadletters.listing import list_letters
-from strandline.lakehouse.pipeline.events import Committed, Event
+from strandline.lakehouse.pipeline.errors import PipelineFailed
+from strandline.lakehouse.pipeline.events import Committed, Event, Told
 from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.errors import FencedWriter
@@ -122,6 +123,16 @@ def test_of_two_runs_the_older_is_fenced(make_table: MakeTable) -> None:
     assert len(other.commits) == 1
     assert table.rows("n") == [(1,), (2,)]
     assert table.verify().is_good
+
+
+def test_trouble_is_told_once_for_as_long_as_it_is_the_same(make_table: MakeTable) -> None:
+    """A cluster that is not there is asked again and again, and then given up."""
+    table = make_table()
+    with pytest.raises(PipelineFailed, match="not brought further: Cannot connect"):
+        table.run(bootstrap="127.0.0.1:1", patience_s=2.5)
+    [told] = table.told
+    assert isinstance(told, Told)
+    assert told.sentence.endswith("Going on from the table's frontier.")
 
 
 def test_a_partition_is_added(make_table: MakeTable) -> None:

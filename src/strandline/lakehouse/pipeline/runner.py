@@ -75,6 +75,8 @@ class Runner:
         self._frontier: dict[TopicPartition, Offset] = {}
         self._commits = 0
         self._rows = 0
+        self._trouble = ""
+        """What was told last, if no commit came since."""
         bootstrap = place.options.bootstrap
         name = place.spec.name
         self._publisher = Publisher(bootstrap, name, lambda sentence: tell(Told(sentence)))
@@ -119,12 +121,18 @@ class Runner:
                     or (self._renew is None and is_lost(self._place.spark))
                 ):
                     raise _given_up(error) from error
-                self._tell(Told(f"{_sentence(error)} Going on from the table's frontier."))
+                self._tell_trouble(_sentence(error))
                 log.debug("The query ended", exc_info=error)
                 _pause(stop)
                 continue
             if once or was_set or (stop.is_set and self._has_everything()):
                 return
+
+    def _tell_trouble(self, sentence: str) -> None:
+        """Once, however often it repeats before a commit."""
+        if sentence != self._trouble:
+            self._tell(Told(f"{sentence} Going on from the table's frontier."))
+        self._trouble = sentence
 
     def _ensure_spark(self) -> None:
         """A new session, if the JVM of the present one is gone.
@@ -196,6 +204,7 @@ class Runner:
 
     def _counted(self, event: Committed) -> Committed:
         self._commits += 1
+        self._trouble = ""
         self._rows += event.rows
         for each in event.ranges:
             self._frontier[each.topic_partition] = Offset(each.end)
