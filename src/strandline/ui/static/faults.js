@@ -25,6 +25,7 @@ export function faults(into, about, ...title) {
   let shown = null; // what the server said last
   let news = 0; // counts what was caused: answers from before it are old
   let timer = null;
+  let looks = 0; // only the newest look brings about a next one
   let hasLeft = false;
 
   const done = element("span", { class: "quiet", role: "status" });
@@ -48,6 +49,7 @@ export function faults(into, about, ...title) {
   async function refresh() {
     clearTimeout(timer);
     const before = news;
+    const look = looks += 1;
     let next = REFRESH_MS;
     try {
       const found = document.hidden ? null : await ask("/api/faults");
@@ -59,7 +61,7 @@ export function faults(into, about, ...title) {
       next = TROUBLE_MS;
       if (shown === null) place.replaceChildren(element("p", { class: "quiet" }, `Whether faults are allowed is not known: ${error.message}`));
     }
-    timer = setTimeout(refresh, next);
+    if (look === looks) timer = setTimeout(refresh, next);
   }
 
   function draw(found) {
