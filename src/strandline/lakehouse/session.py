@@ -93,9 +93,9 @@ _ON_THIS_MACHINE: Final = {
 }
 
 
-def _log_end(request: object, address: object) -> None:
+def _log_end(request: object, client_address: object) -> None:
     del request
-    log.debug("The JVM at %s went away", address, exc_info=True)
+    log.debug("The JVM at %s went away", client_address, exc_info=True)
 
 
 @contextmanager

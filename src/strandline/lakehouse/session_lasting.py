@@ -86,7 +86,7 @@ def _stop(spark: SparkSession) -> None:
 def _forget(spark: SparkSession) -> None:
     """Take back what PySpark remembers of a session and its JVM."""
     context = spark.sparkContext
-    context._jsc = None  # type: ignore[assignment]
+    context._jsc = None
     context.stop()  # without a JVM: what serves it here
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
