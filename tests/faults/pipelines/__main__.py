@@ -6,7 +6,8 @@ Victims are the command (Spark's driver), Spark's JVM, Python workers, brokers, 
 each stage: while the run starts, while files are written, within a commit, within a compaction. The
 run is started again if it ended; when the table has all that there was at the kill, it is proven.
 
-At the first thing that is not as it must be, everything ends, and the directory stays.
+At the first thing that is not as it must be, everything ends, and the directory stays. Ctrl-C ends
+it as well, after the kill that is under way and with the last proofs; a second one at once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from strandline.cli.stopping import Stop
 from strandline.lakehouse.session import session
 from strandline.lakehouse.verify.report import Report
 from tests.faults.pipelines import proof
@@ -44,14 +46,17 @@ def main() -> int:
     master = EXECUTORS if options.executors else ONE_JVM
     began_s = time.monotonic()
     outcomes: list[Outcome] = []
-    with UnderLoad(
-        home,
-        options.seed,
-        BrokerProcesses,
-        master=master,
-        mode=options.mode,
-        format=options.format,
-    ) as running:
+    with (
+        Stop() as stop,
+        UnderLoad(
+            home,
+            options.seed,
+            BrokerProcesses,
+            master=master,
+            mode=options.mode,
+            format=options.format,
+        ) as running,
+    ):
         running.wait_until_held(dict.fromkeys(running.ends(), 1))
         kills = plan(random.Random(options.seed), running.victims)
         for number in range(1, options.times + 1):
@@ -59,6 +64,8 @@ def main() -> int:
             outcomes.append(outcome)
             minutes = (time.monotonic() - began_s) / 60
             print(f"{number}: {outcome.line()} ({minutes:.1f} min)", flush=True)
+            if stop.is_set:
+                break
         last = _when_all_is_quiet(spark, running)
         print(f"\n{table(outcomes)}\n\n{_summary(running, last)}\nAgain: {again}", flush=True)
     spark.stop()

@@ -22,7 +22,7 @@ from strandline.client.producer import Producer
 TABLE: Final = "orders"
 """Of the topic as well."""
 EVENT_TIME: Final = "at"
-_BATCH: Final = 60
+_BATCH: Final = 20
 _PAUSE_S: Final = 0.2
 _KEYS: Final = 500
 _BAD: Final = 0.01
