@@ -6,8 +6,8 @@ Victims are the command (Spark's driver), Spark's JVM, Python workers, brokers, 
 each stage: while the run starts, while files are written, within a commit, within a compaction. The
 run is started again if it ended; when the table has all that there was at the kill, it is proven.
 
-At the first thing that is not as it must be, everything ends, and the directory stays. Ctrl-C ends
-it as well, after the kill that is under way and with the last proofs; a second one at once.
+At the first thing that is not as it must be, everything ends, and the directory stays. SIGTERM ends
+it as well, after the kill that is under way and with the last proofs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
     began_s = time.monotonic()
     outcomes: list[Outcome] = []
     with (
-        Stop() as stop,
+        Stop(terminate=True) as stop,
         UnderLoad(
             home,
             options.seed,
