@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ with warnings.catch_warnings():
     from kafka.structs import TopicPartition
 
 POLL_MS: Final = 100
+ERRORS_TOLD: Final = 5
+ASK_S: Final = 60.0
 PATIENT: Final = {
     # A node that hangs is given up after this; the default is half a minute.
     "request_timeout_ms": 2000,
@@ -45,6 +48,7 @@ class KafkaPythonProducer:
         # Each of the two counters is moved by one thread only.
         self._handed_over = 0
         self._settled = 0
+        self._told = 0
         self._producer = KafkaProducer(
             **PATIENT,
             bootstrap_servers=bootstrap,
@@ -81,6 +85,9 @@ class KafkaPythonProducer:
 
     def _failed(self, error: BaseException) -> None:
         self._settled += 1
+        self._told += 1
+        if self._told <= ERRORS_TOLD:  # in the load's log, for the account of a failing test
+            print(f"A send of kafka-python failed: {error!r}", file=sys.stderr, flush=True)
 
 
 class KafkaPythonReader:
@@ -110,8 +117,15 @@ class KafkaPythonReader:
 
     def ends(self) -> Mapping[int, int]:
         """The end of each partition, by asking the cluster now."""
-        found = self._consumer.end_offsets(self._partitions)
-        return {partition.partition: end for partition, end in found.items()}
+        deadline = time.monotonic() + ASK_S
+        while True:
+            try:
+                found = self._consumer.end_offsets(self._partitions)
+            except KafkaTimeoutError:  # a request's time, which a busy machine may need for itself
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return {partition.partition: end for partition, end in found.items()}
 
     def close(self) -> None:
         """Let go of connections."""

@@ -106,6 +106,10 @@ class LoadProcess:
         self.events = pickle.loads(self._history.read_bytes())
         return check(self.events, last_readers=LAST_READERS)
 
+    def complaint(self) -> str:
+        """The end of what the clients complained about."""
+        return self._log.read_text()[-3000:]
+
     def missed_by_group(self) -> list[Anomaly]:
         """Acknowledged records that the group was never given, after `finish`."""
         missing = {AnomalyKind.LOST, AnomalyKind.UNSEEN}
@@ -121,7 +125,7 @@ class LoadProcess:
         ready, _, _ = select.select([self._child.stdout], [], [], ANSWER_S)
         line = self._child.stdout.readline() if ready else ""
         if not line:
-            raise LoadError(f"The load says nothing:\n{self._log.read_text()[-3000:]}")
+            raise LoadError(f"The load says nothing:\n{self.complaint()}")
         answer = json.loads(line)
         if "error" in answer:
             raise LoadError(answer["error"])

@@ -44,13 +44,13 @@ def under_load(
     cluster.note("all clients are done")
     if with_group:
         assert load.missed_by_group() == []
-    nothing_happened(cluster, topic, report)
+    nothing_happened(cluster, topic, report, load.complaint())
 
 
-def nothing_happened(cluster: ClusterProcesses, topic: str, report: Report) -> None:
+def nothing_happened(cluster: ClusterProcesses, topic: str, report: Report, complaint: str) -> None:
     """The judgement of a run that must not lose, repeat or reorder anything."""
     assert not report.anomalies, str(report)
-    assert report.unknown == 0, str(report)
+    assert report.unknown == 0, f"{report}\n{complaint}"
     assert report.acknowledged >= BEFORE + AFTER, str(report)
     for partition in range(PARTITIONS):
         replicas_become_equal(cluster, topic, partition)

@@ -27,7 +27,8 @@ SOURCES: Final = Path(__file__).parents[2] / "src"
 CHROOT: Final = "/strandline"
 SETTINGS: Final = {
     # Failures are noticed in a few seconds and not in half a minute.
-    "zookeeper.session.timeout.ms": "2500",
+    "zookeeper.session.timeout.ms": "5000",
+    "zookeeper.connection.timeout.ms": "90000",
     "replica.lag.time.max.ms": "2500",
     "replica.fetch.wait.max.ms": "200",
     "min.insync.replicas": "2",

@@ -34,7 +34,7 @@ from strandline.types import BrokerId
 
 log = logging.getLogger(__name__)
 
-_READY_S: Final = 10.0
+_READY_S: Final = 30.0
 _BUSY_S: Final = 8.0
 """A busy machine takes so much longer to notice what is waited for, and to write it to its disk."""
 
