@@ -5,6 +5,7 @@ This file must import nothing of the lakehouse: it says what is missing when tha
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -72,6 +73,7 @@ def open_session(
     """Spark for one command. Raises `NoJava`."""
     from strandline.lakehouse.session import session
 
+    _quiet_py4j()
     # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
     tasks = 4 * (os.cpu_count() or 1)
     conf = {"spark.sql.shuffle.partitions": str(tasks)}
@@ -85,6 +87,17 @@ def open_session(
         log_level="FATAL",
         conf=conf,
     )
+
+
+def _quiet_py4j() -> None:
+    """It logs every call that fails, with its trace; whoever made the call is told as well."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # Some of it without the name of its logger.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module not in ("java_gateway", "clientserver")
 
 
 def load_table(tables: Path, name: str) -> TableSpec:
