@@ -12,7 +12,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.testing import Cluster
-from strandline.ui.asking import SPACING_S, Asking, Values
+from strandline.ui.asking import ASKED_MAX, SPACING_S, Asking, Values
 from strandline.ui.questions import why
 
 pytestmark = pytest.mark.xdist_group("ui")
@@ -74,6 +74,22 @@ def test_a_refusal_is_for_all_who_asked(asking: Asking) -> None:
 
     found = asyncio.run(pages())
     assert [str(each) for each in found] == ["INVALID_REQUEST: No."] * 3
+
+
+def test_too_many_questions_are_refused(asking: Asking) -> None:
+    question = Question()
+
+    async def pages() -> list[object]:
+        wanted = [{"topic": str(number)} for number in range(ASKED_MAX + 1)]
+        waiting = [asyncio.create_task(asking.ask(question, each)) for each in wanted]
+        found, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+        question.released.set()
+        for each in waiting:
+            each.cancel()
+        return [str(each.exception()) for each in found]
+
+    (refused,) = asyncio.run(pages())
+    assert str(refused).startswith("THROTTLING_QUOTA_EXCEEDED: Pages ask 100 different questions")
 
 
 def refusing(cluster: ClusterClient, values: Values) -> None:

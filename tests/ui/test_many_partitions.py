@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from strandline.client.cluster import ClusterClient
+from strandline.client.inspection import inspect
 from strandline.testing import Cluster
+from strandline.types import BrokerId
 from strandline.ui.watcher import ROWS_PER_LOOK
 from tests.ui.browser import Tab
 from tests.ui.server import PATIENCE_S, Page
@@ -47,6 +50,28 @@ def test_all_partitions_come_in_pieces(wide: Cluster, page: Page) -> None:
             break
         assert looks < 50
     stream.close()
+
+
+def inspections(cluster: Cluster) -> int:
+    """How many inspections the first broker has answered."""
+    with ClusterClient(cluster.bootstrap_servers) as client:
+        told = inspect(client, BrokerId(1), "status", brief=True)
+    return sum(each["count"] for each in told["requests"] if each["api"] == "INSPECT")
+
+
+def test_more_pages_are_no_more_work(wide: Cluster, page: Page) -> None:
+    streams = [pictures(page) for _ in range(8)]
+    for stream in streams:
+        next(stream)
+    first, before = next(streams[0])["number"], inspections(wide)
+    assert before > 0
+    for _ in range(6):
+        last = max(next(stream)["number"] for stream in streams)
+    asked = inspections(wide) - before
+    # One a look, this question itself, and looks that were under way.
+    assert asked <= last - first + 4
+    for stream in streams:
+        stream.close()
 
 
 def rows(tab: Tab) -> list[str]:

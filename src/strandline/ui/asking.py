@@ -21,9 +21,12 @@ from starlette.concurrency import run_in_threadpool
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
+from strandline.errors import ErrorCode, ProtocolError
 
 FRESH_S: Final = 1.0
 SPACING_S: Final = 0.1
+ASKED_MAX: Final = 100
+"""So many different questions wait, or have been answered just now."""
 CLIENTS_MAX: Final = 4
 """So many clients are kept while nobody uses them."""
 
@@ -49,12 +52,18 @@ class Asking:
         """Before this, in the loop's time, no question begins."""
 
     async def ask(self, function: Function, values: Values) -> Any:
-        """What the question gives; it runs in a thread. Raises what it raises."""
+        """What the question gives; it runs in a thread. Raises what it raises, and
+        `ProtocolError` (THROTTLING_QUOTA_EXCEEDED) if there are too many."""
         loop = asyncio.get_running_loop()
         self._forget(loop.time())
         key = (function, frozenset(values.items()))
         asked = self._asked.get(key)
         if asked is None:
+            if len(self._asked) == ASKED_MAX:
+                raise ProtocolError(
+                    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                    f"Pages ask {ASKED_MAX} different questions already: try again.",
+                )
             asked = _Asked(asyncio.create_task(self._answer(key, values)), loop.time())
             self._asked[key] = asked
         # A page that goes away leaves the question to those that still wait for it.

@@ -32,7 +32,7 @@ WATCHED_INTERVAL_S: Final = 0.5
 UNWATCHED_INTERVAL_S: Final = 3.0
 FIRST_INTERVAL_S: Final = 0.1
 ROWS_PER_LOOK: Final = 250
-ON_SCREEN_S: Final = 5.0
+ON_SCREEN_S: Final = 15.0
 """A partition counts as being on a screen for so long after somebody asked about it."""
 ON_SCREEN_MAX: Final = 32
 
@@ -116,7 +116,7 @@ class Watcher:
         interval = FIRST_INTERVAL_S if is_first_time else WATCHED_INTERVAL_S
         # A cluster that answers slowly is asked less often, not all the time; and pages that come
         # and go cannot have it asked more often.
-        self._ending.wait(max(interval - took, took))
+        self._ending.wait(max(interval - took, min(took, WATCHED_INTERVAL_S)))
         if not self._watchers and not is_first_time:
             self._wake.wait(UNWATCHED_INTERVAL_S - WATCHED_INTERVAL_S)
         self._wake.clear()

@@ -6,7 +6,8 @@ partitions, so a question can be limited: to sums (`brief`), or to topics and pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline import __version__
@@ -17,6 +18,7 @@ from strandline.node.inspection_arguments import (
     optional_integer,
     optional_texts,
 )
+from strandline.node.replica import Replica
 from strandline.node.status import document
 from strandline.node.status.broker_facts import (
     changes,
@@ -38,28 +40,34 @@ from strandline.types import Instant, TopicPartition
 if TYPE_CHECKING:
     from strandline.node.node import Node
 
-Chosen = Callable[[TopicPartition], bool]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question is limited to; None means that it is not."""
+
+    topics: Collection[str] | None
+    number: int | None
+
+    def includes(self, at: TopicPartition) -> bool:
+        """Whether a partition was asked about."""
+        return (self.topics is None or at.topic in self.topics) and self.number in (
+            None,
+            at.partition,
+        )
 
 
 def status(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
     """`brief`: no partitions, groups, changes and waiting requests. `topics`: only of these.
     `partition`: only of that number."""
     allow_only(arguments, ("brief", "topics", "partition"))
-    topics = optional_texts(arguments, "topics")
-    number = optional_integer(arguments, "partition")
-
-    def chosen(at: TopicPartition) -> bool:
-        return (topics is None or at.topic in topics) and number in (None, at.partition)
-
+    asked = Asked(optional_texts(arguments, "topics"), optional_integer(arguments, "partition"))
     encoded: JsonObject = document.as_json(
-        snapshot(node, now, chosen, brief=flag(arguments, "brief"), in_detail=number is not None)
+        snapshot(node, now, asked, brief=flag(arguments, "brief"))
     )
     return encoded
 
 
-def snapshot(
-    node: Node, now: Instant, chosen: Chosen, *, brief: bool, in_detail: bool = False
-) -> document.Status:
+def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document.Status:
     """The document as a value."""
     image, membership = node.metadata.image, node.membership
     return document.Status(
@@ -80,35 +88,37 @@ def snapshot(
         requests=requests(node),
         errors=errors(node),
         traffic=traffic(node),
-        partitions=[] if brief else _partitions(node, chosen),
-        replicas=[] if brief else _replicas(node, now, chosen, in_detail=in_detail),
-        changes=[] if brief else changes(node, chosen),
+        partitions=[] if brief else _partitions(node, asked),
+        replicas=[] if brief else _replicas(node, now, asked),
+        changes=[] if brief else changes(node, asked.includes),
         parked=[] if brief else parked(node, now),
         groups=[] if brief else _groups(node),
-        refusals=[] if brief else refusals(node, chosen),
+        refusals=[] if brief else refusals(node, asked.includes),
     )
 
 
-def _partitions(node: Node, chosen: Chosen) -> list[document.Partition]:
+def _partitions(node: Node, asked: Asked) -> list[document.Partition]:
     return [
-        partition_facts(at, topic.partitions[number], node.replicas.why_unavailable(at))
-        for name, topic in sorted(node.metadata.image.topics.items())
-        for number in sorted(topic.partitions)
-        if chosen(at := TopicPartition(name, number))
+        partition_facts(at, partition, node.replicas.why_unavailable(at))
+        for at, partition in node.metadata.image.chosen(asked.topics, asked.number)
     ]
 
 
-def _replicas(
-    node: Node, now: Instant, chosen: Chosen, *, in_detail: bool
-) -> list[document.Replica]:
-    hosted: Iterable[TopicPartition] = sorted(each.topic_partition for each in node.replicas)
-    found = (node.replicas.find(at) for at in hosted if chosen(at))
+def _replicas(node: Node, now: Instant, asked: Asked) -> list[document.Replica]:
     cleaning = node.background.cleaning
     return [
-        replica_facts(replica, cleaning, now, in_detail=in_detail)
-        for replica in found
-        if replica is not None
+        replica_facts(replica, cleaning, now, in_detail=asked.number is not None)
+        for replica in _hosted(node, asked)
     ]
+
+
+def _hosted(node: Node, asked: Asked) -> list[Replica]:
+    """In order. Of one topic they are looked up: there may be thousands of others."""
+    if asked.topics is None:
+        found = [each for each in node.replicas if asked.includes(each.topic_partition)]
+        return sorted(found, key=lambda each: each.topic_partition)
+    places = (at for at, _ in node.metadata.image.chosen(asked.topics, asked.number))
+    return [replica for at in places if (replica := node.replicas.find(at)) is not None]
 
 
 def _groups(node: Node) -> list[document.Group]:

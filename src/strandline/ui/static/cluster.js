@@ -6,7 +6,8 @@ import { named } from "./picture.js";
 import { legend, strip } from "./strips.js";
 import { topicList } from "./topics.js";
 
-const CELL_PIXELS = 46;
+const CELL_PIXELS = 46; // at least; longer offsets need more
+const DIGIT_PIXELS = 8;
 const CELLS = [6, 40]; // at least, at most
 
 export function cluster(into, live) {
@@ -83,7 +84,7 @@ export function partitionView(into, live, topic, number) {
     if (text === drawn && place.clientWidth === width) return; // nothing changed, and the focus stays where it is
     drawn = text;
     width = place.clientWidth;
-    place.replaceChildren(shown ? partitionCard(shown, cellsThatFit(place)) : element("p", { class: "quiet" }, "No broker has a replica of it."));
+    place.replaceChildren(shown ? partitionCard(shown, cellsThatFit(place, Math.max(0, ...shown.copies.map((copy) => copy.end)))) : element("p", { class: "quiet" }, "No broker has a replica of it."));
   }
 
   async function refreshMoments() {
@@ -124,9 +125,9 @@ export function partitionView(into, live, topic, number) {
 }
 
 // So many cells that the marks behind them are to be seen as well.
-function cellsThatFit(place) {
+function cellsThatFit(place, last) {
   const beside = window.matchMedia("(max-width: 40rem)").matches ? 60 : 270;
-  return Math.min(CELLS[1], Math.max(CELLS[0], Math.floor((place.clientWidth - beside) / CELL_PIXELS)));
+  return Math.min(CELLS[1], Math.max(CELLS[0], Math.floor((place.clientWidth - beside) / Math.max(CELL_PIXELS, 14 + DIGIT_PIXELS * String(last).length))));
 }
 
 function partitionCard(shown, cells) {

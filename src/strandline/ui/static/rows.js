@@ -79,5 +79,5 @@ function fill(shown, cells) {
 function part(cell) {
   if (cell === null || cell === undefined) return "–";
   if (typeof cell === "string") return cell;
-  return cell.href ? element("a", { href: cell.href }, cell.text) : element("span", { class: cell.kind }, cell.text);
+  return cell.href ? element("a", { href: cell.href, title: cell.text }, cell.text) : element("span", { class: cell.kind }, cell.text);
 }

@@ -8,9 +8,10 @@ const IN_SYNC = { text: "in sync", kind: "good" };
 // The topics of the cluster, with what is wrong in them. Returns { element, redraw }.
 export function topicList(live) {
   const summary = element("p", { class: "quiet summary", role: "status" });
-  const rows = longTable("Topics", ["Topic", "#Partitions", "#Offsets", "#Not committed", "State"], (topic) => topic.name, (topic) => [
-    { text: topic.name, href: `#/topics/${encodeURIComponent(topic.name)}` }, count(topic.partitions), count(topic.records), count(topic.behind),
-    topic.ailing.size ? [...topic.ailing].map(([what, [number, kind]]) => ({ text: `${count(number)} ${what}`, kind: `badge ${kind}` })) : IN_SYNC]);
+  const rows = longTable("Topics", ["Topic", "State", "#Partitions", "#Offsets", "#Not committed"], (topic) => topic.name, (topic) => [
+    { text: topic.name, href: `#/topics/${encodeURIComponent(topic.name)}` },
+    topic.ailing.size ? [...topic.ailing].map(([what, [number, kind]]) => ({ text: `${count(number)} ${what}`, kind: `badge ${kind}` })) : IN_SYNC,
+    count(topic.partitions), count(topic.records), count(topic.behind)]);
   const find = search("Find a topic", "Topics with …", () => redraw());
   const ailing = onlyAiling(() => redraw());
 
@@ -44,11 +45,11 @@ function topicSum(name, partitions) {
 
 export function topicView(into, live, topic) {
   const summary = element("p", { class: "quiet summary", role: "status" });
-  const rows = longTable("Partitions", ["#Partition", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "Replicas", "In sync", "State"], (each) => each.partition, (each) => {
+  const rows = longTable("Partitions", ["#Partition", "State", "#Leader", "#Epoch", "#Start", "#High watermark", "#Log end", "Replicas", "In sync"], (each) => each.partition, (each) => {
     const wrong = ailment(each);
-    return [{ text: String(each.partition), href: `#/topics/${encodeURIComponent(topic)}/${each.partition}` },
+    return [{ text: String(each.partition), href: `#/topics/${encodeURIComponent(topic)}/${each.partition}` }, wrong ? { text: wrong[0], kind: wrong[1] } : IN_SYNC,
       each.leader === -1 ? "none" : String(each.leader), String(each.epoch), count(each.leading?.start), count(each.leading?.highWatermark), count(each.leading?.end),
-      each.replicas.join(" "), (each.inSync ?? []).join(" ") || "–", wrong ? { text: wrong[0], kind: wrong[1] } : IN_SYNC];
+      each.replicas.join(" "), (each.inSync ?? []).join(" ") || "–"];
   });
   const find = search("Find a partition", "Partition …", () => redraw());
   const ailing = onlyAiling(() => redraw());
