@@ -170,6 +170,37 @@ def test_rot_below_the_recovery_point_is_not_held_against_anybody(
     assert shadow.end == 7
 
 
+@pytest.mark.parametrize("position", [17, 23, 62])
+def test_what_rots_while_the_process_runs_is_what_stood_there(
+    checked: Checked, position: int
+) -> None:
+    shadow, file = shadow_of(checked, 2), checked.replica(2).log.active.log
+    before = list(shadow.batches)
+    at = 3 * batch_bytes(checked) + position
+    file.write_at(at, bytes([file.peek(at, 1)[0] ^ 0x80]))
+    checked.world[2].disk.damaged[LOG] = "rotten by a test"
+    shadow.read_anew()
+    assert (shadow.batches, shadow.is_followed) == (before, True)
+    assert checked.found == []
+    checked.world[2].disk.damaged.clear()
+    shadow.read_anew()
+    assert "I-02" in checked.found
+
+
+def test_what_has_rotted_before_anybody_read_it_is_not_known(checked: Checked) -> None:
+    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    again = bytearray(log.active.log.peek(0, batch_bytes(checked)))
+    again[:8] = (5).to_bytes(8, "big")
+    again[30] ^= 1
+    log.active.log.append(again)
+    log.active.size += len(again)
+    log.log_end_offset = Offset(6)
+    checked.world[2].disk.damaged[LOG] = "rotten by a test"
+    shadow.extend()
+    assert shadow.is_blind
+    assert checked.found == []
+
+
 def test_a_log_of_which_nothing_can_be_told(checked: Checked) -> None:
     checked.isolate(2)
     log = checked.replica(2).log

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crc32c import crc32c
 
-from strandline.records.batch import ATTRIBUTES_AT, DELETE_HORIZON_BIT, LOG_OVERHEAD
+from strandline.records.batch import (
+    ATTRIBUTES_AT,
+    DELETE_HORIZON_BIT,
+    LOG_OVERHEAD,
+    OFFSET_LENGTH_EPOCH,
+)
 from strandline.sim.checkers.batches import (
     Batch,
     Batches,
@@ -33,10 +38,6 @@ if TYPE_CHECKING:
     from strandline.replication.leader import Leader
     from strandline.storage.log import Log
     from strandline.storage.segment import Segment
-
-
-EPOCH_AT: Final = 12
-"""Where the leader epoch stands in a batch: behind its base offset (8 bytes) and its length."""
 
 
 def first_base(log: Log) -> int:
@@ -392,8 +393,9 @@ class Shadow:
             if former is not None:
                 batch, size = former
             elif is_damaged:
+                # What has rotted unread, nobody knows.
                 found = self._remembered(fields, problem, segment, data, position)
-                if found is None:
+                if found is None or not self.was_damaged:
                     self.is_blind = True
                     return
                 batch = found
@@ -413,13 +415,12 @@ class Shadow:
 
     def _former_at(self, data: bytes, position: int) -> tuple[Batch, int] | None:
         """What stood there when the log was read before, and its length. What rots is covered by a
-        checksum: base offset and leader epoch still say which batch it was."""
-        if len(data) - position < EPOCH_AT + 4:
+        checksum: offset, length and leader epoch still say which batch it was."""
+        if len(data) - position < OFFSET_LENGTH_EPOCH.size:
             return None
-        base = int.from_bytes(data[position : position + 8], "big", signed=True)
-        epoch = data[position + EPOCH_AT : position + EPOCH_AT + 4]
+        base, length, epoch = OFFSET_LENGTH_EPOCH.unpack_from(data, position)
         former = self._former.get(base)
-        if former is None or former[0].leader_epoch != int.from_bytes(epoch, "big", signed=True):
+        if former is None or (former[0].leader_epoch, former[1]) != (epoch, length + LOG_OVERHEAD):
             return None
         remains = self._former_remains.get(base)
         if remains is not None:
