@@ -28,6 +28,7 @@ def test_a_pipeline_whose_parts_are_killed(spark: SparkSession, tmp_path: Path) 
             running.strike(kill)
             running.wait_until_held(running.ends())
         assert pipeline.starts == 1, "the command survives all but its own end"
+        assert "Traceback" not in (tmp_path / "run.log").read_text(), "it tells sentences"
         running.strike(Kill(victims.DRIVER, COMMITTING, 0.5))
         running.wait_until_held(running.ends())
         assert pipeline.starts == 2
