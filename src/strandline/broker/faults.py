@@ -34,7 +34,7 @@ class Faults:
         self._cluster = cluster
         self._slow: dict[BrokerId, SlowDisk] = {}
         self._islands: list[frozenset[BrokerId]] = []
-        """Who is cut off, with whom. No broker is on two of them; those on none have the metadata."""
+        """Who is cut off, with whom. No broker is on two of them; who is on none has metadata."""
         self._restarting: set[BrokerId] = set()
         self._starts: set[asyncio.Task[None]] = set()
         self._is_closed = False
