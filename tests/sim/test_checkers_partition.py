@@ -357,6 +357,25 @@ def test_a_log_start_from_a_damaged_table_may_be_older(checked: Checked) -> None
     assert checked.found == []
 
 
+def test_a_high_watermark_from_a_damaged_table_may_be_that_of_other_records(
+    checked: Checked,
+) -> None:
+    for broker_id in (2, 3):
+        checked.isolate(broker_id)
+    checked.write(acks=1, settle=False)
+    shadow = shadow_of(checked, 1)
+    shadow.mark = (6, 6, *shadow.mark[2:])
+    truth = checked.checkers.rules.truths.newest(AT)
+    assert truth is not None
+    follower_rose = checked.checkers.rules.commitment.follower_rose
+    shadow.was_damaged = True
+    follower_rose(truth, shadow, -1)
+    assert checked.found == []
+    shadow.was_damaged = False
+    follower_rose(truth, shadow, -1)
+    assert checked.found == ["I-22"]
+
+
 def test_deleted_records_may_come_back_where_committed_ones_may_be_lost(checked: Checked) -> None:
     checked.checkers.note_records_deleted(AT, 3)
     for broker_id in (1, 3):

@@ -167,6 +167,8 @@ class Commitment:
             return
         if any(each.is_blind for each in truth.shadows.values()):
             return  # it may have committed this
+        if leader_epoch < 0 and shadow.was_damaged:
+            return  # an older table may name what was truncated since, and is something else now
         if 0 <= leader_epoch < truth.floor:
             self._forgive_below(truth, shadow)
         elif newest.next_offset > shadow.log_start:
