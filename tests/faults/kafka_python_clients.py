@@ -23,7 +23,7 @@ ERRORS_TOLD: Final = 5
 ASK_S: Final = 60.0
 PATIENT: Final = {
     # A node that hangs is given up after this; the default is half a minute.
-    "request_timeout_ms": 2000,
+    "request_timeout_ms": 4000,
     "reconnect_backoff_ms": 20,
     "reconnect_backoff_max_ms": 200,
     "retry_backoff_ms": 50,
@@ -50,7 +50,8 @@ class KafkaPythonProducer:
         self._settled = 0
         self._told = 0
         self._producer = KafkaProducer(
-            **PATIENT,
+            # The library gives up for good when nobody answers in time what its producer id is.
+            **{**PATIENT, "request_timeout_ms": 15_000},
             bootstrap_servers=bootstrap,
             acks=acks if acks == "all" else int(acks),
             enable_idempotence=idempotent,
