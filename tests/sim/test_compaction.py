@@ -10,10 +10,17 @@ import pytest
 from strandline.records.batch import BatchHeader, iterate_headers
 from strandline.records.builder import build_batch, rebuild_batch
 from strandline.records.record import Record, read_records
-from strandline.sim.checkers.batches import Batch, Batches, header_fields, records_in
+from strandline.sim.checkers.batches import (
+    Batch,
+    Batches,
+    Dropped,
+    Remains,
+    header_fields,
+    records_in,
+)
 from strandline.sim.checkers.compaction_rules import CompactionRules, Content, content_of
 from strandline.sim.checkers.replica_rules import _segments_of
-from strandline.sim.checkers.shadow import Dropped, Remains, Shadow
+from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.segment import Segment

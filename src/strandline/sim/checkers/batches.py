@@ -116,6 +116,26 @@ class Batch:
         return f"batch {offsets} of epoch {self.leader_epoch} ({self.crc:08x})"
 
 
+class Remains(NamedTuple):
+    """What compaction has left of a batch."""
+
+    records: Records
+    crc: int
+    horizon_ms: int | None
+    """From when on its tombstones may go, too (KIP-534)."""
+    max_timestamp: int
+    """By what it ages now."""
+
+
+class Dropped(NamedTuple):
+    """A batch that went with the front of the log."""
+
+    batch: Batch
+    size: int
+    max_timestamp: int
+    """What it had here: compaction may have made it smaller, and older."""
+
+
 class Batches:
     """The batches of one partition. `is_compacted`: its topic is a compacted one, or was."""
 

@@ -104,7 +104,7 @@ class Checkers:
             log = replica.log
             leader = replica.leader
             bases = log.segments.base_offsets
-            # In the order of the names in `shadow`.
+            # In the order of the names in `marks`.
             mark = (
                 log.log_end_offset,
                 log.high_watermark,

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from strandline.sim.checkers.batches import Batch, Records
-from strandline.sim.checkers.shadow import Remains, Shadow
+from strandline.sim.checkers.batches import Batch, Records, Remains
+from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.types import TopicId

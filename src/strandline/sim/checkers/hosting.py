@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.node.fetch_sessions import FetchKey
+from strandline.sim.checkers.marks import LEADER, NO_ROLE, Mark, first_base
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.shadow import LEADER, NO_ROLE, Mark, Shadow, first_base
+from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.types import NO_TOPIC_ID, TopicId
 

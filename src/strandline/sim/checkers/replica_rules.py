@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from strandline.config.topic import TopicConfig
 from strandline.replication.in_sync import Committed
-from strandline.sim.checkers.batches import Batch
-from strandline.sim.checkers.shadow import (
+from strandline.sim.checkers.batches import Batch, Dropped
+from strandline.sim.checkers.marks import (
     CUTS,
     END,
     FIRST_BASE,
@@ -25,10 +25,9 @@ from strandline.sim.checkers.shadow import (
     LOG_START,
     MIN_IN_SYNC,
     RECOVERY_POINT,
-    Dropped,
     Mark,
-    Shadow,
 )
+from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
 from strandline.types import Offset
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
@@ -24,10 +24,23 @@ from strandline.records.batch import (
 from strandline.sim.checkers.batches import (
     Batch,
     Batches,
+    Dropped,
     Records,
+    Remains,
     Writer,
     header_fields,
     records_in,
+)
+from strandline.sim.checkers.marks import (
+    CUTS,
+    END,
+    FIRST_BASE,
+    HIGH_WATERMARK,
+    LEADER,
+    LOG_START,
+    NO_ROLE,
+    Mark,
+    first_base,
 )
 from strandline.sim.checkers.peeking import bytes_in, peek
 from strandline.sim.checkers.violations import Findings
@@ -40,46 +53,10 @@ if TYPE_CHECKING:
     from strandline.storage.segment import Segment
 
 
-def first_base(log: Log) -> int:
-    """Where the first segment begins; -1 of a log that has failed while it had none."""
-    bases = log.segments.base_offsets
-    return bases[0] if bases else -1
-
-
-class Remains(NamedTuple):
-    """What compaction has left of a batch."""
-
-    records: Records
-    crc: int
-    horizon_ms: int | None
-    """From when on its tombstones may go, too (KIP-534)."""
-    max_timestamp: int
-    """By what it ages now."""
-
-
-class Dropped(NamedTuple):
-    """A batch that went with the front of the log."""
-
-    batch: Batch
-    size: int
-    max_timestamp: int
-    """What it had here: compaction may have made it smaller, and older."""
-
-
 def _never(path: str) -> bool:
     """Nothing happens behind the back of a broker that is only imagined."""
     del path
     return False
-
-
-Mark = tuple[Any, ...]
-"""The fingerprint of a replica: see `replica_mark`."""
-(
-    END, HIGH_WATERMARK, LOG_START, CUTS, RECOVERY_POINT, SEGMENTS, LATEST_EPOCH, FIRST_BASE,
-    LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC,
-) = range(13)  # fmt: skip
-NO_ROLE: Mark = (None, -1, -1, None, 0)
-"""What `LEADER` and all after it are for a log that nobody hosts yet."""
 
 
 class Shadow:

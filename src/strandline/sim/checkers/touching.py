@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.hosting import Hosted, Hosting
-from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.shadow import (
+from strandline.sim.checkers.marks import (
     CUTS,
     END,
     FIRST_BASE,
@@ -26,8 +25,9 @@ from strandline.sim.checkers.shadow import (
     LOG_START,
     RECOVERY_POINT,
     Mark,
-    Shadow,
 )
+from strandline.sim.checkers.rules import Rules
+from strandline.sim.checkers.shadow import Shadow
 
 if TYPE_CHECKING:
     from strandline.node.node import Node

@@ -1,0 +1,26 @@
+"""The fingerprint of a replica: what tells from one event to the next whether anything has changed.
+
+Filled in at `Checkers.node_acted`, in this order; read by whoever compares two of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from strandline.storage.log import Log
+
+Mark: TypeAlias = tuple[Any, ...]
+"""By the names below."""
+(
+    END, HIGH_WATERMARK, LOG_START, CUTS, RECOVERY_POINT, SEGMENTS, LATEST_EPOCH, FIRST_BASE,
+    LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC,
+) = range(13)  # fmt: skip
+NO_ROLE: Mark = (None, -1, -1, None, 0)
+"""What `LEADER` and all after it are for a log that nobody hosts yet."""
+
+
+def first_base(log: Log) -> int:
+    """Where the first segment begins; -1 of a log that has failed while it had none."""
+    bases = log.segments.base_offsets
+    return bases[0] if bases else -1
