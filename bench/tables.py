@@ -1,11 +1,11 @@
 """`python -m bench.tables`: from a topic to a table, beside Spark's own ways of doing it.
 
 Every round runs each way once over the same topic, in turns, into a place of its own: our pipeline
-(our reader, our commits to Delta), Spark's connector for Kafka into Delta's own writer and into
-Spark's Parquet sink, and our source into Spark's Parquet sink. All of them read every record and
-parse its JSON into the same typed columns. What is timed is a whole run over what is there, from
-its start to the end of its last commit, in a warm session. Ratios are of the medians; a way whose
-jars are not there is left out.
+(our reader, our commits to Delta), the same through Delta's own writer, Spark's connector for Kafka
+into Delta's own writer and into Spark's Parquet sink, and our source into Spark's Parquet sink. All
+of them read every record and parse its JSON into the same typed columns. What is timed is a whole
+run over what is there, from its start to the end of its last commit, in a warm session. Ratios are
+of the medians; a way whose jars are not there is left out.
 
 Then: what a run costs as the topic has more partitions, and how long a record takes from being
 acknowledged to being in the table at the default interval.
@@ -38,6 +38,7 @@ from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.query import Place
 from strandline.lakehouse.pipeline.runner import Runner
 from strandline.lakehouse.session import session
+from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.lakehouse.tables.spec import TableSpec, save_spec
 from strandline.lakehouse.tables.store import open_store
 from strandline.records.codec import Codec
@@ -108,16 +109,25 @@ class Bench:
             producer.flush().raise_failure()
         self.bytes[topic] = total
 
-    def ours(self, topic: str, tell: Callable[[Event], None] = lambda _: None) -> None:
+    def ours(
+        self,
+        topic: str,
+        tell: Callable[[Event], None] = lambda _: None,
+        *,
+        writer: str = "strandline",
+    ) -> None:
         """Our pipeline, into a new table."""
-        spec = self.spec(topic)
+        spec = self.spec(topic, writer)
         options = RunOptions(bootstrap=self.bootstrap, once=True)
-        Runner(Place(self.spark, spec, open_store(spec, create=True), options), tell).run(Never())
+        store = open_store(spec, create=True, spark=self.spark)
+        Runner(Place(self.spark, spec, store, options), tell).run(Never())
 
-    def spec(self, topic: str) -> TableSpec:
+    def spec(self, topic: str, writer: str = "strandline") -> TableSpec:
         """A new table of a topic."""
         where = self.place()
-        spec = TableSpec(name=where.name, topics=(topic,), location=str(where), columns=COLUMNS)
+        spec = TableSpec(
+            name=where.name, topics=(topic,), location=str(where), columns=COLUMNS, writer=writer
+        )
         save_spec(spec)
         return spec
 
@@ -261,6 +271,8 @@ def freshness(bench: Bench, cluster: Cluster, seconds: float) -> str:
 
 def _ways(bench: Bench, jars: Mapping[str, Sequence[Path]]) -> dict[str, Callable[[str], None]]:
     ways: dict[str, Callable[[str], None]] = {OURS: bench.ours}
+    if jars["delta"]:
+        ways["strandline through Delta's writer"] = lambda topic: bench.ours(topic, writer="spark")
     if jars["spark-kafka"] and jars["delta"]:
         ways["Spark's connector to Delta's writer"] = lambda topic: bench.spark_s(
             topic, source="kafka", sink="delta"
@@ -275,14 +287,9 @@ def _ways(bench: Bench, jars: Mapping[str, Sequence[Path]]) -> dict[str, Callabl
     return ways
 
 
-def _conf(jars: Mapping[str, Sequence[Path]]) -> dict[str, str]:
+def _conf(jars: Mapping[str, Sequence[Path]]) -> Mapping[str, str]:
     """What Delta's own writer wants to be told."""
-    if not jars["delta"]:
-        return {}
-    return {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    }
+    return SESSION_SETTINGS if jars["delta"] else {}
 
 
 def _jars(cache: Path) -> dict[str, list[Path]]:

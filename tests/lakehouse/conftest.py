@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from strandline.client.cluster import ClusterClient
 from strandline.lakehouse.session import session
+from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.testing import Cluster
 
 HERE = Path(__file__).parent
@@ -46,11 +47,12 @@ def jars_of(name: str, variable: str) -> list[Path]:
 
 
 KAFKA_CONNECTOR_JARS = jars_of("spark-kafka-4.2.0", "STRANDLINE_SPARK_KAFKA_JARS")
+DELTA_JARS = jars_of("delta-4.4.0", "STRANDLINE_DELTA_JARS")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session. Spark's own connector for Kafka is in it where its jars are there."""
+    """The session; with Spark's connector for Kafka and Delta's writer where their jars are."""
     place = tmp_path_factory.mktemp("spark")
     running = session(
         "tests",
@@ -58,8 +60,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         memory="1g",
         java_options=f"{_QUICK_START} -Djava.io.tmpdir={place}",
         log_level="OFF",
-        jars=KAFKA_CONNECTOR_JARS,
+        jars=[*KAFKA_CONNECTOR_JARS, *DELTA_JARS],
         conf={
+            **(SESSION_SETTINGS if DELTA_JARS else {}),
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.warehouse.dir": str(place / "warehouse"),

@@ -74,6 +74,13 @@ from strandline.lakehouse.tables.spec import (
     help="The format of the table.",
 )
 @click.option(
+    "--writer",
+    type=click.Choice(["strandline", "spark"]),
+    default="strandline",
+    show_default=True,
+    help="What writes the rows: this package, or Delta's own writer for Spark from --delta-jars.",
+)
+@click.option(
     "--interval", default="10 s", show_default=True, metavar="DURATION", help="Between commits."
 )
 @click.option(
@@ -99,6 +106,7 @@ def create(
     partition_by: str | None,
     mode: str,
     table_format: str,
+    writer: str,
     interval: str,
     isolation: str,
     keep_key: bool,
@@ -124,6 +132,7 @@ def create(
             partition_by=parse_partitioning(partition_by or ""),
             mode=mode,
             format=table_format,
+            writer=writer,
             commit_interval_ms=parse_duration("interval", interval),
             isolation=isolation,
             keep_key=keep_key,
@@ -132,7 +141,8 @@ def create(
         raise click.UsageError(str(wrong)) from wrong
     save_spec(spec)
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
-    click.echo(f"Fill it with: strandline table run {name}")
+    jars = " --delta-jars DIR" if writer == "spark" else ""
+    click.echo(f"Fill it with: strandline table run {name}{jars}")
 
 
 def _columns(items: tuple[str, ...]) -> dict[str, str]:

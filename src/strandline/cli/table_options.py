@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -38,8 +38,7 @@ def check_installed() -> None:
         last = missing.pop()
         named = f"{', '.join(missing)} and {last}, which are" if missing else f"{last}, which is"
         raise click.ClickException(
-            f"Tables need {named} not installed. "
-            "pip install 'strandline[spark]' brings everything."
+            f"Tables need {named} not installed. pip install 'strandline[spark]' brings everything."
         )
 
 
@@ -68,15 +67,21 @@ def spark_options(command: F) -> F:
 
 
 def open_session(
-    name: str, *, master: str, memory: str, jars: Sequence[Path] = (), java_options: str = ""
+    name: str,
+    *,
+    master: str,
+    memory: str,
+    jars: Sequence[Path] = (),
+    java_options: str = "",
+    conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Spark for one command. Raises `NoJava`."""
+    """Spark for one command, with further settings `conf`. Raises `NoJava`."""
     from strandline.lakehouse.session import session
 
     _quiet_py4j()
     # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
     tasks = 4 * (os.cpu_count() or 1)
-    conf = {"spark.sql.shuffle.partitions": str(tasks)}
+    settings = {"spark.sql.shuffle.partitions": str(tasks), **(conf or {})}
     return session(
         f"strandline {name}",
         master=master,
@@ -85,7 +90,7 @@ def open_session(
         java_options=java_options,
         # What Spark logs as an error is a page of traces; the command itself says what happened.
         log_level="FATAL",
-        conf=conf,
+        conf=settings,
     )
 
 

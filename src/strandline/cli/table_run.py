@@ -23,7 +23,7 @@ from strandline.cli.table_options import (
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Committed, Event, Started, Stopped, Told
 from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
-from strandline.lakehouse.tables.spec import parse_duration
+from strandline.lakehouse.tables.spec import TableSpec, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +50,14 @@ if TYPE_CHECKING:
     envvar="STRANDLINE_SPARK_KAFKA_JARS",
     show_envvar=True,
     help="Jars of spark-sql-kafka-0-10, for --engine kafka.",
+)
+@click.option(
+    "--delta-jars",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    envvar="STRANDLINE_DELTA_JARS",
+    show_envvar=True,
+    help="Jars of Delta's own writer, for a table created with --writer spark.",
 )
 @click.option(
     "--on-data-loss",
@@ -91,6 +99,7 @@ def run(
     interval: str | None,
     engine: str | None,
     jars: Path | None,
+    delta_jars: Path | None,
     on_data_loss: str,
     rows_per_commit: int,
     compact_every: int,
@@ -125,7 +134,7 @@ def run(
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-    found = _jars(engine, jars)
+    found = _jars(engine, jars) + _delta_jars(spec, delta_jars)
     show = show_as_json if as_json else show_for_people
     # Only here: they import what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.nothing_new import maybe_end_at_once
@@ -138,6 +147,9 @@ def run(
     from strandline.lakehouse.pipeline.query import Place
     from strandline.lakehouse.pipeline.runner import Runner
     from strandline.lakehouse.session_lasting import LastingSession
+    from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
+
+    through_java = engine == "kafka" or spec.writer == "spark"
 
     def make() -> SparkSession:
         return open_session(
@@ -145,12 +157,14 @@ def run(
             master=master,
             memory=memory,
             jars=found,
-            # Rows that our own reader serves never pass through the JVM.
-            java_options=STARTS_QUICKLY if engine == "strandline" else "",
+            # Rows that our own reader serves, and our own writer takes, never pass through the JVM.
+            java_options="" if through_java else STARTS_QUICKLY,
+            conf=SESSION_SETTINGS if spec.writer == "spark" else {},
         )
 
     def make_place() -> Place:
-        return Place(lasting.spark, spec, open_store(spec, create=True), options)
+        store = open_store(spec, create=True, spark=lasting.spark)
+        return Place(lasting.spark, spec, store, options)
 
     def renewed() -> Place | None:
         return make_place() if lasting.maybe_renew() else None
@@ -267,5 +281,19 @@ def _jars(engine: str, directory: Path | None) -> list[Path]:
         raise click.UsageError(
             "--engine kafka needs the jars of org.apache.spark:spark-sql-kafka-0-10_2.13: name "
             "their directory with --jars."
+        )
+    return found
+
+
+def _delta_jars(spec: TableSpec, directory: Path | None) -> list[Path]:
+    if spec.writer != "spark":
+        return []
+    found = sorted(directory.glob("*.jar")) if directory is not None else []
+    if not any(path.name.startswith("delta-spark_") for path in found):
+        from strandline.lakehouse.tables.delta_spark import COORDINATES
+
+        raise click.UsageError(
+            f"Table '{spec.name}' is written by Spark's writer for Delta, which needs the jars of "
+            f"{COORDINATES} and of what it depends on: name their directory with --delta-jars."
         )
     return found

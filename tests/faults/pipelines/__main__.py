@@ -40,7 +40,8 @@ def main() -> int:
         return 2
     home = Path(tempfile.mkdtemp(prefix="strandline-pipelines-"))
     again = f"--times {options.times} --seed {options.seed} --mode {options.mode}"
-    again += f" --format {options.format}{' --executors' if options.executors else ''}"
+    again += f" --format {options.format} --writer {options.writer}"
+    again += " --executors" if options.executors else ""
     print(f"{again}: {home}", flush=True)
     spark = _session(home)
     master = EXECUTORS if options.executors else ONE_JVM
@@ -55,6 +56,7 @@ def main() -> int:
             master=master,
             mode=options.mode,
             format=options.format,
+            writer=options.writer,
         ) as running,
     ):
         running.wait_until_held(dict.fromkeys(running.ends(), 1))
@@ -115,6 +117,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--mode", choices=("append", "upsert"), default="append")
     parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+    parser.add_argument(
+        "--writer",
+        choices=("strandline", "spark"),
+        default="strandline",
+        help="spark: STRANDLINE_DELTA_JARS names the jars",
+    )
     parser.add_argument("--executors", action="store_true", help="in JVMs of their own")
     return parser.parse_args()
 

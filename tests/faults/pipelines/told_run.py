@@ -18,6 +18,7 @@ from strandline.cli.main import main
 from strandline.lakehouse.pipeline import query
 from strandline.lakehouse.pipeline.runner import Runner
 from strandline.lakehouse.tables.delta import DeltaBackend
+from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.store import TableStore
 from tests.faults.pipelines import phases
@@ -98,7 +99,7 @@ def _wrap_all(telling: _Telling) -> None:
     _wrap(query, "commit_batch", telling.batch)
     _wrap(TableStore, "commit", lambda call: telling.during(phases.CHECKING, call))
     _wrap(TableStore, "compact", lambda call: telling.during(phases.COMPACTING, call))
-    for backend in (DeltaBackend, IcebergBackend):
+    for backend in (DeltaBackend, IcebergBackend, SparkDeltaBackend):
         _wrap(backend, "commit", telling.change)
 
 

@@ -73,8 +73,8 @@ class TableUnderTest:
             if tell is not None:
                 tell(event)
 
-        runner = Runner(Place(self.spark, self.spec, store or open_store(self.spec), chosen), show)
-        return runner.run(stop or Stop())
+        store = store or open_store(self.spec, spark=self.spark)
+        return Runner(Place(self.spark, self.spec, store, chosen), show).run(stop or Stop())
 
     @property
     def commits(self) -> list[Committed]:

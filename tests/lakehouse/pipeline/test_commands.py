@@ -1,4 +1,5 @@
-"""A table by its commands alone, from its definition to its care, in Iceberg's format."""
+"""Tables by their commands alone, from the definition to the care: in Iceberg's format, and in
+Delta's as Spark's own writer fills it."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from strandline.client.producer import Producer
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.testing import Cluster
+from tests.lakehouse.conftest import DELTA_JARS
 
 Run = Callable[..., Any]
 
@@ -28,12 +30,17 @@ def table(
 ) -> Run:
     """`strandline table ... --json` as a document, in the session that all tests share."""
     monkeypatch.setattr(SparkSession, "__exit__", lambda *_: None)
-    environment = {"STRANDLINE_BOOTSTRAP": cluster.bootstrap_servers}
+    environment = {
+        "STRANDLINE_BOOTSTRAP": cluster.bootstrap_servers,
+        "STRANDLINE_DELTA_JARS": None,
+    }
 
     def run(command: str, *rest: str, code: int = 0) -> Any:
         where = ("--tables", str(tmp_path))
         ended = CliRunner().invoke(cli, ["table", command, *rest, *where], env=environment)
         assert ended.exit_code == code, ended.output
+        if code:
+            return ended.output
         return json.loads(ended.stdout) if "--json" in rest and command != "run" else ended.stdout
 
     return run
@@ -94,3 +101,49 @@ def test_an_iceberg_table_end_to_end(
     rows = theirs.table.scan(selected_fields=("n", "price")).to_arrow().sort_by("n").to_pylist()
     assert [each["n"] for each in rows] == [*range(11), 12]
     assert rows[10] == {"n": 10, "price": 1.5}
+
+
+@pytest.mark.skipif(not DELTA_JARS, reason="the jars of Delta's writer are not there")
+def test_a_table_of_spark_s_own_writer_end_to_end(
+    table: Run, client: ClusterClient, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Two runs with a checkpoint each; every other command works without Delta's jars."""
+    topic = new_topic(2)
+    table(
+        *("create", "t", "--topic", topic, "--writer", "spark", "--partition", "day(at)"),
+        *("--event-time", "at", "--watermark", "1 hour", "--column", "n:long"),
+    )
+    assert load_spec(tmp_path / "t").writer == "spark"
+    refused = table("run", "t", "--once", code=2)
+    assert "io.delta:delta-spark_4.2_2.13:4.4.0" in refused
+    assert "--delta-jars" in refused
+    run = ("run", "t", "--once", "--delta-jars", str(DELTA_JARS[0].parent))
+
+    def produce(*values: dict[str, object] | str) -> None:
+        with Producer(client) as producer:
+            for number, value in enumerate(values):
+                raw = value if isinstance(value, str) else json.dumps(value)
+                producer.send(topic, raw.encode(), key=b"k", partition=number % 2)
+            producer.flush().raise_failure()
+
+    produce(*({"n": each, "at": f"2026-03-01T05:0{each}:00Z"} for each in range(4)))
+    assert "4 rows" in table(*run)
+    produce({"n": 4, "at": "2026-03-02T06:00:00Z", "price": 1.5}, "poison")
+    produce({"n": 5, "at": "2026-03-01T01:00:00Z"}, {"n": "six", "at": "2026-03-01T06:30:00Z"})
+    assert "1 row, 1 late, 2 dead letters" in table(*run)
+    assert "Stopped after 0 commits" in table(*run)
+    log = sorted((tmp_path / "t" / "data" / "_delta_log").glob("*.json"))
+    assert ["Delta-Lake/" in each.read_text() for each in log] == [False, True, False, True]
+
+    same = table("rebuild", "t", "--json")
+    assert (same["same"], same["examples"], same["schema"]) == (6, [], []), same
+    assert [each["rows"] for each in table("history", "t", "--json")] == [1, 4]
+    assert table("status", "t", "--json")["lag"]["records"] == 0
+    letters = table("dead-letters", "list", "t", "--json")
+    assert {each["error_class"] for each in letters} == {"BadValue", "WrongType"}
+    assert "small files" in table("compact", "t")
+    report = table("verify", "t", "--json")
+    assert report["good"], report
+    assert [each["good"] for each in report["partitions"]] == [4, 4], report
+    table("drop", "t", "--yes")
+    assert not (tmp_path / "t").exists()

@@ -15,6 +15,7 @@ import pytest
 
 from strandline.lakehouse.deadletters.replaying import replay
 from strandline.lakehouse.tables.delta import DeltaBackend
+from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from tests.lakehouse.tables.table_world import TableWorld, Value
 
@@ -46,9 +47,10 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> It
         return change
 
     with monkeypatch.context() as patch:
-        for kind in (DeltaBackend, IcebergBackend):
+        for kind in (DeltaBackend, IcebergBackend, SparkDeltaBackend):
             for name in ("create", "evolve", "commit"):
-                patch.setattr(kind, name, crashing(name, getattr(kind, name)))
+                if name in vars(kind):
+                    patch.setattr(kind, name, crashing(name, getattr(kind, name)))
         yield made
 
 

@@ -69,6 +69,7 @@ def rebuilt_spec(live: TableSpec) -> TableSpec:
         name=live.name + SUFFIX,
         location=live.location.rstrip("/") + SUFFIX,
         watermark_ms=None,
+        writer="strandline",  # it asks what the rows are, and needs no jar for that
     )
 
 

@@ -5,6 +5,9 @@ no retry, it succeeds only on the very table that was read. Marks are applicatio
 which survive checkpoints and the log's clean-up. Delta divides tables by plain columns only, so a
 transform becomes a column of its own, which is in the log and not in the files.
 
+A table that was made for Spark's writer says so in its properties. `delta_spark` writes batches to
+it; everything else is committed from here, under the lock that keeps the two apart.
+
 The one trap that this file is built around: delta-rs can abort the interpreter's exit after reading
 data (`to_pyarrow_table`); so data is never read through it.
 """
@@ -13,7 +16,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -32,12 +36,24 @@ from strandline.lakehouse.tables.backend import (
     check_division,
     divided_by,
 )
+from strandline.lakehouse.tables.commit_lock import locked_log
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.transforms import Transform
 from strandline.lakehouse.tables.types import as_stored
 
-_METADATA: Final = "strandline"
+METADATA: Final = "strandline"
 _PARTITIONING: Final = "strandline.partitioning"
+_FOR_SPARK: Final[Mapping[str, str]] = {
+    "strandline.writer": "spark",
+    # Directories named after partition values would go through three ways of escaping, of Hive, of
+    # Delta and of delta-rs, which differ beyond ASCII: a file that is removed under another name
+    # than it was added is not removed. So these files lie in directories with random names.
+    "delta.randomizeFilePrefixes": "true",
+}
+_PLACES: Final = ("", "[!_]*/")
+"""Where a table's files lie; names with an underscore are those of Delta's own directories."""
+_FROM_SPARK: Final = "userMetadata"
+"""Where Spark's writer keeps what `METADATA` is for delta-rs: under it, in a JSON object."""
 
 
 class DeltaSnapshot:
@@ -48,6 +64,7 @@ class DeltaSnapshot:
         self._directory = directory
         self._transforms = transforms
         self.version = table.version()
+        self.is_for_spark = _FOR_SPARK.items() <= table.metadata().configuration.items()
         self.schema = as_stored(pa.schema(table.schema()))
 
     @property
@@ -81,18 +98,24 @@ class DeltaSnapshot:
             Commit(
                 version=entry["version"],
                 at_ms=entry["timestamp"],
-                metadata=json.loads(entry.get(_METADATA, "{}")),
+                metadata=_metadata_of(entry),
             )
             for entry in self._table.history(limit)
         ]
 
 
 class DeltaBackend:
-    """The Delta table in `directory`, divided by `transforms`."""
+    """The Delta table in `directory`, divided by `transforms`.
 
-    def __init__(self, directory: Path, transforms: Sequence[Transform]) -> None:
+    `for_spark` is for `create`: the table will get its batches from Spark's writer.
+    """
+
+    def __init__(
+        self, directory: Path, transforms: Sequence[Transform], *, for_spark: bool = False
+    ) -> None:
         self._directory = directory
         self._transforms = transforms
+        self._for_spark = for_spark
         self._table: DeltaTable | None = None
 
     def exists(self) -> bool:
@@ -118,7 +141,10 @@ class DeltaBackend:
                 schema=Schema.from_arrow(pa.schema(columns)),
                 partition_by=[transform.name for transform in transforms],
                 mode="error",
-                configuration={_PARTITIONING: divided_by(transforms)},
+                configuration={
+                    _PARTITIONING: divided_by(transforms),
+                    **(_FOR_SPARK if self._for_spark else {}),
+                },
                 raise_if_key_not_exists=False,
             )
         except CommitFailedError as error:
@@ -142,22 +168,23 @@ class DeltaBackend:
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`: a commit of its own, which adds nothing but columns."""
-        table = _own(snapshot)
+        table = own_table(snapshot)
         try:
-            write_deltalake(
-                table,
-                schema.empty_table(),
-                mode="append",
-                schema_mode="merge",
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
+            with self._alone(snapshot):
+                write_deltalake(
+                    table,
+                    schema.empty_table(),
+                    mode="append",
+                    schema_mode="merge",
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
         except CommitFailedError as error:
             self._table = None
             raise Conflict(str(error)) from error
 
     def commit(self, snapshot: Snapshot, change: Change) -> int:
         """As `Backend.commit`."""
-        table = _own(snapshot)
+        table = own_table(snapshot)
         return self._write(snapshot, change, table.schema(), change.removes)
 
     def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
@@ -171,7 +198,7 @@ class DeltaBackend:
         schema: Schema,
         removes: Sequence[DataFile] | None,
     ) -> int:
-        table = _own(snapshot)
+        table = own_table(snapshot)
         now_ms = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
             self._add(item, snapshot.schema, now_ms, same_rows=change.same_rows)
@@ -182,19 +209,20 @@ class DeltaBackend:
             for item in removes or ()
         ]
         try:
-            table.create_write_transaction(
-                actions,
-                "overwrite" if removes is None else "append",
-                schema,
-                [transform.name for transform in self._transforms],
-                commit_properties=CommitProperties(
-                    custom_metadata={_METADATA: json.dumps(change.metadata)},
-                    max_commit_retries=0,
-                    app_transactions=[
-                        Transaction(name, number) for name, number in change.marks.items()
-                    ],
-                ),
-            )
+            with self._alone(snapshot):
+                table.create_write_transaction(
+                    actions,
+                    "overwrite" if removes is None else "append",
+                    schema,
+                    [transform.name for transform in self._transforms],
+                    commit_properties=CommitProperties(
+                        custom_metadata={METADATA: json.dumps(change.metadata)},
+                        max_commit_retries=0,
+                        app_transactions=[
+                            Transaction(name, number) for name, number in change.marks.items()
+                        ],
+                    ),
+                )
         except CommitFailedError as error:
             self._table = None
             raise Conflict(str(error)) from error
@@ -202,18 +230,34 @@ class DeltaBackend:
 
     def tidy(self, snapshot: Snapshot) -> None:
         """As `Backend.tidy`: a checkpoint; log files older than Delta's retention (30 days) go."""
-        table = _own(snapshot)
+        table = own_table(snapshot)
+        # Hadoop's checksum of the note that Spark's writer left, in whose place another comes.
+        (self._directory / "_delta_log" / "._last_checkpoint.crc").unlink(missing_ok=True)
         table.create_checkpoint()
         table.cleanup_metadata()
 
     def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Path]:
         """As `Backend.orphans`; a file that a commit removed bears the time of its removal."""
         live = {item.path for item in snapshot.files()}
-        return [
+        found = [
             path
-            for path in sorted(self._directory.glob("*.parquet"))
-            if path not in live and path.stat().st_mtime * 1000 < before_ms
+            for place in _PLACES
+            for path in self._directory.glob(f"{place}*.parquet")
+            if path not in live
         ]
+        # What Hadoop keeps beside each file that Spark wrote.
+        found += [
+            path
+            for place in _PLACES
+            for path in self._directory.glob(f"{place}.*.parquet.crc")
+            if path.with_name(path.name[1 : -len(".crc")]) not in live
+        ]
+        return [path for path in sorted(found) if path.stat().st_mtime * 1000 < before_ms]
+
+    def _alone(self, snapshot: Snapshot) -> AbstractContextManager[None]:
+        """Keeps Spark's writer from committing meanwhile, where there is one."""
+        shared = isinstance(snapshot, DeltaSnapshot) and snapshot.is_for_spark
+        return locked_log(self._directory) if shared else nullcontext()
 
     def _add(self, item: Any, schema: pa.Schema, now_ms: int, *, same_rows: bool) -> AddAction:
         return AddAction(
@@ -243,9 +287,23 @@ class DeltaBackend:
         }
 
 
-def _own(snapshot: Snapshot) -> DeltaTable:
+def own_table(snapshot: Snapshot) -> DeltaTable:
+    """The table of a snapshot, still as it was there. Raises Conflict, BadTable."""
     if not isinstance(snapshot, DeltaSnapshot):
         raise BadTable("A snapshot of another format was handed to a Delta table.")
     if snapshot.table.version() != snapshot.version:
         raise Conflict("The table has moved on.")
     return snapshot.table
+
+
+def _metadata_of(entry: Mapping[str, Any]) -> Mapping[str, object]:
+    """What a commit of this package says of itself; nothing for the commits of others."""
+    if METADATA in entry:
+        found: Mapping[str, object] = json.loads(entry[METADATA])
+        return found
+    try:
+        document = json.loads(entry.get(_FROM_SPARK) or "{}")
+    except ValueError:
+        return {}  # the words of somebody else
+    ours = document.get(METADATA) if isinstance(document, dict) else None
+    return ours if isinstance(ours, dict) else {}

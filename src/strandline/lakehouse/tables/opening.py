@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.backend import Backend
 from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import Transform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def side_partitioning(spec: TableSpec, side: str | None) -> Sequence[Transform]:
@@ -28,9 +32,22 @@ def open_backend(spec: TableSpec, side: str | None = None) -> Backend:
             return IcebergBackend(directory, transforms, catalog=directory.parent)
         from strandline.lakehouse.tables.delta import DeltaBackend
 
-        return DeltaBackend(directory, transforms)
+        for_spark = side is None and spec.writer == "spark"
+        return DeltaBackend(directory, transforms, for_spark=for_spark)
     except ModuleNotFoundError as error:
         raise InvalidSetting(
             "format",
             f"{spec.format} tables need the package {error.name}: install strandline[spark].",
         ) from error
+
+
+def open_for_run(spec: TableSpec, spark: SparkSession) -> Backend:
+    """The table, for whoever commits batches to it: with the writer that its definition names.
+
+    Raises InvalidSetting when that writer is not in the session.
+    """
+    if spec.writer != "spark":
+        return open_backend(spec)
+    from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend
+
+    return SparkDeltaBackend(spark, spec.directory().absolute(), partitioning(spec))

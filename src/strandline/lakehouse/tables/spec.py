@@ -46,6 +46,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "format": ("delta", "iceberg"),
     "isolation": ("read_committed", "read_uncommitted"),
     "engine": ("strandline", "kafka"),
+    "writer": ("strandline", "spark"),
 }
 _DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]+)\s*")
 _UNITS_MS: Final[Mapping[str, int]] = {
@@ -88,6 +89,7 @@ class TableSpec:
     commit_interval_ms: int = 10_000
     isolation: str = "read_committed"
     engine: str = "strandline"
+    writer: str = "strandline"
     keep_key: bool = False
     version: int = SPEC_VERSION
 
@@ -262,9 +264,36 @@ def _check_together(spec: TableSpec) -> None:
         kind = partition_source(spec, transform)
         if kind is not None:
             transform.result_type(kind)
+    if spec.writer == "spark":
+        _check_writer(spec)
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
+
+
+def _check_writer(spec: TableSpec) -> None:
+    """What Spark's own writer can do for a table."""
+    if spec.format != "delta":
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer fills Delta tables only: Iceberg has no release for Spark 4.2 "
+            "(org.apache.iceberg:iceberg-spark-runtime-4.2_2.13) that it could be. "
+            "Leave the writer out.",
+        )
+    if spec.mode != "append":
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer only appends: a table that is upserted is written by this package, "
+            "which checks keys and offsets in the commit itself. Leave the writer out.",
+        )
+    for transform in spec.partition_by:
+        if transform.kind is TransformKind.IDENTITY:
+            raise InvalidSetting(
+                "partition_by",
+                "Spark's writer keeps a column that divides a table out of its files, so that "
+                f"whoever reads the files misses {transform.column}: divide the table by "
+                "truncate or bucket of it, or leave the writer out.",
+            )
 
 
 def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | None:

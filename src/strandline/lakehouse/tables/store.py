@@ -7,12 +7,14 @@ once, `maintenance` keeps the table fast. It knows no format.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from strandline.lakehouse.tables import marks
-from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import (
     NOTHING_NEW,
     REPLAYED,
@@ -29,7 +31,7 @@ from strandline.lakehouse.tables.identity import (
     TableState,
 )
 from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenance
-from strandline.lakehouse.tables.opening import open_backend
+from strandline.lakehouse.tables.opening import open_backend, open_for_run
 from strandline.lakehouse.tables.reading import table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.spec import TableSpec, partitioning
@@ -38,16 +40,22 @@ from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.values.making import given_columns
 from strandline.types import TopicPartition
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 TIDY_EVERY = 50
 """Commits between two shortenings of what must be read to load the table."""
 
 
 class TableStore:
-    """One table. Not for several threads at once; several processes may each have one."""
+    """One table. Not for several threads at once; several processes may each have one.
 
-    def __init__(self, spec: TableSpec) -> None:
+    `backend` is what changes the table, if not what the definition's format says.
+    """
+
+    def __init__(self, spec: TableSpec, backend: Backend | None = None) -> None:
         self.spec = spec
-        self._backend = open_backend(spec)
+        self._backend = backend or open_backend(spec)
         self._sides = SideTables(spec)
         self.committer = Committer(spec, self._backend, self._sides)
         self._maintenance = Maintenance(spec, self._backend, self._sides, self.committer)
@@ -175,12 +183,16 @@ class TableStore:
         return snapshot if side is None else self._sides.load(side)
 
 
-def open_store(spec: TableSpec, *, create: bool = False) -> TableStore:
-    """The store of a table; with `create`, the table is made if it is missing."""
-    store = TableStore(spec)
+def open_store(
+    spec: TableSpec, *, create: bool = False, spark: SparkSession | None = None
+) -> TableStore:
+    """The store of a table; with `create`, the table is made if it is missing.
+
+    With a session, batches are committed by the writer that the definition names; without one,
+    everything by this package. Raises InvalidSetting when the session lacks that writer.
+    """
+    store = TableStore(spec, None if spark is None else open_for_run(spec, spark))
     if create and not store.exists():
-        try:
+        with suppress(TableExists):  # another process was first
             store.create()
-        except TableExists:  # another process was first
-            return TableStore(spec)
     return store
