@@ -166,8 +166,8 @@ def run(
         store = open_store(spec, create=True, spark=lasting.spark)
         return Place(lasting.spark, spec, store, options)
 
-    def renewed() -> Place | None:
-        return make_place() if lasting.maybe_renew() else None
+    def renewed(is_stuck: bool) -> Place | None:
+        return make_place() if lasting.maybe_renew(is_stuck=is_stuck) else None
 
     with (
         LastingSession(make) as lasting,

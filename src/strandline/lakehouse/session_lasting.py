@@ -44,10 +44,15 @@ class LastingSession:
         else:
             self.spark.__exit__(kind, error, traceback)
 
-    def maybe_renew(self) -> bool:
-        """Make a new session if the present one is lost; whether it was. Raises as `make` does."""
-        if not is_lost(self.spark):
+    def maybe_renew(self, *, is_stuck: bool = False) -> bool:
+        """Make a new session if the present one is lost, or `is_stuck`; whether it was so.
+
+        One that is stuck goes with its JVM, whatever its state is. Raises as `make` does.
+        """
+        if not is_stuck and not is_lost(self.spark):
             return False
+        if is_stuck:
+            _end_jvm()
         _stop(self.spark)
         with _same_interrupt_handler():
             self.spark = self._make()
@@ -81,6 +86,14 @@ def _stop(spark: SparkSession) -> None:
     except (Py4JError, ConnectionError):
         pass  # it ended just now
     _forget(spark)
+
+
+def _end_jvm() -> None:
+    gateway = SparkContext._gateway
+    process = None if gateway is None else gateway.proc
+    if process is not None:
+        process.kill()
+        process.wait()
 
 
 def _forget(spark: SparkSession) -> None:

@@ -41,10 +41,12 @@ log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _PAUSE_S: Final = 1.0
 """Between a query that failed and the next one."""
-_TROUBLE: Final = (
-    *(PySparkException, Py4JError, ConnectionError),  # the last when Spark's JVM is gone
-    *(ProtocolError, ReadError, PipelineFailed),
-)
+_OF_SPARK: Final = (PySparkException, Py4JError, ConnectionError)
+"""The last when its JVM is gone."""
+_TROUBLE: Final = (*_OF_SPARK, ProtocolError, ReadError, PipelineFailed)
+_STUCK: Final = 3
+"""So many attempts in a row that Spark failed: it may be Spark itself that is in no good state. It
+remembers for good, for instance, that it could not look up formats when a worker was killed."""
 _LAG_PATIENCE_MS: Final = 5_000
 
 
@@ -59,15 +61,15 @@ class StopRequest(Protocol):
 class Runner:
     """See the module. `tell` gets every event, in the thread that calls `run`.
 
-    With `renew` a run survives the end of its JVM: it gives a place with a new session, or None as
-    long as the present one lives.
+    With `renew` a run survives the end of its JVM: it gives a place with a new session, or None if
+    the present one lives; and a new one in any case if it is told that Spark is stuck.
     """
 
     def __init__(
         self,
         place: Place,
         tell: Callable[[Event], None],
-        renew: Callable[[], Place | None] | None = None,
+        renew: Callable[[bool], Place | None] | None = None,
     ) -> None:
         self._place = place
         self._tell = tell
@@ -75,6 +77,8 @@ class Runner:
         self._frontier: dict[TopicPartition, Offset] = {}
         self._commits = 0
         self._rows = 0
+        self._failures = 0
+        """Of Spark, in a row."""
         self._trouble = ""
         """What was told last, if no commit came since."""
         bootstrap = place.options.bootstrap
@@ -121,6 +125,7 @@ class Runner:
                     or (self._renew is None and is_lost(self._place.spark))
                 ):
                     raise _given_up(error) from error
+                self._failures += isinstance(error, _OF_SPARK)
                 self._tell_trouble(_sentence(error))
                 log.debug("The query ended", exc_info=error)
                 _pause(stop)
@@ -135,15 +140,18 @@ class Runner:
         self._trouble = sentence
 
     def _ensure_spark(self) -> None:
-        """A new session, if the JVM of the present one is gone.
+        """A new session, if the JVM of the present one is gone, or it fails again and again.
 
         Its place has a store of its own, too: a commit that was under way when the JVM died goes on
         in its thread, and ends as one of another process would.
         """
-        place = None if self._renew is None else self._renew()
+        is_stuck = self._failures >= _STUCK
+        place = None if self._renew is None else self._renew(is_stuck)
         if place is not None:
             self._place = place
-            self._tell(Told("Spark's Java process had ended; there is a new one."))
+            self._failures = 0
+            why = f"Spark failed {_STUCK} times" if is_stuck else "Spark's Java process had ended"
+            self._tell(Told(f"{why}; there is a new one."))
 
     def _one_query(self, stop: StopRequest, *, available_now: bool, is_last: bool) -> None:
         begin = self._begin()
@@ -204,7 +212,7 @@ class Runner:
 
     def _counted(self, event: Committed) -> Committed:
         self._commits += 1
-        self._trouble = ""
+        self._trouble, self._failures = "", 0
         self._rows += event.rows
         for each in event.ranges:
             self._frontier[each.topic_partition] = Offset(each.end)
@@ -250,7 +258,8 @@ def _sentence(error: Exception) -> str:
         return error.message or error.code.name
     if isinstance(error, StrandlineError):
         return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("at ", "... "))]
     named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
     text = (named or lines or [type(error).__name__])[-1]
     return text if text.endswith(".") else f"{text}."
