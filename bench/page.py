@@ -283,7 +283,7 @@ def _parse(arguments: Sequence[str] | None) -> Options:
     add("--workload", choices=sorted(fit), default="all-r3-64kb", help="default: all-r3-64kb")
     add("--partitions", type=int, nargs="+", default=PARTITIONS, help="default: 4 1000")
     add("--states", nargs="+", choices=STATES, default=STATES, help="default: all four")
-    add("--rounds", type=int, default=7, help="after one that warms up (default: 7)")
+    add("--rounds", type=int, default=6, help="after one that warms up (default: 6)")
     add("--quick", action="store_true", help="short runs, to see that everything works")
     add("--data-dir", type=Path, default=Path("/dev/shm"), help="brokers' data (default: /dev/shm)")
     given = parser.parse_args(arguments)
