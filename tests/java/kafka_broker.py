@@ -32,7 +32,7 @@ log.cleaner.dedupe.buffer.size=2097152
 num.network.threads=2
 num.io.threads=2
 broker.heartbeat.interval.ms=100
-broker.session.timeout.ms=3000
+broker.session.timeout.ms=6000
 """
 
 

@@ -14,7 +14,10 @@ import pytest
 from tests.java.processes import Broker, Outcome, ToolServer, Workshop
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-SETTINGS = ("log.retention.ms=-1", "offsets.topic.num.partitions=4")
+SETTINGS = (
+    *("log.retention.ms=-1", "offsets.topic.num.partitions=4"),
+    "log.cleaner.enable=false",  # what is compared is the same at any time
+)
 TOPICS = ("internal.segment.bytes=60000", "index.interval.bytes=300", "segment.index.bytes=160")
 KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 COMPLAINTS = (
