@@ -9,10 +9,34 @@ import pytest
 from pyspark.sql import SparkSession
 
 from strandline.lakehouse.verify.report import Verdict
-from tests.faults.pipelines import proof, victims
+from tests.faults.pipelines import descent, proof, victims
 from tests.faults.pipelines.phases import COMMITTING, WRITING
+from tests.faults.pipelines.pipeline import PATIENCE_S
 from tests.faults.pipelines.running import BrokersInThread, UnderLoad
 from tests.faults.pipelines.victims import Kill
+from tests.faults.processes import until
+
+LOOKS_UP_FORMATS = "pyspark.sql.worker.lookup_data_sources"
+
+
+@pytest.mark.timeout(600)
+def test_a_spark_that_cannot_read_topics_any_more(tmp_path: Path) -> None:
+    """Whoever kills the worker that looks up formats leaves a session that knows none of them for
+    good: another attempt in it fails like the first, so the run goes on in another."""
+    with UnderLoad(tmp_path, 1, BrokersInThread) as running:
+        pipeline, told = running.pipeline, tmp_path / "run.log"
+        pipeline.ensure_running()
+
+        def knows_no_formats() -> bool:
+            for each in descent.workers_below(pipeline.pid).get(LOOKS_UP_FORMATS, []):
+                descent.kill(each)
+            return "strandline.DefaultSource" in told.read_text()
+
+        until(knows_no_formats, "trouble", seconds=PATIENCE_S, complaint=pipeline.complaint)
+        running.wait_until_held(running.ends())
+        assert pipeline.starts == 1, pipeline.complaint()
+        assert "Spark failed 3 times; there is a new one." in told.read_text()
+        assert "Traceback" not in told.read_text(), "it tells sentences"
 
 
 @pytest.mark.timeout(600)
