@@ -16,13 +16,15 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.inspection import inspect_each
-from strandline.client.settings import ClientSettings
+from strandline.client.inspection import Document, inspect
+from strandline.client.settings import Address, ClientSettings
 from strandline.errors import MalformedFrame, ProtocolError
+from strandline.types import BrokerId
+from strandline.ui.looking import Looking
 from strandline.ui.picture import Assembly, Key, Picture, Piece, Told
 from strandline.ui.timeline import TimeLine
 
@@ -36,7 +38,7 @@ ON_SCREEN_S: Final = 15.0
 """A partition counts as being on a screen for so long after somebody asked about it."""
 ON_SCREEN_MAX: Final = 32
 
-# Brokers may be paused or gone: a look gives up on one soon, and comes back to it.
+# Brokers may be paused or gone: a question gives up on one soon, and comes back to it.
 _CLIENT: Final = ClientSettings(
     client_id="strandline-ui",
     connect_timeout_ms=2_000,
@@ -57,6 +59,9 @@ class Watcher:
         self._ending = threading.Event()
         self._watchers = 0
         self._listeners: set[Callable[[], object]] = set()
+        self._looking = Looking(_CLIENT)
+        self._brokers: Mapping[BrokerId, Address] = {}
+        """Those that are registered, as far as was heard in the last look."""
         self._assembly = Assembly()
         self._after: Key | None = None
         self._has_seen_all = False
@@ -110,6 +115,7 @@ class Watcher:
                 begun = time.monotonic()
                 self._look(cluster)
                 self._rest(time.monotonic() - begun)
+        self._looking.close()
 
     def _rest(self, took: float) -> None:
         is_first_time = not self._has_seen_all and self.trouble is None
@@ -124,7 +130,7 @@ class Watcher:
     def _look(self, cluster: ClusterClient) -> None:
         piece = Piece(self._after, self._named())
         try:
-            told = inspect_each(cluster, "picture", **_question(piece))
+            told = self._ask(cluster, piece)
         except (ProtocolError, MalformedFrame) as error:
             self.trouble = f"No broker answers: {error}"
         else:
@@ -138,6 +144,20 @@ class Watcher:
         for changed in listeners:
             changed()
 
+    def _ask(self, cluster: ClusterClient, piece: Piece) -> Told:
+        """What the registered brokers say; the next look asks those of which they tell."""
+        if not self._brokers:
+            view = cluster.refresh()
+            self._brokers = {each: info.address for each, info in view.brokers.items()}
+        wanted = _question(piece)
+
+        def ask_one(client: ClusterClient, broker_id: BrokerId) -> Document:
+            return inspect(client, broker_id, "picture", **wanted)
+
+        told = self._looking.ask(self._brokers, ask_one)
+        self._brokers = _registered(told)
+        return told
+
     def _named(self) -> tuple[Key, ...]:
         now = time.monotonic()
         with self._lock:
@@ -149,6 +169,19 @@ class Watcher:
 def _question(piece: Piece) -> dict[str, object]:
     wanted: dict[str, object] = {"limit": ROWS_PER_LOOK, "partitions": piece.named}
     return wanted if piece.after is None else wanted | {"after": piece.after}
+
+
+def _registered(told: Told) -> dict[BrokerId, Address]:
+    """Who is registered according to the controller, or to the first that answers if it does not.
+
+    Not according to all: one that is cut off from the metadata tells of brokers that are gone.
+    """
+    answers = {each: found for each, found in told.items() if not isinstance(found, ProtocolError)}
+    controllers = [found for each, found in answers.items() if found["controller"] == each]
+    heard = next(iter((*controllers, *answers.values())), None)
+    if heard is None:
+        return {}
+    return {BrokerId(each): Address(host, port) for each, host, port, *_ in heard["brokers"]}
 
 
 def _end_of(told: Told) -> Key | None:
