@@ -14,6 +14,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,11 +114,13 @@ def _read(spec: TableSpec, side: str | None) -> pa.Table:
     directory = spec.directory(side)
     if spec.format == "delta":
         return DeltaTable(str(directory)).to_pyarrow_dataset().to_table()
-    return StaticTable.from_metadata(_metadata_of(directory)).scan().to_arrow()
+    metadata = _metadata_of(Path(spec.location) / "catalog.db", directory)
+    return StaticTable.from_metadata(metadata).scan().to_arrow()
 
 
-def _metadata_of(directory: Path) -> str:
-    """What the catalog says is the table's newest metadata."""
-    with sqlite3.connect(directory / "catalog.db") as catalog:
-        found = catalog.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
-    return str(found[0])
+def _metadata_of(path: Path, directory: Path) -> str:
+    """What the catalog says is the newest metadata of the table in a directory."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as catalog:
+        known = catalog.execute("SELECT metadata_location FROM iceberg_tables").fetchall()
+    [found] = [location for (location,) in known if f"{directory}/" in location]
+    return str(found)
