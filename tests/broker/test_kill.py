@@ -13,9 +13,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from strandline.broker.reserved_ports import ReservedPort
 from strandline.records.batch import iterate_headers
 from strandline.records.record import read_records
-from strandline.testing.ports import ReservedPort
 from tests.broker.harness import BrokerProcess, Wire
 from tests.node.messages import fetch, fetched
 

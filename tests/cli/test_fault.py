@@ -68,6 +68,14 @@ def test_a_killed_broker_is_missed_and_comes_back(run: Run, serving: Serving) ->
     until(serving, lambda found: found == {1, 2, 3})
 
 
+def test_all_are_restarted_where_clients_look_for_them(run: Run, addresses: str) -> None:
+    """Though the system was to choose their ports."""
+    assert run("fault", "restart", "1", "2", "3").out == "Started brokers 1, 2, 3.\n"
+    with ClusterClient(addresses) as client:
+        found = {str(each.address) for each in client.refresh().brokers.values()}
+    assert found == set(addresses.split(","))
+
+
 def test_a_paused_broker_loses_its_session(run: Run, serving: Serving) -> None:
     control = control_of(serving)
     assert run("fault", "pause", "2", "--control", control).out == "Paused broker 2.\n"
@@ -160,7 +168,7 @@ def test_a_slow_disk_holds_its_broker_up(run: Run, addresses: str) -> None:
     with pytest.raises(ProtocolError) as refused:
         produce(addresses, request_timeout_ms=500, operation_timeout_ms=500)
     assert refused.value.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
-    run("fault", "heal")
+    assert run("fault", "heal").code == 0
     produce(addresses)
 
 

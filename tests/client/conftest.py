@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from strandline.broker.reserved_ports import ReservedPort
 from strandline.broker.startup import start_broker
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.config.load import load_broker_config
-from strandline.testing.ports import ReservedPort
 
 PATIENCE_S = 120
 FAST = ClientSettings(

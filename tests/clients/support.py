@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from strandline.testing.ports import ReservedPort
+from strandline.broker.reserved_ports import ReservedPort
 
 HERE: Final = Path(__file__).parent
 SOURCES: Final = HERE.parents[1] / "src"

@@ -214,7 +214,7 @@ class Faults:
 
 
 def _names(brokers: Sequence[BrokerId]) -> str:
-    return f"broker {', '.join(map(str, brokers))}"
+    return f"broker{'s' * (len(brokers) > 1)} {', '.join(map(str, brokers))}"
 
 
 def _refusal(sentence: str) -> ProtocolError:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.readiness import offline_notice
+from strandline.broker.reserved_ports import ReservedPort
 from strandline.broker.running import Broker, StartReport
 from strandline.broker.startup import start_broker
 from strandline.broker.watch import Watch
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreUnavailable
 from strandline.config.broker import BrokerConfig
-from strandline.errors import InvariantViolated
+from strandline.config.listeners import Listener
+from strandline.errors import InvalidSetting, InvariantViolated
 from strandline.node.log_directories import make_durably
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
@@ -35,6 +38,8 @@ class LocalCluster:
         self.brokers: dict[BrokerId, Broker] = {}
         """Those that run, paused or not."""
         self._configs = {BrokerId(config.node_id): config for config in configs}
+        self._ports: list[ReservedPort] = []
+        """Of listeners whose port is 0: kept until the end, for brokers that are started again."""
         self._store = store
         self._watch = Watch()
         self._observer: EmbeddedClient = store.client(configs[0].zookeeper_session_timeout_ms)
@@ -53,6 +58,7 @@ class LocalCluster:
         make_durably(files, metadata_directory)
         cluster = cls(configs, EmbeddedStore(files, metadata_directory))
         try:
+            cluster._reserve_ports()
             cluster.image = ClusterImage.from_view(await cluster._observer.load(cluster._changed))
             await cluster.start_brokers(cluster.broker_ids)
         except BaseException:
@@ -95,6 +101,8 @@ class LocalCluster:
         while self.brokers:
             _, broker = self.brokers.popitem()
             broker.abandon()
+        while self._ports:
+            self._ports.pop().release()
         await self._observer.close()
         await self._store.close()
 
@@ -168,6 +176,24 @@ class LocalCluster:
         self._fault_control = address
         for broker in self.brokers.values():
             broker.node.fault_control = address
+
+    def _reserve_ports(self) -> None:
+        for broker_id, config in self._configs.items():
+            listeners = tuple(map(self._with_port, config.listeners))
+            self._configs[broker_id] = replace(config, listeners=listeners)
+
+    def _with_port(self, listener: Listener) -> Listener:
+        """The listener, with a port that stays its own if the system is to choose one."""
+        if listener.port:
+            return listener
+        try:
+            port = ReservedPort(listener.host)
+        except OSError as error:
+            raise InvalidSetting(
+                "listeners", f"listeners: {listener} cannot be bound: {error.strerror or error}."
+            ) from error
+        self._ports.append(port)
+        return replace(listener, port=port.number)
 
     # -- the network -------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
+from strandline.broker.reserved_ports import HOST, ReservedPort
 from strandline.broker.running import Broker
 from strandline.cluster.image import PartitionImage
 from strandline.config.broker import BrokerConfig
@@ -22,7 +23,6 @@ from strandline.config.load import load_broker_config
 from strandline.errors import StrandlineError
 from strandline.storage.real_files import RealFiles
 from strandline.testing.inspection import partition_status
-from strandline.testing.ports import HOST, ReservedPort
 from strandline.testing.status import BrokerStatus, ClusterStatus
 from strandline.types import BrokerId, TopicPartition
 

@@ -8,17 +8,22 @@ connects meanwhile is refused, as by a machine whose broker is down.
 from __future__ import annotations
 
 import socket
+from typing import Final
 
-HOST = "127.0.0.1"
+HOST: Final = "127.0.0.1"
 
 
 class ReservedPort:
-    """A port chosen by the system."""
+    """A port of `host` chosen by the system. Raises `OSError` if there is none to be had."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind((HOST, 0))
+    def __init__(self, host: str = HOST) -> None:
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, 0))
+        except OSError:
+            self._socket.close()
+            raise
         self.number: int = self._socket.getsockname()[1]
 
     def release(self) -> None:
