@@ -68,6 +68,8 @@ def test_a_leader_dies_and_the_recording_plays(cluster: Cluster, tmp_path: Path)
     cluster.wait_for_leader("orders", 0, other_than=leader)
     write(cluster, 2)
     until(path, lambda last: str(leader) in {r["name"] for r in last["replicas"] if is_down(r)})
+    # Not the frame from between the death and the election, in which all are still in sync.
+    until(path, lambda last: last["controller"]["leader"] not in (None, str(leader)))
     cluster.restart(leader)
     until(path, lambda last: len(last["controller"]["in_sync"]) == 3)
     recorder.send_signal(signal.SIGTERM)
