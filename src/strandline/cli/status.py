@@ -15,7 +15,7 @@ from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text, time_text
 from strandline.cli.place import Place, place_argument
 from strandline.client.cluster import ClusterClient
-from strandline.client.inspection import inspect_each
+from strandline.client.inspection import answers_of, inspect_each
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import BrokerId
 
@@ -96,7 +96,7 @@ def ask(
     """
     limits = {} if place is None else place.limits()
     found = inspect_each(client, "status", **limits)
-    documents = {each: d for each, d in found.items() if not isinstance(d, ProtocolError)}
+    documents = answers_of(found)
     silent = {each: d for each, d in found.items() if isinstance(d, ProtocolError)}
     if not documents:
         raise next(iter(silent.values()), ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE))

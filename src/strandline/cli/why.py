@@ -10,7 +10,7 @@ import click
 from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
 from strandline.cli.output import print_json, time_text
 from strandline.cli.place import Place, place_argument
-from strandline.client.inspection import inspect_each
+from strandline.client.inspection import answers_of, inspect_each
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId
 
@@ -40,7 +40,7 @@ def why(
     arguments = {name: value for name, value in asked.items() if value is not None}
     with open_cluster(bootstrap, patience_ms=LOOKING_MS) as client:
         found = inspect_each(client, "why", **arguments)
-    answers = {each: d for each, d in found.items() if not isinstance(d, ProtocolError)}
+    answers = answers_of(found)
     silent = {each: d for each, d in found.items() if isinstance(d, ProtocolError)}
     if not answers:
         raise next(iter(silent.values()))

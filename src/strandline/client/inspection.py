@@ -9,6 +9,7 @@ not know the request, and close the connection upon it; that becomes a sentence.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from strandline.client.cluster import ClusterClient
@@ -58,6 +59,11 @@ def inspect_each(
         except ProtocolError as error:
             found[broker_id] = error
     return found
+
+
+def answers_of(told: Mapping[BrokerId, Document | ProtocolError]) -> dict[BrokerId, Document]:
+    """What the brokers said that said something."""
+    return {each: found for each, found in told.items() if not isinstance(found, ProtocolError)}
 
 
 def inspect_all(

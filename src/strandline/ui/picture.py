@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from strandline.client.inspection import Document
+from strandline.client.inspection import Document, answers_of
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId
 
@@ -86,9 +86,7 @@ class Assembly:
         with its error, and is not remembered to have any replica.
         """
         before = self.latest
-        answers = {
-            each: found for each, found in told.items() if not isinstance(found, ProtocolError)
-        }
+        answers = answers_of(told)
         changed: set[Key] = set()
         for silent in self._rows.keys() - answers.keys():
             changed.update(self._rows.pop(silent))

@@ -16,7 +16,7 @@ from strandline.client.admin_groups import GroupAdmin
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Start
 from strandline.client.fetching import Isolation
-from strandline.client.inspection import inspect_each
+from strandline.client.inspection import answers_of, inspect_each
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.status.metrics import merged
 from strandline.schemas.sources import Schemas
@@ -128,8 +128,7 @@ def _of_each(cluster: ClusterClient, subject: str, **arguments: object) -> Json:
 def metrics(cluster: ClusterClient, values: Values) -> str:
     """The text that Prometheus reads, of all brokers that answer."""
     del values
-    told = inspect_each(cluster, "status", brief=True).values()
-    return merged(each for each in told if not isinstance(each, ProtocolError))
+    return merged(answers_of(inspect_each(cluster, "status", brief=True)).values())
 
 
 Question: TypeAlias = Callable[[ClusterClient, Values], Json]

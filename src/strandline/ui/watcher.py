@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.inspection import Document, inspect
+from strandline.client.inspection import Document, answers_of, inspect
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import MalformedFrame, ProtocolError
 from strandline.types import BrokerId
@@ -176,7 +176,7 @@ def _registered(told: Told) -> dict[BrokerId, Address]:
 
     Not according to all: one that is cut off from the metadata tells of brokers that are gone.
     """
-    answers = {each: found for each, found in told.items() if not isinstance(found, ProtocolError)}
+    answers = answers_of(told)
     controllers = [found for each, found in answers.items() if found["controller"] == each]
     heard = next(iter((*controllers, *answers.values())), None)
     if heard is None:
@@ -189,7 +189,7 @@ def _end_of(told: Told) -> Key | None:
     next; None at the end, after which it begins anew."""
     ends = [
         (document["next"][0], document["next"][1])
-        for document in told.values()
-        if not isinstance(document, ProtocolError) and document["next"] is not None
+        for document in answers_of(told).values()
+        if document["next"] is not None
     ]
     return min(ends, default=None)
