@@ -51,7 +51,8 @@ def written(workshop: Workshop, tools: ToolServer) -> Written:
     kafka.stop()
     # From here on the cleaner rests, so that what was served stays comparable.
     kafka.start("log.cleaner.enable=false")
-    tools.run("Workload", kafka.address, "more").succeeded()
+    more = tools.run("Workload", kafka.address, "more")
+    assert more.status == 0, f"{more}\n{kafka.complaint()}"
     contents = contents_of(tools, kafka.address)
     kafka.kill()
     killed = workshop.directory / "killed"

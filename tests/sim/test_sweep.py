@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from itertools import count
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -109,6 +110,23 @@ def test_a_process_that_hangs_is_a_result(monkeypatch: pytest.MonkeyPatch) -> No
     result = sweep([5])
     assert result.bad == {HARNESS: [5]}
     assert "No end after" in result.violations[0][1].what
+
+
+def _spin(connection: Connection) -> None:
+    vars(sweeping).update(CPU_SECONDS_MAX=0.5, run_seed=_never_end)  # of the new process only
+    sweeping._work(connection)
+
+
+def _never_end(*job: object) -> SeedResult:
+    while True:
+        pass
+
+
+def test_a_run_that_never_ends_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_work", _spin)
+    result = sweep([5])
+    assert result.bad == {HARNESS: [5]}
+    assert "of processor time" in result.violations[0][1].what
 
 
 def test_a_mistake_of_the_simulator_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ What does not come right in time is a violation, and the rest is judged all the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from strandline.node.node import INTERNAL_TOPICS
@@ -163,6 +163,11 @@ class Course:
         self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
         self._let_pass(_GOODBYE_US)
         self._level_out()
+        # Groups write when a member is gone for too long: that may be just now.
+        if self._is_well:
+            self._within(
+                self._bounds.in_sync_us, self._is_all_committed, "I-50", "everything is committed"
+            )
         if self.checkers is not None:
             self.checkers.at_end()
         present = self._places()
@@ -218,6 +223,9 @@ class Course:
                 "all replicas hold the same",
             )
 
+    def _is_all_committed(self) -> bool:
+        return self.world.is_settled() and self._are_logs_level(committed=True)
+
     def _are_all_there(self) -> bool:
         return len(self.world.image.brokers) == len(self.world.machines) and self.world.is_settled()
 
@@ -234,21 +242,26 @@ class Course:
             if topic.name not in INTERNAL_TOPICS
         ]
 
-    def _are_logs_level(self) -> bool:
-        """Whether all replicas of each partition have the same log end and high watermark."""
+    def _are_logs_level(self, *, committed: bool = False) -> bool:
+        """Whether all replicas of each partition have the same log end and high watermark.
+
+        With `committed`, nothing may wait between the two either.
+        """
         return all(
-            self._is_level(TopicPartition(topic.name, number), list(state.replicas))
+            self._is_level(TopicPartition(topic.name, number), state.replicas, committed)
             for topic in self.world.image.topics.values()
             for number, state in topic.partitions.items()
         )
 
-    def _is_level(self, partition: TopicPartition, brokers: list[int]) -> bool:
-        logs = [self.world.replica(each, partition) for each in brokers]
+    def _is_level(self, at: TopicPartition, brokers: Sequence[int], committed: bool) -> bool:
+        logs = [self.world.replica(each, at) for each in brokers]
         ends = {
             None if each is None else (each.log.log_end_offset, each.log.high_watermark)
             for each in logs
         }
-        return len(ends) == 1 and None not in ends
+        if len(ends) != 1 or None in ends:
+            return False
+        return not committed or all(end == mark for end, mark in filter(None, ends))
 
     # -- waiting and telling -----------------------------------------------------------------
 

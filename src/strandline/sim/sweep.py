@@ -28,8 +28,11 @@ from strandline.sim.run import HarnessError, run
 from strandline.sim.scenarios.script import BadScript
 
 TWICE_ONE_OF: Final = 20
-SECONDS_MAX: Final = 120.0
-"""The longest that one seed may take before its process is given up."""
+CPU_SECONDS_MAX: Final = 120.0
+"""How much processor time one seed may take before its process is ended."""
+
+SECONDS_MAX: Final = 900.0
+"""How long one seed may take, on however busy a machine, before its process is given up."""
 
 HARNESS: Final = "HARNESS"
 """In place of an invariant: the simulator itself failed, or hung, or died."""
@@ -291,7 +294,10 @@ class _Worker:
             result = self.connection.recv()
         except (EOFError, OSError):
             code = self._replace()
-            return job, failed(job.seed, job.profile or "", f"Its process died with code {code}.")
+            what = f"Its process died with code {code}."
+            if code == -signal.SIGPROF:
+                what = f"No end after {CPU_SECONDS_MAX:.0f} s of processor time."
+            return job, failed(job.seed, job.profile or "", what)
         if not isinstance(result, SeedResult):
             raise HarnessError(f"A process gave {result!r} for a result.")
         return job, result
@@ -327,4 +333,7 @@ def _work(connection: Connection) -> None:
             job = connection.recv()
         except EOFError:
             return
+        # A run that never ends is ended by its own processor time (SIGPROF). The time that passes
+        # says nothing: others may have the machine.
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
         connection.send(run_seed(job.seed, job.profile, job.without))

@@ -130,8 +130,8 @@ CATALOGUE: Final = (
         "F-46",
         "EIO on append",
         ("disk-fail 1 operation=append path=.log", "disk-broken 1 dir=0"),
-        remark="the append is refused, the directory stays in use; moving leaders away from a "
-        "failed directory is not built yet",
+        remark="the directory goes offline, its replicas with it, and leadership moves away "
+        "(note 0011)",
     ),
     Row("F-47", "EIO on read", ("disk-fail 1 operation=read path=.log count=1",)),
     Row("F-48", "no space left", ("disk-full 1 path=.index for=2s",)),
