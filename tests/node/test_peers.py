@@ -240,6 +240,45 @@ def test_a_dial_that_takes_too_long_is_given_up(rig: Rig) -> None:
     assert rig.failure() == PeerFailed("it could not be reached in time", was_sent=False)
 
 
+def test_a_dial_outlives_the_patience_of_who_waits_for_it(rig: Rig) -> None:
+    """With a pause between dials as long as the patience, no dial would ever have the time."""
+    rig.ask(timeout_ms=100_000)
+    rig.peers.link_closed(rig.dialled().link, "refused", rig.now)
+    for _ in range(10):
+        rig.answers.clear()
+        rig.ask(timeout_ms=100_000)
+        rig.wait(BACKOFF_MS_MAX)
+        rig.peers.link_closed(rig.dialled().link, "refused", rig.now)
+    rig.answers.clear()
+    rig.wait(10)
+    rig.ask(timeout_ms=BACKOFF_MS_MAX)
+    rig.wait(BACKOFF_MS_MAX - 10)
+    link = rig.dialled().link
+    rig.wait(10)
+    assert rig.turn() == []
+    assert rig.failure() == PeerFailed("it could not be asked in time", was_sent=False)
+    rig.wait(10)
+    rig.ask(timeout_ms=BACKOFF_MS_MAX)
+    assert rig.turn() == []
+    rig.peers.link_opened(link, rig.now)
+    rig.answer(link, *rig.asked())
+    assert isinstance(rig.answers[0], ListOffsetsResponse)
+
+
+def test_what_waits_for_its_turn_too_long_does_not_end_the_link(rig: Rig) -> None:
+    for _ in range(IN_FLIGHT_MAX):
+        rig.ask()
+    link = rig.opened()
+    asked = rig.asked()
+    rig.ask(timeout_ms=500)
+    rig.wait(500)
+    assert rig.turn() == []
+    assert rig.failure() == PeerFailed("it could not be asked in time", was_sent=False)
+    for correlation_id in asked:
+        rig.answer(link, correlation_id)
+    assert len(rig.answers) == IN_FLIGHT_MAX
+
+
 def test_an_answer_in_time_stops_the_clock(rig: Rig) -> None:
     rig.ask(timeout_ms=500)
     link = rig.opened()

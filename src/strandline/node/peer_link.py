@@ -259,18 +259,32 @@ class PeerLink:
     def _ring(self, now: Instant) -> None:
         self._alarm = None
         now_ms = now.monotonic_ms
-        overdue = [q for q in (*self._asked, *self._queued) if q.deadline_ms <= now_ms]
-        if overdue:
+        if any(question.deadline_ms <= now_ms for question in self._asked):
             self.fail("it did not answer in time", now, hang_up=True)
         elif self.link_id is not None and not self.is_open and self._dialled_by_ms <= now_ms:
             self.fail("it could not be reached in time", now, hang_up=True)
         else:
+            self._fail_overdue(now)
             self._go_on(now)
         deadlines = [question.deadline_ms for question in (*self._asked, *self._queued)]
         if self.link_id is not None and not self.is_open:
             deadlines.append(self._dialled_by_ms)
         if deadlines:
             self._ring_by(min(deadlines))
+
+    def _fail_overdue(self, now: Instant) -> None:
+        """Give up what was not sent in time. A dial goes on: it has a limit of its own.
+
+        If it ended with whoever waits for it, one that begins after a pause as long as their
+        patience would never have the time to succeed.
+        """
+        queued, self._queued = self._queued, deque()
+        overdue: list[Question] = []
+        for question in queued:
+            is_overdue = question.deadline_ms <= now.monotonic_ms
+            (overdue if is_overdue else self._queued).append(question)
+        for question in overdue:
+            _tell(question, PeerFailed("it could not be asked in time", was_sent=False), now)
 
 
 def _tell(question: Question, answer: object, now: Instant) -> None:
