@@ -241,6 +241,36 @@ def test_r11_a_follower_behind_its_leaders_start_begins_again(world: ClusterWorl
     assert world.offsets(B, "t") == (11, 11)
 
 
+def test_a_follower_comes_in_though_its_leaders_start_moves_on_all_the_time() -> None:
+    """Without a fetch session none overtakes the one that waits for a quiet partition."""
+    world = ClusterWorld(
+        3,
+        "max.incremental.fetch.session.cache.slots=0",
+        "log.retention.check.interval.ms=100",
+        "log.initial.task.delay.ms=1",
+    )
+    world.create_topic(
+        "t",
+        (A, B),
+        internal_segment_bytes="100",
+        retention_ms="400",
+        message_timestamp_type="LogAppendTime",
+    )
+    world.create_topic("quiet", (A, B))
+    world.run(1000)
+    assert write(world, "t", b"old") == 0
+    world.kill(B, expire=True)
+    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
+    for number in range(60):
+        assert write(world, "t", b"new", acks=1) == 0
+        world.run(200)
+        if number == 9:
+            world.start(B)
+    assert world.partition("t").in_sync_replicas == (A, B)
+    assert world.replica(A, "t").log.log_start_offset > 30
+    world.check()
+
+
 def test_r37_out_of_range_is_never_the_end(world: ClusterWorld) -> None:
     world.create_topic("u", (A, B), unclean_leader_election_enable="true")
     assert write(world, "u", b"a", b"b") == 0

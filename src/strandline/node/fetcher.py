@@ -70,6 +70,8 @@ class Fetcher:
         self._changed: list[FetchedPartition] = []
         """Partitions whose `asked` changes with the next request."""
         self._out_of_range: list[FetchedPartition] = []
+        self._looked_up: set[FetchedPartition] = set()
+        """Partitions of which the leader was asked where they begin and end."""
         self._sent = 0
         self._lost = 0
         """The number of the last request whose answer is not waited for any more."""
@@ -102,6 +104,7 @@ class Fetcher:
         partition = self._partitions.get(key_of(replica))
         if partition is not None and partition.replica is replica:
             self._leave_out(partition)
+            self._looked_up.discard(partition)
             del self._partitions[partition.key]
 
     def renew(self, now: Instant) -> None:
@@ -219,8 +222,7 @@ class Fetcher:
             self.source,
             FetchRequest(
                 replica_state=self._means.identity,
-                # A session can be overtaken once it exists: have the first answer at once.
-                max_wait_ms=0 if self._is_fresh else config.replica_fetch_wait_max_ms,
+                max_wait_ms=self._max_wait_ms(),
                 min_bytes=config.replica_fetch_min_bytes,
                 max_bytes=config.replica_fetch_response_max_bytes,
                 session_id=session.session_id,
@@ -234,6 +236,16 @@ class Fetcher:
             timeout_ms=config.replica_socket_timeout_ms,
             channel=self._channel,
         )
+
+    def _max_wait_ms(self) -> int:
+        """How long the leader may wait until there is something to read."""
+        if self._is_fresh:
+            return 0  # a session can be overtaken once it exists: have the first answer at once
+        wait_ms = self._means.settings.broker.replica_fetch_wait_max_ms
+        if self._looked_up and not self._session.can_overtake:
+            # Where a partition begins may be out of date by the next fetch, again and again.
+            return min(BACKOFF_MS_MIN, wait_ms)
+        return wait_ms
 
     @property
     def _may_overtake(self) -> bool:
@@ -307,6 +319,7 @@ class Fetcher:
     def _ask_for_ends(self, now: Instant) -> None:
         means = self._means
         partitions, self._out_of_range = self._out_of_range, []
+        self._looked_up.update(partitions)
         ask_for_ends(
             means.peers,
             self.source,
@@ -323,6 +336,7 @@ class Fetcher:
         found: LogEnds | ErrorCode,
         now: Instant,
     ) -> None:
+        self._looked_up.discard(partition)
         if self._partitions.get(partition.key) is not partition:
             return
         if isinstance(found, LogEnds):
