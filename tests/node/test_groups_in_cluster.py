@@ -301,6 +301,21 @@ def test_groups_are_loaded_in_steps(world: ClusterWorld, monkeypatch: pytest.Mon
     assert (codes[-1], offset) == (0, 49)
 
 
+def test_f47_what_cannot_be_read_is_loaded_by_another(world: ClusterWorld) -> None:
+    first = coordinator_of(world)
+    for offset in range(5):
+        assert commit(world[first].connect(), offset) == ErrorCode.NONE
+    topic = world.image.topics[CONSUMER_OFFSETS]
+    (state,) = (each for each in topic.partitions.values() if each.leader == first)
+    second, third = (each for each in state.replicas if each != first)
+    world[second].disk.fail("read", f"/{CONSUMER_OFFSETS}-")
+    world.kill(first, expire=True)
+    world.run_until(lambda: coordinator_of(world) == third)
+    world.run(200)
+    assert committed(world[third].connect()) == (0, 4)
+    assert not world[second].machine.is_up, "It has no other directory."
+
+
 def test_loading_ends_with_leadership(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     first = coordinator_of(world)
     for offset in range(50):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -203,17 +204,26 @@ class Logs:
         self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
     ) -> Log:
         directory = self._roomiest()
-        created = Log.create(
-            self.files,
-            join(directory.path, str(partition)),
-            partition,
-            config,
-            now_ms=now.wall_ms,
-            random=self._random,
-            producer_expiration_ms=self._producer_expiration_ms,
-        )
-        if topic_id != NO_TOPIC_ID:
-            created.assign_topic_id(topic_id)
+        path = join(directory.path, str(partition))
+        is_new = not self.files.is_directory(path)
+        try:
+            created = Log.create(
+                self.files,
+                path,
+                partition,
+                config,
+                now_ms=now.wall_ms,
+                random=self._random,
+                producer_expiration_ms=self._producer_expiration_ms,
+            )
+            if topic_id != NO_TOPIC_ID:
+                created.assign_topic_id(topic_id)
+        except StorageError:
+            # The next attempt may find more room in another directory, and two logs would be there.
+            if is_new:
+                with suppress(StorageError):
+                    self.files.remove_tree(path)
+            raise
         created.raised = self._raised
         directory.add(created)
         return created

@@ -38,6 +38,10 @@ class DiskFull(StorageError):
     """There is no room, or no more quota. Nothing is broken: it works again when space returns."""
 
 
+class UnreadableFile(StorageError):
+    """The disk does not give back what a file has (EIO). The bytes may be gone for good."""
+
+
 class LockHeld(StorageError):
     """Another process holds the lock of this file."""
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 from strandline.errors import StorageError
-from strandline.storage.files import Buffer, DiskFull
+from strandline.storage.files import Buffer, DiskFull, UnreadableFile
 from strandline.storage.memory_inodes import Contents
 
 
@@ -79,7 +79,10 @@ class MemoryFile:
         if self.closed:
             self._check_open()
         if self._world.is_watched:
-            self._world.ask("read", self.path)
+            try:
+                self._world.ask("read", self.path)
+            except StorageError as error:
+                raise UnreadableFile(str(error)) from error
         end = position + length
         return self._contents.read(position, end if end < self.size else self.size)
 

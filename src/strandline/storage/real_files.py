@@ -24,7 +24,14 @@ from types import TracebackType
 from typing import Final
 
 from strandline.errors import StorageError
-from strandline.storage.files import Buffer, DiskFull, LockHeld, MissingFile, parent_of
+from strandline.storage.files import (
+    Buffer,
+    DiskFull,
+    LockHeld,
+    MissingFile,
+    UnreadableFile,
+    parent_of,
+)
 
 IOVECS_MAX: Final = 1024
 """Linux refuses more buffers in one pwritev (IOV_MAX)."""
@@ -110,7 +117,7 @@ class RealFile:
                     break
                 data += more
         except OSError as error:
-            raise storage_error("read", self.path, error) from error
+            raise UnreadableFile(str(storage_error("read", self.path, error))) from error
         return data
 
     def truncate(self, size: int) -> None:

@@ -28,6 +28,7 @@ from strandline.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from strandline.storage.files import UnreadableFile
 from strandline.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Instant, LeaderEpoch, Offset
 
 LATEST: Final = -1
@@ -70,7 +71,11 @@ class ListOffsetsHandler:
                     continue
                 try:
                     replica = self._replicas.hosted(topic.name, partition.partition_index)
-                    self._look_up(request, replica, partition, answer)
+                    try:
+                        self._look_up(request, replica, partition, answer)
+                    except UnreadableFile as error:
+                        replica.fail(error)  # F-47
+                        raise
                 except ProtocolError as error:
                     answer.error_code = error.code
                 except StorageError:
