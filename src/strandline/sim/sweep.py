@@ -336,4 +336,6 @@ def _work(connection: Connection) -> None:
         # A run that never ends is ended by its own processor time (SIGPROF). The time that passes
         # says nothing: others may have the machine.
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
-        connection.send(run_seed(job.seed, job.profile, job.without))
+        result = run_seed(job.seed, job.profile, job.without)
+        with suppress(BrokenPipeError):  # nobody is there any more, which shows above
+            connection.send(result)

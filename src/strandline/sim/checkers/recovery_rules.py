@@ -21,6 +21,7 @@ from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
+from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.types import NO_SEQUENCE, BrokerId, ProducerId
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class RecoveryRules:
             needed = min(before.recovery_point, former.end)
         elif before.how == "swap":
             needed = 0
-        if former.batches and shadow.log.log_end_offset < needed:
+        needed = former.content_end(needed)
+        if shadow.log.log_end_offset < needed:
             self._findings.add(
                 "I-46",
                 f"{shadow} came back after {_words(before)} and ends at "
@@ -131,6 +133,8 @@ class RecoveryRules:
             return True
         if before.shadow.broker_id not in state.replicas or is_touched(machine, directory):
             return False
+        if _lies_aside(machine, directory):
+            return False  # it was assigned elsewhere when the process looked
         if before.recovery_point > 0 and before.shadow.batches:
             self._findings.add(
                 "I-46",
@@ -202,6 +206,16 @@ def _outlived(shadow: Shadow, entry: ProducerEntry) -> bool:
     behind it then, which the log has lost with its end since. A snapshot from before tells."""
     writer = Writer(entry.producer_id, entry.epoch, entry.last_sequence)
     return shadow.is_compacted and shadow.was_followed(writer, entry.last_offset)
+
+
+def _lies_aside(machine: Machine, directory: str) -> bool:
+    """Whether a start has kept the partition's log as a stray."""
+    above, _, name = directory.rpartition("/")
+    with machine.disk.unobserved():
+        return any(
+            each.startswith(f"{name}.") and parse_directory_name(each).kind is DirectoryKind.STRAY
+            for each in machine.disk.files.list_directory(above)
+        )
 
 
 def is_touched(machine: Machine, directory: str) -> bool:

@@ -79,6 +79,7 @@ class Rehearsal:
         after = Shadow(shadow.broker_id, log, truth.batches, self._findings)
         after.read_anew()
         newest = after.below(shadow.end)
+        needed = shadow.content_end(needed)
         if log.log_end_offset < needed:
             problem = f"end at {log.log_end_offset}, but everything below {needed} is to survive"
         elif after.end > max(shadow.end, shadow.log_start):

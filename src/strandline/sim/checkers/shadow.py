@@ -184,12 +184,16 @@ class Shadow:
     def holds(self, batch: Batch) -> bool:
         """Whether this log has the batch, and so everything that comes before it.
 
-        Where compaction has left nothing of a batch anywhere, it may be missing here as well.
+        Where compaction has left nothing of a batch anywhere, it may be missing here as well; but
+        nothing else can stand in its place.
         """
         index = bisect_left(self.bases, batch.base_offset)
         if index < len(self.batches) and self.batches[index] is batch:
             return True
-        return batch.compacted_away and batch.next_offset <= self.log.log_end_offset
+        if not batch.compacted_away or batch.next_offset > self.log.log_end_offset:
+            return False
+        stop = self.index_at(batch.next_offset)
+        return not stop or self.batches[stop - 1].next_offset <= batch.base_offset
 
     def records_of(self, batch: Batch) -> Records | None:
         """What this log has of the batch; None if nobody knows what was in it."""
@@ -214,6 +218,12 @@ class Shadow:
         """The last batch that begins below the offset."""
         index = bisect_left(self.bases, offset)
         return self.batches[index - 1] if index else None
+
+    def content_end(self, offset: int) -> int:
+        """Where what lies below the offset ends. Compaction may have left nothing just below it, as
+        after a truncation to there: then the log's end is known to the process only."""
+        newest = self.below(offset)
+        return 0 if newest is None else min(offset, newest.next_offset)
 
     @property
     def visible_from(self) -> int:
