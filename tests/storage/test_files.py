@@ -15,7 +15,15 @@ import pytest
 
 from strandline.errors import StorageError
 from strandline.storage import real_files
-from strandline.storage.files import Files, LockHeld, MissingFile, join, name_of, parent_of
+from strandline.storage.files import (
+    Files,
+    LockHeld,
+    MissingFile,
+    UnreadableFile,
+    join,
+    name_of,
+    parent_of,
+)
 from strandline.storage.memory_files import MemoryFiles, ProcessEnded, UsedAfterEnd
 from strandline.storage.memory_inodes import PowerCut
 from strandline.storage.real_files import RealFiles
@@ -236,6 +244,25 @@ def test_a_file_that_cannot_be_cut_back_refuses_everything(
     ):
         with pytest.raises(StorageError, match="earlier write or sync failed"):
             act()
+
+
+def test_what_a_disk_does_not_give_back_is_told_from_other_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F-47: no descriptor left, for one, is no reason to give a disk up."""
+    files = RealFiles()
+    file = files.open(f"{tmp_path}/f", create=True)
+    file.append(b"x")
+    monkeypatch.setattr(real_files.os, "pread", _failing(OSError(errno.EIO, "I/O error")))
+    with pytest.raises(UnreadableFile, match="I/O error"):
+        file.read_at(0, 1)
+    monkeypatch.undo()
+    assert file.read_at(0, 1) == b"x"
+    file = RealFiles().open(f"{tmp_path}/f")
+    monkeypatch.setattr(real_files.os, "open", _failing(OSError(errno.EMFILE, "Too many")))
+    with pytest.raises(StorageError, match="Too many") as raised:
+        file.read_at(0, 1)
+    assert not isinstance(raised.value, UnreadableFile)
 
 
 def test_a_failed_sync_is_never_forgiven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
