@@ -24,6 +24,7 @@ def make_leader(
     in_sync: Sequence[BrokerId] | None = None,
     *,
     start: int = 0,
+    log_start: int = 0,
     epoch: int = 1,
     min_in_sync: int = 1,
     now_ms: int = NOW_MS,
@@ -40,6 +41,7 @@ def make_leader(
         lag_max_ms=LAG_MS,
         min_in_sync=min_in_sync,
         now_ms=now_ms,
+        log_start_offset=Offset(log_start),
         former=former,
         policies=policies or Policies(),
     )
@@ -252,6 +254,22 @@ def test_r04_a_replica_joins_only_with_all_from_before_the_epoch() -> None:
     fetch(leader, C, 10, end=10)
     assert leader.maybe_expand(C, high_watermark=Offset(5), may_join=True)
     assert leader.in_sync == Expanding(frozenset({A, B}), C, broker_epoch=7)
+
+
+def test_i27_a_replica_joins_only_without_what_clients_were_told_is_deleted() -> None:
+    leader = make_leader((A, B, C), (A, B))
+    fetch(leader, C, 9, end=9, start=4)
+    leader.note_deleted(Offset(5))
+    leader.note_deleted(Offset(3))
+    assert not leader.maybe_expand(C, high_watermark=Offset(9), may_join=True)
+    fetch(leader, C, 9, end=9, start=5)
+    assert leader.maybe_expand(C, high_watermark=Offset(9), may_join=True)
+    # What was said before this reign is gone from this log, wherever that starts now.
+    later = make_leader((A, B, C), (A, B), epoch=2, start=9, log_start=5)
+    fetch(later, C, 9, end=9, start=4)
+    assert not later.maybe_expand(C, high_watermark=Offset(9), may_join=True)
+    fetch(later, C, 9, end=9, start=5)
+    assert later.maybe_expand(C, high_watermark=Offset(9), may_join=True)
 
 
 def test_a_replica_joins_only_with_all_that_is_committed_and_after_a_fetch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -18,6 +19,7 @@ from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from strandline.records.batch import set_crc
 from strandline.replication.in_sync import Committed
 from strandline.replication.leader import Leader
+from strandline.sim.checkers.rehearsal import Rehearsal
 from strandline.storage.log_read import LogSlice
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import Caller
@@ -237,7 +239,12 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
     checked.act(2)
     if is_deleted:
         assert "I-21" not in checked.found
-        checked.checkers._hostings[BrokerId(2)].take_in(log)  # as of the next process
+        hosting = checked.checkers._hostings[BrokerId(2)]
+        hosting.take_in(log)  # as of the next process
+        assert "I-21" not in checked.found
+        checked.replica(2).host.logs.save_log_starts()
+        rehearsal = Rehearsal(checked.checkers.rules.findings, Random(1))
+        rehearsal.check(hosting.machine, list(hosting.seen.values()))
         assert "I-21" not in checked.found
         return
     what = checked.only("I-21").what

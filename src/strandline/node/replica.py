@@ -44,6 +44,7 @@ class Replica(LeadsPartition, FollowsPartition):
             lag_max_ms=host.lag_max_ms,
             min_in_sync=log.config.min_insync_replicas,
             now_ms=now.monotonic_ms,
+            log_start_offset=log.log_start_offset,
             former=self.leader,
             policies=host.policies,
         )

@@ -31,6 +31,8 @@ class Leader:
     """See the module. Made when leadership in a new leader epoch is accepted, then thrown away.
 
     - `start_offset`: the log end when this epoch began (LESO).
+    - `deleted_to`: nobody may lead who still has records below. Clients were told that they are
+      deleted, by this leader (`note_deleted`) or perhaps by one before it.
     - `in_sync`: the set and a change of it in flight; `partition_epoch` is the version that the
       controller gave the committed set. Moved by `committed`, `refused`, `maybe_*`.
     - `progress`: one entry per replica except the leader itself.
@@ -41,6 +43,7 @@ class Leader:
         "_is_held",
         "_min_in_sync",
         "broker_id",
+        "deleted_to",
         "in_sync",
         "lag_max_ms",
         "leader_epoch",
@@ -63,10 +66,13 @@ class Leader:
         lag_max_ms: int,
         min_in_sync: int,
         now_ms: int,
+        log_start_offset: Offset,
         former: Leader | None = None,
         policies: Policies = DEFAULT,
     ) -> None:
-        """`in_sync` is the committed set; `former` is this broker's last reign, if it has had one.
+        """`in_sync` is the committed set, `log_start_offset` where the log starts now.
+
+        `former` is this broker's last reign, if it has had one.
 
         What `former` knew of its followers is used only if it was the epoch just before this one.
         A broker that was cut off may have missed another leader's epochs, in which its followers
@@ -77,6 +83,7 @@ class Leader:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.start_offset = start_offset
+        self.deleted_to = log_start_offset
         self.lag_max_ms = lag_max_ms
         self.policies = policies
         self.replicas = tuple(replicas)
@@ -158,6 +165,11 @@ class Leader:
                 low = progress.log_start_offset
         return low
 
+    def note_deleted(self, low_watermark: Offset) -> None:
+        """A client is told that the records below are deleted."""
+        if low_watermark > self.deleted_to:
+            self.deleted_to = low_watermark
+
     # -- The in-sync set ---------------------------------------------------------------------
 
     def maybe_expand(self, follower: BrokerId, *, high_watermark: Offset, may_join: bool) -> bool:
@@ -171,6 +183,9 @@ class Leader:
         if self.policies.joins_at_epoch_start and progress.log_end_offset < self.start_offset:
             # The high watermark of a new leader may lag: below the epoch's start may be committed
             # records that the follower lacks (KAFKA-7128).
+            return False
+        if progress.log_start_offset < self.deleted_to:
+            # It has not heard yet where the log starts; as a leader it would have the records back.
             return False
         self.in_sync = Expanding(state.members, follower, progress.broker_epoch)
         self._settle()

@@ -111,6 +111,8 @@ class _Pending:
         if low_watermark < self.target:
             return False
         self.answer.low_watermark = low_watermark
+        if self.replica.leader is not None:
+            self.replica.leader.note_deleted(low_watermark)
         return True
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.node.fetch_sessions import FetchKey
-from strandline.sim.checkers.marks import LEADER, NO_ROLE, Mark, first_base
+from strandline.sim.checkers.marks import LEADER, NO_ROLE, mark_without_role
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.shadow import Shadow
@@ -53,7 +53,7 @@ class Hosting:
         shadow = Shadow(broker, log, truth.batches, rules.findings, is_rotten)
         shadow.was_damaged = is_touched(self.machine, log.directory)
         # First: what lies below the log start is read with other eyes.
-        shadow.mark = _mark_without_role(log)
+        shadow.mark = mark_without_role(log)
         shadow.read_anew()
         truth.shadows[broker] = shadow
         rules.replica.check_offsets(shadow)
@@ -94,19 +94,3 @@ class Hosting:
 def _keys_of(replica: Replica) -> tuple[FetchKey, FetchKey]:
     topic, number = replica.topic_partition
     return FetchKey(None, replica.topic_id, number), FetchKey(topic, NO_TOPIC_ID, number)
-
-
-def _mark_without_role(log: Log) -> Mark:
-    """The fingerprint of a log that no replica has yet."""
-    bases = log.segments.base_offsets
-    return (
-        log.log_end_offset,
-        log.high_watermark,
-        log.log_start_offset,
-        log.cuts,
-        log.recovery_point,
-        len(bases),
-        log.leader_epochs.latest,
-        first_base(log),
-        *NO_ROLE,
-    )

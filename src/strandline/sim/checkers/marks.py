@@ -24,3 +24,19 @@ def first_base(log: Log) -> int:
     """Where the first segment begins; -1 of a log that has failed while it had none."""
     bases = log.segments.base_offsets
     return bases[0] if bases else -1
+
+
+def mark_without_role(log: Log) -> Mark:
+    """The fingerprint of a log that no replica has yet."""
+    bases = log.segments.base_offsets
+    return (
+        log.log_end_offset,
+        log.high_watermark,
+        log.log_start_offset,
+        log.cuts,
+        log.recovery_point,
+        len(bases),
+        log.leader_epochs.latest,
+        first_base(log),
+        *NO_ROLE,
+    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from zlib import crc32
 
 from strandline.sim.checkers.hosting import Hosted
+from strandline.sim.checkers.marks import mark_without_role
 from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.shadow import Shadow
@@ -77,6 +78,7 @@ class Rehearsal:
                 self._findings.add("I-46", f"{shadow} would be gone after {cause}", shadow.at)
             return
         after = Shadow(shadow.broker_id, log, truth.batches, self._findings)
+        after.mark = mark_without_role(log)  # what lies below the log start is read with other eyes
         after.read_anew()
         newest = after.below(shadow.end)
         needed = shadow.content_end(needed)

@@ -84,6 +84,16 @@ def _joins_at_once(
         self.start_offset = start
 
 
+def _joins_with_what_is_deleted(
+    self: Leader, follower: BrokerId, *, high_watermark: Offset, may_join: bool
+) -> bool:
+    self.deleted_to = Offset(0)
+    return _maybe_expand(self, follower, high_watermark=high_watermark, may_join=may_join)
+
+
+_maybe_expand = Leader.maybe_expand
+
+
 def _rest(self: Shrinking) -> frozenset[BrokerId]:
     return self.members - self.leaving
 
@@ -175,6 +185,12 @@ LEADING: Final = (
         "A replica joins only with all that is committed and was there at the election (2.1).",
         ("I-16", "I-14"),
         patch(Leader, maybe_expand=_joins_at_once),
+    ),
+    Mutant(
+        "join-without-what-is-deleted",
+        "A replica joins only when it has deleted what a client was told is deleted (D-11).",
+        ("I-27",),
+        patch(Leader, maybe_expand=_joins_with_what_is_deleted),
     ),
     Mutant(
         "count-whoever-joins",

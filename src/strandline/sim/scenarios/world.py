@@ -315,6 +315,7 @@ class World(Following):
             lag_max_ms=self.lag_max_ms,
             min_in_sync=self.rules.min_in_sync,
             now_ms=self.now_ms,
+            log_start_offset=log.log_start_offset,
             former=replica.leader,
             policies=self.policies,
         )

@@ -62,6 +62,7 @@ class Leading:
             lag_max_ms=0,
             min_in_sync=self._bounds.min_in_sync,
             now_ms=0,
+            log_start_offset=Offset(0),
             former=former,
             policies=self._policies,
         )
@@ -143,6 +144,7 @@ class Leading:
             lag_max_ms=0,
             min_in_sync=self._bounds.min_in_sync,
             now_ms=0,
+            log_start_offset=Offset(0),
             policies=self._policies,
         )
         members_now = leader.in_sync.members
