@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting, InvariantViolated, StorageError
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
+from tests.descriptors import open_descriptors
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 PATIENCE_S = 120.0
@@ -34,10 +34,6 @@ def prepared(directory: Path, *more: str, count: int = 3) -> tuple[list[BrokerCo
     ]
     config = load_broker_config(None, settings).config
     return broker_configs(config, count, RealFiles()), metadata_directory(config)
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_all_stop_together_and_nobody_is_elected_for_a_last_moment(tmp_path: Path) -> None:
@@ -62,11 +58,11 @@ def test_one_that_cannot_start_keeps_all_and_leaves_nothing(tmp_path: Path) -> N
         static = {**configs[1].layers.static, "listeners": f"PLAINTEXT://127.0.0.1:{taken}"}
         static["advertised.listeners"] = static["listeners"]
         configs[1] = load_broker_config(None, [f"{k}={v}" for k, v in static.items()]).config
-        before = open_files()
+        before = open_descriptors()
         for _ in range(2):
             with pytest.raises(InvalidSetting, match=f"{taken} cannot be bound"):
                 await LocalCluster.start(configs, directory)
-        assert open_files() == before
+        assert open_descriptors() <= before
 
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

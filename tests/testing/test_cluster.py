@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import warnings
 from pathlib import Path
@@ -16,6 +15,7 @@ from strandline.errors import ErrorCode, InvalidSetting, ProtocolError, StorageE
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from strandline.testing import Cluster, ClusterError
 from tests.broker.harness import Wire
+from tests.descriptors import open_descriptors
 from tests.testing.load import PATIENCE_S, read_all
 
 with warnings.catch_warnings():
@@ -209,10 +209,6 @@ def test_mistakes_are_sentences(strandline_cluster: Cluster) -> None:
     assert repr(cluster) == "<Cluster of 3 brokers, not running>"
 
 
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def fail_in_the_middle(ending: str, seen: list[Path]) -> None:
     with Cluster() as cluster:
         seen.append(cluster.data_dir)
@@ -231,19 +227,19 @@ def fail_in_the_middle(ending: str, seen: list[Path]) -> None:
 def test_nothing_is_left_when_a_test_fails(ending: str) -> None:
     with Cluster():
         pass  # what is made once per process is there now
-    threads, files = set(threading.enumerate()), open_files()
+    threads, files = set(threading.enumerate()), open_descriptors()
     seen: list[Path] = []
     with pytest.raises(ZeroDivisionError):
         fail_in_the_middle(ending, seen)
     assert not seen[0].exists()
     assert set(threading.enumerate()) <= threads
-    assert open_files() <= files
+    assert open_descriptors() <= files
 
 
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with Cluster(brokers=1, data_dir=tmp_path):  # one that opens nothing more by itself
-        threads, files = set(threading.enumerate()), open_files()
+        threads, files = set(threading.enumerate()), open_descriptors()
         with pytest.raises(StorageError, match="lock"):
             Cluster(brokers=1, data_dir=tmp_path).open()
         assert set(threading.enumerate()) == threads
-        assert open_files() == files
+        assert open_descriptors() <= files
