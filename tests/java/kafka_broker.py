@@ -76,10 +76,6 @@ class Kafka:
             else:
                 return
 
-    def complaint(self) -> str:
-        """What it has said so far."""
-        return "" if self._process is None else self._process.complaint()
-
     def stop(self) -> None:
         """Shut it down cleanly."""
         assert self._process is not None

@@ -51,8 +51,7 @@ def written(workshop: Workshop, tools: ToolServer) -> Written:
     kafka.stop()
     # From here on the cleaner rests, so that what was served stays comparable.
     kafka.start("log.cleaner.enable=false")
-    more = tools.run("Workload", kafka.address, "more")
-    assert more.status == 0, f"{more}\n{kafka.complaint()}"
+    tools.run("Workload", kafka.address, "more").succeeded()
     contents = contents_of(tools, kafka.address)
     kafka.kill()
     killed = workshop.directory / "killed"

@@ -20,6 +20,7 @@ from strandline.storage.log_directory import LogToLoad
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.real_files import RealFiles
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from tests.descriptors import targets
 
 PARTITION = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
@@ -104,13 +105,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 def _close_all_below(directory: Path) -> None:
     """Logs that a test leaves open, some on purpose, would use up the process's descriptors."""
-    for descriptor in os.listdir("/proc/self/fd"):
-        try:
-            is_below = os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{directory}/")
-        except FileNotFoundError:  # the one with which the list was read
-            continue
-        if is_below:
-            os.close(int(descriptor))
+    for descriptor, target in targets().items():
+        if target.startswith(f"{directory}/"):
+            os.close(descriptor)
 
 
 class Kit:

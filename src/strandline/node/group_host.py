@@ -32,7 +32,6 @@ from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.control import parse_marker
 from strandline.records.record import Record, read_records
-from strandline.storage.files import UnreadableFile
 from strandline.storage.log import Log
 from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerId, TopicId
 
@@ -113,8 +112,8 @@ class GroupHost:
             # The groups of this partition stay away, and clients retry; all others are served.
             log.error("The groups in %s cannot be loaded: %s", load.replica.topic_partition, error)
             del self._loads[partition]
-            if isinstance(error, UnreadableFile):
-                load.replica.fail(error)  # whoever leads next can perhaps load them (F-47)
+            if isinstance(error, StorageError):
+                load.replica.failed_to_read(error)
             return
         self._coordinator.replay(partition, load.leader_epoch, records)
         if len(records) == _RECORDS_PER_STEP:

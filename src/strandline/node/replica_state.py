@@ -14,6 +14,7 @@ from strandline.node.commit_queue import CommitQueue, Decided
 from strandline.node.purgatory import Watched
 from strandline.node.replica_host import ReplicaHost
 from strandline.replication.leader import Leader
+from strandline.storage.files import UnreadableFile
 from strandline.storage.log import Log
 from strandline.types import (
     NO_EPOCH,
@@ -129,6 +130,12 @@ class ReplicaState(Watched):
         """The disk under the log failed: it takes no more records, nor does its directory."""
         self.host.logs.fail(self.log, error)
         self.changed()
+
+    def failed_to_read(self, error: StorageError) -> None:
+        """A disk that cannot be read is not used any more: others have these bytes, and may lead
+        (F-47). What else keeps a log from being read, as a want of descriptors, may pass."""
+        if isinstance(error, UnreadableFile):
+            self.fail(error)
 
     @property
     def commits_waiting(self) -> int:

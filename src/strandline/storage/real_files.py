@@ -40,9 +40,10 @@ OPEN_HANDLES_DEFAULT: Final = 4096
 NO_DESCRIPTOR: Final = -1
 
 
-def storage_error(operation: str, path: str, error: OSError) -> StorageError:
-    """The project's error for a failed call to the operating system."""
-    kind: type[StorageError] = StorageError
+def storage_error(
+    operation: str, path: str, error: OSError, kind: type[StorageError] = StorageError
+) -> StorageError:
+    """The project's error for a failed call to the operating system; `kind` if it says no more."""
     if isinstance(error, FileNotFoundError):
         kind = MissingFile
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -117,7 +118,7 @@ class RealFile:
                     break
                 data += more
         except OSError as error:
-            raise UnreadableFile(str(storage_error("read", self.path, error))) from error
+            raise storage_error("read", self.path, error, UnreadableFile) from error
         return data
 
     def truncate(self, size: int) -> None:

@@ -111,8 +111,7 @@ class _Pending:
         if low_watermark < self.target:
             return False
         self.answer.low_watermark = low_watermark
-        if self.replica.leader is not None:
-            self.replica.leader.note_deleted(low_watermark)
+        self.replica.check_leading().note_deleted(low_watermark)
         return True
 
 

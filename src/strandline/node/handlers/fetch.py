@@ -46,7 +46,6 @@ from strandline.node.request import Request
 from strandline.node.settings import Settings
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.replication.progress import NO_BROKER_EPOCH
-from strandline.storage.files import UnreadableFile
 from strandline.types import BrokerId, Instant, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -300,11 +299,9 @@ class _Fetch:
                     read(found, fetched, answer, budget, is_first=total == 0, now=now)
                 except ProtocolError as error:
                     answer.refuse(error.code)
-                except UnreadableFile as error:
-                    found.fail(error)  # others, of whom one may lead, have these bytes (F-47)
-                    answer.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
                 except StorageError as error:
                     log.error("Reading %s failed: %s", found.topic_partition, error)
+                    found.failed_to_read(error)
                     answer.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             else:
                 answer.refuse(found)

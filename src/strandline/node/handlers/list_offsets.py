@@ -28,7 +28,6 @@ from strandline.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from strandline.storage.files import UnreadableFile
 from strandline.types import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, Instant, LeaderEpoch, Offset
 
 LATEST: Final = -1
@@ -71,14 +70,11 @@ class ListOffsetsHandler:
                     continue
                 try:
                     replica = self._replicas.hosted(topic.name, partition.partition_index)
-                    try:
-                        self._look_up(request, replica, partition, answer)
-                    except UnreadableFile as error:
-                        replica.fail(error)  # F-47
-                        raise
+                    self._look_up(request, replica, partition, answer)
                 except ProtocolError as error:
                     answer.error_code = error.code
-                except StorageError:
+                except StorageError as error:
+                    replica.failed_to_read(error)
                     answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         request.reply(response)
 

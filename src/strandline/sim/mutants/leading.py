@@ -88,10 +88,7 @@ def _joins_with_what_is_deleted(
     self: Leader, follower: BrokerId, *, high_watermark: Offset, may_join: bool
 ) -> bool:
     self.deleted_to = Offset(0)
-    return _maybe_expand(self, follower, high_watermark=high_watermark, may_join=may_join)
-
-
-_maybe_expand = Leader.maybe_expand
+    return _true_maybe_expand(self, follower, high_watermark=high_watermark, may_join=may_join)
 
 
 def _rest(self: Shrinking) -> frozenset[BrokerId]:
