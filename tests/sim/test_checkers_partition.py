@@ -354,14 +354,17 @@ def test_deleted_records_that_are_there_again(checked: Checked) -> None:
     lead(checked, 2)
     what = checked.only("I-27").what
     assert "its log starts at 0, but a client was told that everything below 3 is deleted" in what
+    assert [at for at, _ in checked.checkers.undone_deletions] == [AT]
 
 
 def test_a_log_start_from_a_damaged_table_may_be_older(checked: Checked) -> None:
     """Seed 61253: somebody has put an older log-start-offset-checkpoint in place."""
     checked.checkers.note_records_deleted(AT, 3)
     shadow_of(checked, 2).was_damaged = True
+    assert checked.checkers.undone_deletions == []
     lead(checked, 2)
     assert checked.found == []
+    assert [at for at, _ in checked.checkers.undone_deletions] == [AT]
 
 
 def test_a_high_watermark_from_a_damaged_table_may_be_that_of_other_records(

@@ -12,7 +12,8 @@ from strandline.sim.clients.crew import Crew
 from strandline.sim.faults.nemesis import check
 from strandline.sim.faults.planner import CALM_ONE_OF
 from strandline.sim.options import BEYOND_ONE_OF, draw_plan
-from strandline.sim.plan import BEYOND, SAFE, Action, Options, TopicSpec
+from strandline.sim.pace import at_a_followers_pace
+from strandline.sim.plan import BEYOND, SAFE, Action, ClientSpec, LatencySpec, Options, TopicSpec
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.text import format_plan, parse_plan
 from strandline.sim.world import World
@@ -68,6 +69,36 @@ def test_nothing_is_lossy_by_settings_in_the_safe_profile() -> None:
     for seed in SEEDS:
         options = draw_plan(seed, SAFE).options
         assert "unclean.leader.election.enable" not in options.settings
+
+
+def producer(**options: str) -> ClientSpec:
+    return ClientSpec(
+        "producer", "p", {"partition": "0,1", "records": "3", "size": "200"} | options
+    )
+
+
+def test_followers_that_get_a_batch_per_fetch_are_not_left_behind() -> None:
+    """Seed 6000513: 130 batches a second, and every fetch brought one, in 11 ms."""
+    slow = LatencySpec(least_us=500, mean_us=5_000)
+    limited = Options(seed=1, latency=slow, settings={"replica.fetch.max.bytes": "100"})
+    reader = ClientSpec("ends", "e", {"every": "30ms"})
+    clients = (producer(every="30ms"), producer(every="200ms"), producer(every="500ms"), reader)
+    slowed = at_a_followers_pace(clients, limited)
+    assert [each.options["every"] for each in slowed] == ["200ms", "200ms", "500ms", "30ms"]
+
+    roomy = {"replica.fetch.max.bytes": "10000"}
+    assert at_a_followers_pace(clients, replace(limited, settings=roomy)) == clients
+    assert at_a_followers_pace(clients, replace(limited, settings={})) == clients
+    assert at_a_followers_pace(clients, replace(limited, latency=LatencySpec())) == clients
+
+
+def test_the_whole_answer_may_be_limited_too() -> None:
+    slow = LatencySpec(least_us=500, mean_us=5_000, spike_us=250_000, spikes_per_mille=20)
+    narrow = {"replica.fetch.max.bytes": "10000", "replica.fetch.response.max.bytes": "1"}
+    options = Options(seed=1, latency=slow, settings=narrow)
+    [slowed] = at_a_followers_pace([producer(every="30ms")], options)
+    assert slowed.options["every"] == "150ms"
+    assert slowed.options["records"] == "3"
 
 
 def test_replicas_are_placed_by_rotation() -> None:

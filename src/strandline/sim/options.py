@@ -19,6 +19,7 @@ from typing import Final
 
 from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compaction
 from strandline.sim.faults.planner import draw_actions
+from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
 from strandline.sim.workload import draw_clients
@@ -38,6 +39,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
     options = _options(seed, profile, streams)
     clients = draw_clients(options, streams("clients"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
+    clients = at_a_followers_pace(clients, options)
     return Plan(options, clients, draw_actions(options, clients, streams("faults")))
 
 

@@ -171,9 +171,14 @@ class Course:
         if self.checkers is not None:
             self.checkers.at_end()
         present = self._places()
+        undone = (
+            {place_of(*each) for each in self.checkers.undone_deletions} if self.checkers else ()
+        )
         for anomaly in self.crew.judge(allows_loss=self.scene.budget.is_exceeded):
             if anomaly.kind in LOSS_KINDS and anomaly.partition not in present:
                 continue  # deleted, and so is what was in it
+            if anomaly.kind is AnomalyKind.RESURRECTED and anomaly.partition in undone:
+                continue  # the checkers have seen why, and said so if it was not to be
             number = INVARIANT_OF[anomaly.kind]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, str(anomaly.partition))

@@ -73,6 +73,12 @@ class Checkers:
             for truth in self.rules.truths.named(TopicPartition(topic, partition))
         )
 
+    @property
+    def undone_deletions(self) -> list[tuple[TopicPartition, TopicId]]:
+        """Where deleted records came back; is it not permitted, then it is a violation already."""
+        truths = self.rules.truths
+        return [(each.at, each.topic_id) for each in truths if each.is_deletion_undone]
+
     # -- What others know --------------------------------------------------------------------
 
     def note_lossy(self, broker: int) -> None:

@@ -142,7 +142,7 @@ class Touching:
                 f"{truth.deleted_to} is deleted",
                 truth.at,
             )
-        truth.deleted_to = shadow.log_start
+        truth.came_back(shadow.log_start)
 
     def _risen(self, hosted: Hosted) -> None:
         """The high watermark is higher than before."""

@@ -50,6 +50,8 @@ class PartitionTruth:
         self.forgiven: set[Batch] = set()
         self.deleted_to = 0
         """Records below were deleted, as a client was told."""
+        self.is_deletion_undone = False
+        """Whether deleted records came back."""
         self._committed: list[Batch] = []
         self._bases: list[int] = []
 
@@ -160,6 +162,11 @@ class PartitionTruth:
         """A client was told that the records below are gone for good."""
         if low_watermark > self.deleted_to:
             self.deleted_to = low_watermark
+
+    def came_back(self, log_start: int) -> None:
+        """The newest leader's log starts there, so what was deleted from there on is back."""
+        self.deleted_to = log_start
+        self.is_deletion_undone = True
 
     def follow_minimum(self, min_in_sync: int) -> None:
         """The topic's setting, and the number of replicas in sync that bear what is committed."""
