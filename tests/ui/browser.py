@@ -174,4 +174,6 @@ def _pages(port: str) -> list[str]:
 
 
 def _connection(address: str) -> ClientConnection:
-    return connect(address, max_size=None, open_timeout=PATIENCE_S)
+    # The browser lives as long as all tests. A thread that pings it draws from the global generator
+    # of random numbers, and Hypothesis takes that for a property that is not deterministic.
+    return connect(address, max_size=None, open_timeout=PATIENCE_S, ping_interval=None)
