@@ -9,7 +9,7 @@ This file must not know other replicas, roles or what is committed.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from strandline.records.batch import (
     LOG_OVERHEAD,
     OFFSET_LENGTH_EPOCH,
 )
+from strandline.sim.checkers.batch_list import BatchList
 from strandline.sim.checkers.batches import (
     Batch,
     Batches,
@@ -59,9 +60,8 @@ def _never(path: str) -> bool:
     return False
 
 
-class Shadow:
-    """The log of one replica. `batches`, `bases` (their base offsets) and `ends` (bytes up to the
-    end of each, counted from some time ago) go together.
+class Shadow(BatchList):
+    """The log of one replica.
 
     - `mark`: the fingerprint of the replica when it was last looked at.
     - `is_blind`: the bytes are so damaged that nobody can tell what was there.
@@ -71,11 +71,9 @@ class Shadow:
       the one that stood at its place (`is_rotten`).
     - `start_rose_us`: when its log start was last seen to move.
     - `start_fell`: its log start came back lower after a crash than it had been.
-    - `remains`: of batches that have lost records to compaction, by base offset: what is left.
     """
 
     __slots__ = (
-        "_cut_bytes",
         "_findings",
         "_former",
         "_former_remains",
@@ -85,17 +83,13 @@ class Shadow:
         "_tail_base",
         "_tail_size",
         "at",
-        "bases",
-        "batches",
         "broker_id",
-        "ends",
         "epochs_at_round_start",
         "has_failed",
         "is_blind",
         "is_live",
         "log",
         "mark",
-        "remains",
         "replica",
         "rounds",
         "start_fell",
@@ -112,6 +106,7 @@ class Shadow:
         is_rotten: Callable[[str], bool] = _never,
     ) -> None:
         """`is_rotten` says of which files the disk has changed bytes by itself."""
+        super().__init__()
         self.broker_id = broker_id
         self.at: TopicPartition = log.topic_partition
         self.log = log
@@ -125,17 +120,12 @@ class Shadow:
         self.start_rose_us = 0
         self.rounds = 0
         self.epochs_at_round_start = 0
-        self.batches: list[Batch] = []
-        self.bases: list[int] = []
-        self.ends: list[int] = []
-        self.remains: dict[int, Remains] = {}
         self._former: dict[int, tuple[Batch, int]] = {}
         """While the log is read anew: what stood where before, and how long it was."""
         self._former_remains: dict[int, Remains] = {}
         self._is_rotten = is_rotten
         self._known = known
         self._findings = findings
-        self._cut_bytes = 0
         self._tail_base = -1
         self._tail_size = 0
         self._producer_epochs: dict[int, int] = {}
@@ -164,16 +154,6 @@ class Shadow:
         return leader
 
     @property
-    def end(self) -> int:
-        """The offset behind the last batch; -1 without any."""
-        return self.batches[-1].next_offset if self.batches else -1
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all batches."""
-        return self.ends[-1] - self._cut_bytes if self.ends else 0
-
-    @property
     def is_compacted(self) -> bool:
         """Whether compaction may have taken something from the log. What it has taken is gone also
         when the policy is another one since, as it is for a topic that is being deleted."""
@@ -195,35 +175,10 @@ class Shadow:
         stop = self.index_at(batch.next_offset)
         return not stop or self.batches[stop - 1].next_offset <= batch.base_offset
 
-    def records_of(self, batch: Batch) -> Records | None:
-        """What this log has of the batch; None if nobody knows what was in it."""
-        remains = self.remains.get(batch.base_offset)
-        return batch.records if remains is None else remains.records
-
-    def crc_of(self, batch: Batch) -> int:
-        """The checksum that the batch has here."""
-        remains = self.remains.get(batch.base_offset)
-        return batch.crc if remains is None else remains.crc
-
     def was_followed(self, writer: Writer, last_offset: int) -> bool:
         """Whether a producer wrote a batch that ends there, of which compaction has left nothing
         because there was a later one of that producer."""
         return self._known.was_followed(writer, last_offset)
-
-    def size_of(self, index: int) -> int:
-        """How many bytes the batch with that index has here."""
-        return self.bytes_between(index, index + 1)
-
-    def below(self, offset: int) -> Batch | None:
-        """The last batch that begins below the offset."""
-        index = bisect_left(self.bases, offset)
-        return self.batches[index - 1] if index else None
-
-    def content_end(self, offset: int) -> int:
-        """Where what lies below the offset ends. Compaction may have left nothing just below it, as
-        after a truncation to there: then the log's end is known to the process only."""
-        newest = self.below(offset)
-        return 0 if newest is None else min(offset, newest.next_offset)
 
     @property
     def visible_from(self) -> int:
@@ -233,28 +188,6 @@ class Shadow:
         if first >= 0 and self.batches[first].next_offset > self.log_start:
             return self.batches[first].base_offset
         return self.log_start
-
-    def index_at(self, offset: int) -> int:
-        """The index of the first batch that begins at the offset or above."""
-        return bisect_left(self.bases, offset)
-
-    def bytes_between(self, first: int, stop: int) -> int:
-        """How many bytes the batches from index `first` up to `stop` have."""
-        if stop <= first:
-            return 0
-        before = self.ends[first - 1] if first else self._cut_bytes
-        return self.ends[stop - 1] - before
-
-    def epoch_starts(self, log_start: int) -> list[tuple[int, int]]:
-        """Where each leader epoch begins, of the batches that end behind the log start."""
-        found: list[tuple[int, int]] = []
-        first = bisect_right(self.bases, log_start) - 1
-        for batch in self.batches[max(0, first) :]:
-            if batch.next_offset <= log_start:
-                continue
-            if not found or batch.leader_epoch != found[-1][0]:
-                found.append((batch.leader_epoch, batch.base_offset))
-        return found
 
     # -- Following the log -------------------------------------------------------------------
 
@@ -277,7 +210,7 @@ class Shadow:
         self._former = dict(zip(self.bases, zip(self.batches, sizes, strict=True), strict=True))
         self._former_remains, self.remains = self.remains, {}
         self.batches, self.bases, self.ends = [], [], []
-        self._cut_bytes = 0
+        self.cut_bytes = 0
         self._producer_epochs.clear()
         self._tail_base, self._tail_size = -1, 0
         for segment in self.log.segments.all:
@@ -322,7 +255,7 @@ class Shadow:
         count = bisect_left(self.bases, self.log.segments.first.base_offset)
         removed = [self._dropped(index) for index in range(count)]
         if count:
-            self._cut_bytes = self.ends[count - 1]
+            self.cut_bytes = self.ends[count - 1]
             for base in self.bases[:count]:
                 self.remains.pop(base, None)
             del self.batches[:count], self.bases[:count], self.ends[:count]
@@ -396,7 +329,7 @@ class Shadow:
                 batch, size = self._meet(fields, data, position), _size_in(fields)
             batches.append(batch)
             bases.append(batch.base_offset)
-            ends.append((ends[-1] if ends else self._cut_bytes) + size)
+            ends.append((ends[-1] if ends else self.cut_bytes) + size)
             position += size
             self._tail_size += size
 
