@@ -9,7 +9,7 @@ import pytest
 from strandline.sim.clients import ADMIN_VERBS, Crew, make_operation
 from strandline.sim.clients.admin import AdminOperation
 from strandline.sim.history.operations import Acknowledged, Deleted, Polled, Sent, StartSeen
-from strandline.sim.history.report import AnomalyKind
+from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
 from strandline.sim.plan import Action, ClientSpec, Options
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.world import World
@@ -146,7 +146,7 @@ def test_faults_within_tolerance_cost_nothing(run: Run) -> None:
         machine.resume()
         assert run.world.run_until(run.world.is_settled)
     run.end(T0, T1)
-    assert run.crew.judge(allows_loss=False) == []
+    assert run.crew.report().anomalies == ()
     assert run.crew.findings == []
     assert run.crew.counters["batch sent again"] > 0
 
@@ -174,7 +174,7 @@ def test_a_lost_record_is_found_and_may_be_allowed(run: Run) -> None:
             if isinstance(event, Polled):
                 kept = [record for record in event.records if record[1] != victim.value]
                 history[index] = event._replace(records=kept)
-    found = {anomaly.kind for anomaly in run.crew.judge(allows_loss=False)}
+    found = {anomaly.kind for anomaly in run.crew.report().anomalies}
     assert AnomalyKind.LOST in found
     lost = [
         anomaly.sentence
@@ -182,7 +182,7 @@ def test_a_lost_record_is_found_and_may_be_allowed(run: Run) -> None:
         if anomaly.kind is AnomalyKind.LOST
     ]
     assert [repr(strong.value) in sentence for sentence in lost] == [True]
-    allowed = {anomaly.kind for anomaly in run.crew.judge(allows_loss=True)}
+    allowed = {anomaly.kind for anomaly in run.crew.report().beyond(LOSS_KINDS)}
     assert AnomalyKind.LOST not in allowed
 
 
@@ -270,7 +270,7 @@ def test_deleted_records_are_remembered(quiet: Run) -> None:
     assert deleted == [offset for _, offset in told]
     seen = {event.offset for event in quiet.world.history if isinstance(event, StartSeen)}
     assert seen >= set(deleted)
-    assert quiet.crew.judge(allows_loss=False) == []
+    assert quiet.crew.report().anomalies == ()
 
 
 def test_clients_live_through_a_topic_that_is_made_anew(quiet: Run) -> None:
@@ -285,7 +285,7 @@ def test_clients_live_through_a_topic_that_is_made_anew(quiet: Run) -> None:
     assert quiet.do("recreate-topic t partitions=2 replication=3 min.insync.replicas=2") == "done"
     quiet.world.run_for(3_000)
     quiet.end(T0, T1)
-    assert quiet.crew.judge(allows_loss=False) == []
+    assert quiet.crew.report().anomalies == ()
     assert quiet.crew.findings == []
     places = {event.partition for event in quiet.world.history if isinstance(event, Sent)}
     assert len(places) == 4, "two partitions, twice"

@@ -215,6 +215,7 @@ class Checkers:
                 # A turn that waits for its disk has changed the log as well, nobody knows how; or
                 # what the disk says is not what was written.
                 self.rules.compaction.note_gone(shadow, before, shadow.log.high_watermark)
+        self.rules.waiting.note_compacted(machine.node, hosting.by_key)
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
         """Part of a broker failed in a way that it does not expect."""

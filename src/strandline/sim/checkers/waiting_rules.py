@@ -27,11 +27,12 @@ from strandline.sim.checkers.peeking import (
 )
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
-from strandline.types import NO_EPOCH
+from strandline.types import NO_EPOCH, BrokerId
 
 if TYPE_CHECKING:
     from strandline.node.fetch_sessions import Fetched, FetchKey
     from strandline.node.node import Node
+    from strandline.node.purgatory import ParkedEntry
     from strandline.node.replica import Replica
 
 
@@ -41,6 +42,8 @@ class WaitingRules:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._epochs: dict[tuple[int, int], tuple[int, int]] = {}
+        self._passed_over: dict[BrokerId, set[ParkedEntry]] = {}
+        """Fetches that could be answered only since a log was compacted."""
 
     # -- Fetchers ----------------------------------------------------------------------------
 
@@ -104,6 +107,8 @@ class WaitingRules:
             deletion = None if fetch is not None else parked_deletion(entry.operation)
             if fetch is not None:
                 what, reason = "fetch", _reason_to_answer(fetch, shadows)
+                if reason is not None and entry in self._passed_over.get(node.broker_id, ()):
+                    continue
             elif deletion is not None:
                 what, reason = "deletion", _reason_to_tell(deletion)
             else:
@@ -114,6 +119,20 @@ class WaitingRules:
                     f"A {what} of {connection.client_host} at broker {node.broker_id} is parked, "
                     f"but {reason}",
                 )
+
+    def note_compacted(self, node: Node, shadows: Mapping[FetchKey, Shadow]) -> None:
+        """A log was compacted. Where a batch is gone or smaller, one more may fit into the limits
+        of a fetch. As in Kafka nobody looks: the next append is soon enough, or its own time."""
+        before = self._passed_over.get(node.broker_id, ())
+        self._passed_over[node.broker_id] = {
+            entry
+            for entry in parked(node.purgatory)
+            if entry in before
+            or (
+                (fetch := parked_fetch(entry.operation)) is not None
+                and _reason_to_answer(fetch, shadows) is not None
+            )
+        }
 
     # -- Sessions ----------------------------------------------------------------------------
 

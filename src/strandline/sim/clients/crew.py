@@ -20,7 +20,7 @@ from strandline.sim.clients.world import ClientWorld
 from strandline.sim.compacted import POLICY, is_compacted
 from strandline.sim.history.checker import check
 from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent
-from strandline.sim.history.report import LOSS_KINDS, Anomaly, Report
+from strandline.sim.history.report import Report
 from strandline.sim.plan import Action, ClientSpec
 from strandline.types import TopicPartition
 
@@ -184,7 +184,3 @@ class Crew:
             for place in places
             if place not in there and topic_of(str(place)) in deleted
         ]
-
-    def judge(self, *, allows_loss: bool) -> list[Anomaly]:
-        """What is wrong with the history and must not be."""
-        return self.report().beyond(LOSS_KINDS if allows_loss else ())

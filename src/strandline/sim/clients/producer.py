@@ -37,7 +37,7 @@ from strandline.sim.clients.connection import Connection, Lost, Outcome
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
-from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent
+from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent, StartSeen
 from strandline.sim.plan import ClientSpec
 from strandline.types import BrokerId, TopicId, TopicPartition
 
@@ -51,7 +51,16 @@ _ACKS: Final = {"all": -1, "1": 1, "0": 0}
 class Lane:
     """The batches of one partition, the oldest first."""
 
-    __slots__ = ("at", "backoff", "batches", "connection", "has_footing", "not_before_us", "writer")
+    __slots__ = (
+        "at",
+        "backoff",
+        "batches",
+        "connection",
+        "has_footing",
+        "not_before_us",
+        "start",
+        "writer",
+    )
 
     def __init__(self, at: TopicPartition, backoff: Backoff, writer: str) -> None:
         self.at = at
@@ -62,6 +71,8 @@ class Lane:
         """Under which name the history orders what is sent to this partition."""
         self.connection: Connection | None = None
         """Over which the last batch was sent."""
+        self.start: StartSeen | None = None
+        """Where the log began, as the last answer said."""
         self.has_footing = False
         """Whether a batch of the present identity has been acknowledged (see `idempotent`)."""
 
@@ -295,6 +306,10 @@ class Producer(SimClient):
 
     def _take_one(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
         code = ErrorCode(answer.error_code)
+        start = StartSeen(self.name, batch.place, answer.log_start_offset)
+        if start.offset > 0 and start != lane.start:
+            lane.start = start
+            self.world.history.append(start)
         if code is ErrorCode.NONE:
             self.acknowledged(lane, batch, offsets_of(batch, answer))
             return
