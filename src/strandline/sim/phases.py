@@ -170,21 +170,21 @@ class Course:
             )
         if self.checkers is not None:
             self.checkers.at_end()
-        present = self._places()
+        present, may_lose = self._places(), self.scene.budget.is_exceeded
         undone = (
             {place_of(*each) for each in self.checkers.undone_deletions} if self.checkers else ()
         )
         for anomaly in self.crew.report().anomalies:
             place = str(anomaly.partition)
-            if anomaly.kind in LOSS_KINDS and (place not in present or self._may_have_lost(place)):
-                continue  # deleted, and so is what was in it; or lost, and nobody is to blame
+            if anomaly.kind in LOSS_KINDS and (may_lose or place not in present):
+                continue  # deleted, and so is what was in it
             if anomaly.kind is AnomalyKind.RESURRECTED and anomaly.partition in undone:
                 continue  # the checkers have seen why, and said so if it was not to be
             number = INVARIANT_OF[anomaly.kind]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, place)
         for finding in self.crew.findings:
-            if finding.invariant in _LOST_WITH_RECORDS and self._may_have_lost(finding.partition):
+            if may_lose and finding.invariant in _LOST_WITH_RECORDS:
                 continue
             self._violated(finding.invariant, finding.what, finding.partition, finding.at_us)
 
@@ -218,19 +218,6 @@ class Course:
         """How the history calls the partitions that are there."""
         topics = self.world.image.topics
         return {place_of(at, topics[at.topic].topic_id) for at in self._partitions()}
-
-    def _may_have_lost(self, place: str | None) -> bool:
-        """Whether records may be lost that were acknowledged, everywhere or in that partition.
-
-        The budget of a safe run does not see everything: a minimum that is lowered while a disk is
-        replaced leaves fewer replicas that count than were promised.
-        """
-        if self.scene.budget.is_exceeded:
-            return True
-        topic, _, number = (place or "").partition(":")[0].rpartition("-")
-        if self.checkers is None or not number.isdigit():
-            return False
-        return self.checkers.allows_loss(topic, int(number))
 
     def _level_out(self) -> None:
         """Wait until no replica has anything to learn any more."""
