@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from tests.java.processes import PATIENCE_SECONDS, Process, ToolServer, Workshop
 
 NODE_ID: Final = 7
@@ -62,7 +64,7 @@ class Kafka:
         self.data = data
 
     def start(self, *settings: str) -> None:
-        """Start it, and wait until it listens."""
+        """Start it, and wait until it listens and leads what it has."""
         overrides = [word for setting in settings for word in ("--override", setting)]
         self._process = self._workshop.java("kafka.Kafka", self._properties, *overrides)
         host, port = self.address.split(":")
@@ -74,7 +76,25 @@ class Kafka:
                 assert time.monotonic() < deadline, self._process.complaint()
                 time.sleep(0.05)  # between two looks; the condition is that it listens
             else:
-                return
+                break
+        self._await_leaders(deadline)
+
+    def _await_leaders(self, deadline: float) -> None:
+        """Kafka listens before it leads. A producer of its own client that comes in between may
+        wait for its whole patience, although the partitions are led a moment later."""
+        assert self._process is not None
+        with Consumer({"bootstrap.servers": self.address, "group.id": "leaders"}) as client:
+            while True:
+                try:
+                    for topic in client.list_topics(timeout=10).topics.values():
+                        for number in topic.partitions:
+                            at = TopicPartition(topic.topic, number)
+                            client.get_watermark_offsets(at, timeout=10)
+                except KafkaException:
+                    assert time.monotonic() < deadline, self._process.complaint()
+                    time.sleep(0.05)  # between two looks; the condition is that all are led
+                else:
+                    return
 
     def stop(self) -> None:
         """Shut it down cleanly."""
