@@ -13,15 +13,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from strandline.records.batch import HEADER_BYTES
 from strandline.sim.plan import ClientSpec, LatencySpec, Options
 from strandline.sim.scenarios.script import parse_us
+from strandline.sim.workload import PAUSES
 
 _SHARE: Final = 0.3
 """Of a follower's time, what is written meanwhile may take. The longest phase of faults has 30 s:
 who has missed all of it is level again after 30 s * 0.3 / (1 - 0.3), long before I-49's bound."""
-_PAUSES: Final = ("30ms", "80ms", "150ms", "200ms", "300ms", "500ms", "1s")
+_PAUSES: Final = (*PAUSES, "1s")
 _LIMITS: Final = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes")
-_HEADER_BYTES: Final = 61
 _RECORD_BYTES: Final = 20
 """About what a record has beside its value."""
 
@@ -54,7 +55,7 @@ def _batches_per_us(producer: ClientSpec) -> float:
 
 def _batch_bytes(producer: ClientSpec) -> int:
     records, size = int(producer.options["records"]), int(producer.options["size"])
-    return _HEADER_BYTES + records * (_RECORD_BYTES + size)
+    return HEADER_BYTES + records * (_RECORD_BYTES + size)
 
 
 def _round_trip_us(latency: LatencySpec) -> float:

@@ -8,10 +8,13 @@ they do.
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
 from strandline.sim.plan import ClientSpec, Options, TopicSpec
 
 GROUP = "g"
+PAUSES: Final = ("30ms", "80ms", "150ms", "200ms", "300ms", "500ms")
+"""Of producers, between two batches; the shortest first."""
 
 
 def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
@@ -59,7 +62,7 @@ def _producer(name: str, topic: TopicSpec, usual: dict[str, str], random: Random
     else:
         options["acks"] = random.choices(("all", "1", "0"), (55, 35, 10))[0]
         options["in-flight"] = str(random.choice((1, 1, 2, 5)))
-    options["every"] = random.choice(("30ms", "80ms", "150ms", "200ms", "300ms", "500ms"))
+    options["every"] = random.choice(PAUSES)
     options["records"] = str(random.choice((1, 2, 3, 8)))
     options["size"] = str(random.choice((0, 20, 20, 20, 200, 200, 3_000)))
     if random.random() < 0.25:

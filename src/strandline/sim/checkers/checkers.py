@@ -20,6 +20,7 @@ from strandline.sim.checkers.compaction_rules import content_of
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
+from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.peeking import is_turn_over
 from strandline.sim.checkers.recovery_rules import LastWords
 from strandline.sim.checkers.rehearsal import Rehearsal
@@ -107,19 +108,9 @@ class Checkers:
             hosted = seen.get(replica)
             if hosted is None:
                 hosted = hosting.enter(replica)
-            log = replica.log
             leader = replica.leader
-            bases = log.segments.base_offsets
-            # In the order of the names in `marks`.
-            mark = (
-                log.log_end_offset,
-                log.high_watermark,
-                log.log_start_offset,
-                log.cuts,
-                log.recovery_point,
-                len(bases),
-                log.leader_epochs.latest,
-                bases[0] if bases else -1,
+            mark = mark_of(
+                replica.log,
                 leader,
                 replica.leader_epoch,
                 replica.leader_id,

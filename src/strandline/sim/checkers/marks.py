@@ -1,6 +1,6 @@
 """The fingerprint of a replica: what tells from one event to the next whether anything has changed.
 
-Filled in at `Checkers.node_acted`, in this order; read by whoever compares two of them.
+Made by `mark_of`, in this order; read by whoever compares two of them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from strandline.replication.in_sync import InSyncState
+    from strandline.replication.leader import Leader
     from strandline.storage.log import Log
 
 Mark: TypeAlias = tuple[Any, ...]
@@ -26,8 +28,15 @@ def first_base(log: Log) -> int:
     return bases[0] if bases else -1
 
 
-def mark_without_role(log: Log) -> Mark:
-    """The fingerprint of a log that no replica has yet."""
+def mark_of(
+    log: Log,
+    leader: Leader | None,
+    leader_epoch: int,
+    leader_id: int,
+    in_sync: InSyncState | None,
+    min_in_sync: int,
+) -> Mark:
+    """The fingerprint of a log and of the role of its replica, in the order of the names above."""
     bases = log.segments.base_offsets
     return (
         log.log_end_offset,
@@ -37,6 +46,15 @@ def mark_without_role(log: Log) -> Mark:
         log.recovery_point,
         len(bases),
         log.leader_epochs.latest,
-        first_base(log),
-        *NO_ROLE,
+        bases[0] if bases else -1,
+        leader,
+        leader_epoch,
+        leader_id,
+        in_sync,
+        min_in_sync,
     )
+
+
+def mark_without_role(log: Log) -> Mark:
+    """The fingerprint of a log that no replica has yet."""
+    return mark_of(log, *NO_ROLE)
