@@ -203,9 +203,9 @@ def test_a_failure_is_shrunk_to_a_scenario_that_fails(alone: Run, tmp_path: Path
     assert "I-14 is broken." in again.out
 
 
-@pytest.mark.usefixtures("quiet_plan")
-def test_what_a_client_has_found_is_shrunk_too(alone: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client finds it while faults go on; it counts only when the run is judged."""
+@pytest.fixture
+def found_by_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client finds something while faults go on; it counts only when the run is judged."""
     true_start = Producer.start
 
     def start(self: Producer) -> None:
@@ -213,9 +213,20 @@ def test_what_a_client_has_found_is_shrunk_too(alone: Run, monkeypatch: pytest.M
         self.found("I-47", "nothing is as it should be")
 
     monkeypatch.setattr(Producer, "start", start)
+
+
+@pytest.mark.usefixtures("quiet_plan", "found_by_a_client")
+def test_what_a_client_has_found_is_shrunk_too(alone: Run) -> None:
     ended = alone("sim", "--seed", "5", "--shrink")
     assert ended.code == 1
     assert "title: Seed 5 breaks I-47\n" in ended.out
+
+
+@pytest.mark.usefixtures("commits_alone", "found_by_a_client")
+def test_what_is_seen_at_once_is_shrunk_rather_than_what_a_client_saw_before(alone: Run) -> None:
+    ended = alone("sim", "--seed", "5", "--shrink")
+    assert ended.code == 1
+    assert "title: Seed 5 breaks I-14\n" in ended.out
 
 
 @pytest.mark.usefixtures("quiet_plan")

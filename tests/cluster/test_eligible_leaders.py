@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strandline.cluster.controller import ConfigAlteration, incremental_alter_configs
 from strandline.cluster.controller.events import (
     MembersChanged,
@@ -59,14 +61,12 @@ def test_an_eligible_leader_that_is_away_is_waited_for() -> None:
     assert leads(story) == (-1, 1, (), (2, 3)), "1 may have lost what 2 and 3 have"
     story.join(3)
     story.reconcile()
-    assert leads(story) == (1, 2, (1,), (2,)), (
-        "1 and 3 crashed: with min.insync.replicas=2, waiting for 2 promises nothing any more"
-    )
-    assert story.partition().last_known_elr == (THREE,)
+    assert leads(story) == (-1, 1, (), (2,)), "3 crashed as well, and 2 may still be whole"
+    assert story.partition().last_known_elr == (ONE, THREE)
     story.join(2, previous_epoch=recorded)
     story.reconcile()
-    assert leads(story) == (1, 2, (1,), (2,))
-    assert story.partition().in_sync_epochs == {ONE: story.epoch(1), TWO: story.epoch(2)}
+    assert leads(story) == (2, 2, (2,), ())
+    assert story.partition().in_sync_epochs == {TWO: story.epoch(2)}
 
 
 def test_an_eligible_leader_that_comes_back_whole_leads() -> None:
@@ -137,9 +137,10 @@ def test_one_crash_loses_nothing_where_two_replicas_have_every_record() -> None:
     assert leads(story) == (2, 2, (2,), ())
 
 
-def test_when_all_crashed_the_first_assigned_leads() -> None:
+@pytest.mark.parametrize("min_isr", [1, 2])
+def test_when_all_crashed_who_was_in_sync_longest_leads(min_isr: int) -> None:
     """F-06: beyond what the setting promises, but available again."""
-    story = three(min_isr=2)
+    story = three(min_isr)
     story.leave(1, 2, 3)
     story.reconcile()
     assert leads(story) == (-1, 1, (1, 2, 3), ())
@@ -147,17 +148,26 @@ def test_when_all_crashed_the_first_assigned_leads() -> None:
     story.reconcile()
     assert leads(story) == (-1, 1, (1, 3), ())
     story.join(1)
-    [event] = story.reconcile()
-    assert event == RestartedLeaderElected(T0, ONE, LeaderEpoch(2))
-    assert str(event) == ("Broker 1 leads t-0 after a restart that was not clean: leader epoch 2.")
-    assert leads(story) == (1, 2, (1,), (3,))
-
-
-def test_with_a_minimum_of_one_the_first_to_come_back_leads() -> None:
-    story = three()
-    story.leave(1, 2, 3)
     story.reconcile()
+    assert leads(story) == (-1, 1, (3,), ()), "the last leader is there, but 3 may be whole"
     story.join(3)
+    [event] = story.reconcile()
+    assert event == RestartedLeaderElected(T0, THREE, LeaderEpoch(2))
+    assert str(event) == ("Broker 3 leads t-0 after a restart that was not clean: leader epoch 2.")
+    assert leads(story) == (3, 2, (3,), ())
+
+
+def test_i23_with_a_minimum_of_one_a_complete_leader_that_is_away_is_waited_for() -> None:
+    """I-28 would permit the loss; KIP-966 does not need it."""
+    story = three()
+    story.shrink(1, 3)
+    recorded = story.epoch(3)
+    story.leave(1, 3)
+    story.reconcile()
+    story.join(1)
+    story.reconcile()
+    assert leads(story) == (-1, 1, (3,), ())
+    story.join(3, previous_epoch=recorded)
     story.reconcile()
     assert leads(story) == (3, 2, (3,), ())
 

@@ -154,7 +154,8 @@ def test_x3_what_was_committed_survives_a_leader_change_right_behind_it(
 
 
 def test_x4_logs_that_diverged_in_a_power_loss_agree_again() -> None:
-    steps = Steps(A, B)
+    """B leads although A, which is complete, is away: that takes an unclean election (D-12)."""
+    steps = Steps(A, B, settings=UNCLEAN)
     world = steps.world
     steps.produce(b"m0")
     for _ in range(3):

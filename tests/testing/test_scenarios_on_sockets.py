@@ -201,7 +201,8 @@ def test_x3_what_was_committed_survives_a_leader_change_right_behind_it(
 
 
 def test_x4_logs_that_diverged_in_a_power_loss_agree_again() -> None:
-    with steps_of(2, {**IMPATIENT, **SAVED_OFTEN}) as steps:
+    """B leads although A, which is complete, is away: that takes an unclean election (D-12)."""
+    with steps_of(2, {**IMPATIENT, **SAVED_OFTEN, **UNCLEAN}) as steps:
         a, b = steps.replicas
         cluster = steps.cluster
         steps.produce(b"m0")

@@ -11,8 +11,7 @@ Who may lead, the first assigned replica of the first kind that there is:
 2. eligible (KIP-966), likewise;
 3. in sync or eligible, restarted without a loss;
 4. any of those although it is shutting down, since nobody else is left;
-5. one that restarted uncleanly, if waiting for the others would be for nothing: there are no
-   others, or as many crashed as `min.insync.replicas` promises to survive and one more; of
+5. one that restarted uncleanly, if nobody is left who is complete, here or away (KIP-966); of
    several the one that was in sync longest, which is the last leader if it is among them;
 6. anybody alive, if unclean elections are allowed for the topic.
 
@@ -173,7 +172,7 @@ def _incomplete_leader(
         return NO_LEADER, Choice.NOBODY
     heir = _staying(candidates, brokers)
     leader = candidates[0] if heir is None else heir
-    if lossy and (not members.complete or len(members.lossy) >= rules.min_in_sync):
+    if lossy and not members.complete:
         return leader, Choice.RESTARTED
     return (leader, Choice.UNCLEAN) if rules.unclean_allowed else (NO_LEADER, Choice.NOBODY)
 

@@ -5,10 +5,11 @@ up to m - 1 of those that count (the in-sync set and the eligible replicas) may 
 wrote: by a power cut, an emptied disk, a failed fsync. Pausing and cutting off lose nothing.
 
 Killing loses nothing either, but the cluster cannot know that: a broker that comes back after a
-kill looks like one that lost its page cache (KIP-966). Once m of those that count have come back
-so, the controller must elect one of them. Hence the rule: as long as one of them really lost
-something, no more than m - 1 may have crashed in any way and not been *made good*, that is, be back
-in the in-sync set in a later life. As long as nobody lost anything, kills are unlimited.
+kill looks like one that lost its page cache (KIP-966). Once all of those that count, and they may
+be no more than m, have come back so, the controller must elect one of them. Hence the rule: as long
+as one of them really lost something, no more than m - 1 may have crashed in any way and not been
+*made good*, that is, be back in the in-sync set in a later life. As long as nobody lost anything,
+kills are unlimited.
 
 In the profile `safe` whatever would cross the line is not done; in `beyond` it is done, and
 remembered in `is_exceeded`.
