@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,7 @@ from strandline.protocol.messages.describe_topic_partitions import (
 )
 from strandline.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
+from strandline.protocol.messages.inspect import InspectRequest
 from strandline.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -36,6 +38,9 @@ from strandline.protocol.messages.list_partition_reassignments import (
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce
+
+UNCLEAN = 1
+"""The election type."""
 
 
 @pytest.fixture
@@ -135,6 +140,38 @@ def test_preferred_leaders_are_elected_on_request(world: ClusterWorld) -> None:
         ("t", 1): ErrorCode.ELECTION_NOT_NEEDED,
         ("x", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
+
+
+def test_who_crashed_waits_for_the_complete_one_until_somebody_says_otherwise(
+    world: ClusterWorld,
+) -> None:
+    """Also where one replica in sync is enough (note 0007, D-12)."""
+    world.create_topic("t", (1, 2))
+    world.kill(2, expire=True)
+    world.kill(1, expire=True)
+    world.start(2)
+    world.run_until(lambda: world.partition("t").last_known_elr == (2,))
+    state = world.partition("t")
+    assert (state.leader, state.in_sync_replicas) == (-1, (1,))
+    world.run(100)  # until all have heard
+    about = json.dumps({"topic": "t"}).encode()
+    told = ask_controller(world, InspectRequest(subject="why", arguments=about), 0)
+    (finding,) = [
+        found for found in json.loads(told.document)["findings"] if found["rule"] == "no-leader"
+    ]
+    assert finding["cause"] == "only broker 1 may lead without loss, and none can"
+    assert "broker 2 restarted uncleanly, and may lack records" in finding["evidence"]
+    assert finding["remedy"] == (
+        "Start broker 1. If its data is lost for good: `strandline topics elect t --unclean`, "
+        "which may lose committed records."
+    )
+    wanted = [TopicPartitions(topic="t", partitions=[0])]
+    answer = ask_controller(
+        world, ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=wanted), 2
+    )
+    assert elected(answer) == {("t", 0): ErrorCode.NONE}
+    state = world.partition("t")
+    assert (state.leader, state.in_sync_replicas, state.last_known_elr) == (2, (2,), ())
 
 
 def test_an_unknown_kind_of_election_is_refused(world: ClusterWorld) -> None:

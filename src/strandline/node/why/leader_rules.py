@@ -32,6 +32,9 @@ def without_leader(scene: Scene) -> Iterator[Finding]:
             f"eligible {brokers(state.elr)}, registered "
             f"{brokers(sorted(scene.image.brokers))}"
         ]
+        if state.last_known_elr and list(state.last_known_elr) != candidates:
+            crashed = brokers(state.last_known_elr)
+            evidence.append(f"broker {crashed} restarted uncleanly, and may lack records")
         config = scene.node.settings.of_topic(at.topic, scene.image)
         if not config.unclean_leader_election_enable:
             evidence.append("unclean.leader.election.enable is false for the topic")
