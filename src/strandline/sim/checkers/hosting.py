@@ -54,6 +54,9 @@ class Hosting:
         shadow.was_damaged = is_touched(self.machine, log.directory)
         # First: what lies below the log start is read with other eyes.
         shadow.mark = mark_without_role(log)
+        former = truth.shadows.get(broker)
+        if former is not None and log.segments.size_bytes:
+            shadow.unvouched_to = former.unvouched_to
         shadow.read_anew()
         truth.shadows[broker] = shadow
         rules.replica.check_offsets(shadow)

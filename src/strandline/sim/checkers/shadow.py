@@ -71,6 +71,8 @@ class Shadow(BatchList):
       the one that stood at its place (`is_rotten`).
     - `start_rose_us`: when its log start was last seen to move.
     - `start_fell`: its log start came back lower after a crash than it had been.
+    - `unvouched_to`: where its leader's log started when this one was cut to agree with it. What is
+      kept below that, nobody compared; it is hidden, unless the log start falls.
     """
 
     __slots__ = (
@@ -94,6 +96,7 @@ class Shadow(BatchList):
         "rounds",
         "start_fell",
         "start_rose_us",
+        "unvouched_to",
         "was_damaged",
     )
 
@@ -118,6 +121,7 @@ class Shadow(BatchList):
         self.is_blind = False
         self.start_fell = False
         self.start_rose_us = 0
+        self.unvouched_to = 0
         self.rounds = 0
         self.epochs_at_round_start = 0
         self._former: dict[int, tuple[Batch, int]] = {}
@@ -350,7 +354,8 @@ class Shadow(BatchList):
     def _meet(self, fields: tuple[int, ...], data: bytes, position: int) -> Batch:
         before = self.batches[-1] if self.batches else None
         if before is not None and (
-            before.next_offset != fields[0] or before.next_offset <= self.log_start
+            before.next_offset != fields[0]
+            or before.next_offset <= max(self.log_start, self.unvouched_to)
         ):
             # What lies below the log start need not agree with anything: of an epoch older than all
             # it knows, a leader says that it ends where its own log begins.

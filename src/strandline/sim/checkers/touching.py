@@ -111,6 +111,9 @@ class Touching:
         self._rules.findings.counters["truncations"] += 1
         removed = shadow.cut()
         if shadow.leader is None:
+            leading = None if truth.state is None else truth.shadows.get(truth.state.leader)
+            if leading is not None and leading.log.log_start_offset >= shadow.log.log_end_offset:
+                shadow.unvouched_to = shadow.log.log_end_offset
             self._rules.replica.check_round(shadow, before)
             self._rules.commitment.cut(truth, shadow, removed)
 
