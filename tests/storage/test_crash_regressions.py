@@ -170,6 +170,36 @@ def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World,
     assert "replaced by a newer leader" in found.recovery_report.cuts[0].reason
 
 
+def test_a_truncated_batch_does_not_come_back_below_newer_segments(world: World, kit: Any) -> None:
+    """The process dies between a cut and its sync, the next one syncs only what it adds (I-02)."""
+    log = world.create()
+    _follow(log, kit, b"kept", epoch=1)
+    _follow(log, kit, b"old", epoch=1)
+    _flush(world, log, kit.now_ms)
+    files = _memory(world)
+
+    class Killed(BaseException):
+        pass
+
+    def die(operation: str, path: str) -> None:
+        if operation == "sync":
+            raise Killed
+
+    files.on_call = die
+    with pytest.raises(Killed):
+        log.truncate_to(Offset(1), kit.now_ms)
+    world.files = files.next_process()
+    again = world.load(clean=False, recovery_point=2)
+    again.roll(kit.now_ms)
+    again.leader_epochs.assign(LeaderEpoch(2), again.log_end_offset)
+    _follow(again, kit, b"new", epoch=2)
+    _flush(world, again, kit.now_ms)
+    world.files = _memory(world).crash_clone()
+    found = world.load(clean=False, recovery_point=again.recovery_point)
+    assert kit.values(kit.records(found)) == [b"kept", b"new"]
+    assert found.segments.first.size == again.segments.first.size
+
+
 def test_deleting_old_segments_can_be_interrupted_anywhere(world: World, kit: Any) -> None:
     """F-52: a later rename may reach the disk before an earlier one."""
     log = world.create()

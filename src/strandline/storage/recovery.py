@@ -73,7 +73,7 @@ class Recovery:
         log.log_end_offset = end
         log.log_start_offset = max(found.log_start_offset, Offset(log.segments.first.base_offset))
         log.log_start_saved = log.log_start_offset
-        log.recovery_point = min(found.recovery_point, end) if found.needs_recovery else end
+        log.recovery_point = self._recovery_point(end)
         log.leader_epochs.truncate_from_end(end)
         self._complete_leader_epochs(end)
         log.leader_epochs.truncate_from_start(log.log_start_offset)
@@ -81,6 +81,17 @@ class Recovery:
         self._load_producers(end)
         log.restore_high_watermark(found.high_watermark)
         log.recovery_report = RecoveryReport(tuple(self._cuts), tuple(self._notes), self._recovered)
+
+    def _recovery_point(self, end: Offset) -> Offset:
+        """Up to where the log is certainly on the disk.
+
+        After an unclean shutdown that is never known of the last segment: the process may have
+        ended between cutting it and syncing the cut. Batches would come back with a power failure,
+        below segments that were synced since.
+        """
+        if not self._found.needs_recovery:
+            return end
+        return min(self._found.recovery_point, Offset(self._log.segments.last.base_offset))
 
     # -- What is there -----------------------------------------------------------------------
 
