@@ -132,6 +132,10 @@ def _of_any_topic(self: Logs, partition: Any, topic_id: Any, *args: Any, **more:
 
 
 _NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
+def _as_noted(self: Recovery, end: Offset) -> Offset:
+    return min(self._found.recovery_point, end) if self._found.needs_recovery else end
+
+
 _STALE = patch(Recovery, _recover_segment=_without_epochs)
 
 RECOVERING: Final = (
@@ -228,6 +232,12 @@ RECOVERING: Final = (
         "What a follower has cut does not come back under the epoch of its new leader (I-21).",
         ("I-21", "I-03", "I-46"),
         together(_NO_SYNC, _STALE),
+    ),
+    Mutant(
+        "sync-a-recovered-end",
+        "After an unclean shutdown nothing of the last segment counts as synced (I-02).",
+        ("I-02", "I-21", "I-46"),
+        patch(Recovery, _recovery_point=_as_noted),
     ),
     Mutant(
         "recovery-point-falls",
