@@ -132,6 +132,8 @@ def _of_any_topic(self: Logs, partition: Any, topic_id: Any, *args: Any, **more:
 
 
 _NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
+
+
 def _as_noted(self: Recovery, end: Offset) -> Offset:
     return min(self._found.recovery_point, end) if self._found.needs_recovery else end
 
