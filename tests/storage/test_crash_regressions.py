@@ -141,8 +141,9 @@ def _never(found: LogToLoad) -> Log:
     raise AssertionError(found)
 
 
-def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World, kit: Any) -> None:
-    """The process dies between a cut and its sync, goes on, and then the power fails (I-21)."""
+def _cut_without_syncing(world: World, kit: Any) -> None:
+    """A process dies between cutting the second of two batches, which are synced, and syncing the
+    cut; `world` is that of the next process."""
     log = world.create()
     _follow(log, kit, b"kept", epoch=1)
     _follow(log, kit, b"old", epoch=1)
@@ -160,6 +161,11 @@ def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World,
     with pytest.raises(Killed):
         log.truncate_to(Offset(1), kit.now_ms)
     world.files = files.next_process()
+
+
+def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World, kit: Any) -> None:
+    """The next process writes in its place, and then the power fails (I-21)."""
+    _cut_without_syncing(world, kit)
     again = world.load(clean=False, recovery_point=1)
     assert again.log_end_offset == 1
     again.leader_epochs.assign(LeaderEpoch(2), again.log_end_offset)
@@ -171,24 +177,8 @@ def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World,
 
 
 def test_a_truncated_batch_does_not_come_back_below_newer_segments(world: World, kit: Any) -> None:
-    """The process dies between a cut and its sync, the next one syncs only what it adds (I-02)."""
-    log = world.create()
-    _follow(log, kit, b"kept", epoch=1)
-    _follow(log, kit, b"old", epoch=1)
-    _flush(world, log, kit.now_ms)
-    files = _memory(world)
-
-    class Killed(BaseException):
-        pass
-
-    def die(operation: str, path: str) -> None:
-        if operation == "sync":
-            raise Killed
-
-    files.on_call = die
-    with pytest.raises(Killed):
-        log.truncate_to(Offset(1), kit.now_ms)
-    world.files = files.next_process()
+    """The next process writes and syncs a new segment, and then the power fails (I-02)."""
+    _cut_without_syncing(world, kit)
     again = world.load(clean=False, recovery_point=2)
     again.roll(kit.now_ms)
     again.leader_epochs.assign(LeaderEpoch(2), again.log_end_offset)
