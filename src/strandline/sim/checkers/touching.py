@@ -112,8 +112,10 @@ class Touching:
         removed = shadow.cut()
         if shadow.leader is None:
             leading = None if truth.state is None else truth.shadows.get(truth.state.leader)
-            if leading is not None and leading.log.log_start_offset >= shadow.log.log_end_offset:
-                shadow.unvouched_to = shadow.log.log_end_offset
+            end = shadow.log.log_end_offset
+            is_vouched_for = leading is None or leading.log.log_start_offset < end
+            # What comes in place of what was cut is the leader's again.
+            shadow.unvouched_to = min(shadow.unvouched_to, end) if is_vouched_for else end
             self._rules.replica.check_round(shadow, before)
             self._rules.commitment.cut(truth, shadow, removed)
 
