@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strandline.cluster.controller import ElectionKind
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.alter_partition import AlterPartitionRequest
 from strandline.protocol.messages.alter_partition_reassignments import (
@@ -38,9 +39,6 @@ from strandline.protocol.messages.list_partition_reassignments import (
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce
-
-UNCLEAN = 1
-"""The election type."""
 
 
 @pytest.fixture
@@ -167,7 +165,7 @@ def test_who_crashed_waits_for_the_complete_one_until_somebody_says_otherwise(
     )
     wanted = [TopicPartitions(topic="t", partitions=[0])]
     answer = ask_controller(
-        world, ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=wanted), 2
+        world, ElectLeadersRequest(election_type=ElectionKind.UNCLEAN, topic_partitions=wanted), 2
     )
     assert elected(answer) == {("t", 0): ErrorCode.NONE}
     state = world.partition("t")

@@ -82,17 +82,6 @@ class Recovery:
         log.restore_high_watermark(found.high_watermark)
         log.recovery_report = RecoveryReport(tuple(self._cuts), tuple(self._notes), self._recovered)
 
-    def _recovery_point(self, end: Offset) -> Offset:
-        """Up to where the log is certainly on the disk.
-
-        After an unclean shutdown that is never known of the last segment: the process may have
-        ended between cutting it and syncing the cut. Batches would come back with a power failure,
-        below segments that were synced since.
-        """
-        if not self._found.needs_recovery:
-            return end
-        return min(self._found.recovery_point, Offset(self._log.segments.last.base_offset))
-
     # -- What is there -----------------------------------------------------------------------
 
     def _open_segments(self) -> list[Segment]:
@@ -321,6 +310,17 @@ class Recovery:
         log.segments.add(Segment.create(log.files, log.directory, start, log.config))
         log.start_segment(log.segments.last, self._now_ms)
         return start
+
+    def _recovery_point(self, end: Offset) -> Offset:
+        """Up to where the log is certainly on the disk.
+
+        After an unclean shutdown that is never known of the last segment: the process may have
+        ended between cutting it and syncing the cut. Batches would come back with a power failure,
+        below segments that were synced since.
+        """
+        if not self._found.needs_recovery:
+            return end
+        return min(self._found.recovery_point, Offset(self._log.segments.last.base_offset))
 
     def _end_of_last(self) -> Offset:
         segments = self._log.segments

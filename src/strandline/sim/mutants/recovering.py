@@ -131,13 +131,11 @@ def _of_any_topic(self: Logs, partition: Any, topic_id: Any, *args: Any, **more:
     return _true_open(self, partition, topic_id, *args, **more)
 
 
-_NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
-
-
 def _as_noted(self: Recovery, end: Offset) -> Offset:
     return min(self._found.recovery_point, end) if self._found.needs_recovery else end
 
 
+_NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
 _STALE = patch(Recovery, _recover_segment=_without_epochs)
 
 RECOVERING: Final = (
