@@ -20,7 +20,8 @@ def targets() -> dict[int, str]:
 def open_descriptors() -> frozenset[tuple[int, str]]:
     """Each descriptor of this process with what it stands for.
 
-    To be compared as sets: others that a former test has left may be closed at any time.
+    To be compared as sets, and only in a process of its own (`tests.alone`): in that of the tests
+    clusters that tests share open and close files at any time.
     """
     gc.collect()
     return frozenset(targets().items())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from strandline.broker.reserved_ports import ReservedPort
 from strandline.errors import InvalidSetting, StorageError
+from tests.alone import run_alone
 from tests.broker.harness import BrokerProcess, LocalBroker, Wire, works
 from tests.descriptors import open_descriptors
 from tests.node.messages import batch, fetch, fetched, list_offsets, produce, produced, values
@@ -75,23 +76,26 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         with pytest.raises(InvalidSetting, match=f"{taken} cannot be bound: Address already"):
             LocalBroker(tmp_path / "second", port=broker.port)
         # One of two listeners being taken lets the other go again.
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            free = probe.getsockname()[1]
-        both = f"listeners=PLAINTEXT://127.0.0.1:{free},SECOND://127.0.0.1:{broker.port}"
+        free = ReservedPort()  # kept from other tests' processes
+        both = f"listeners=PLAINTEXT://127.0.0.1:{free.number},SECOND://127.0.0.1:{broker.port}"
         names = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT"
-        with pytest.raises(InvalidSetting, match="cannot be bound"):
+        with pytest.raises(InvalidSetting, match=f"{taken} cannot be bound"):
             LocalBroker(tmp_path / "third", both, names)
-        with LocalBroker(tmp_path / "third", port=free) as third:
+        with LocalBroker(tmp_path / "third", port=free.number) as third:
             assert works(third.port)
+        free.release()
 
 
 def test_a_failed_start_lets_everything_go(tmp_path: Path) -> None:
-    directory = tmp_path / "data"
+    run_alone(fail_to_start, str(tmp_path / "data"))
+
+
+def fail_to_start(data: str) -> None:
+    directory = Path(data)
     start_filled(directory).stop()
     properties = directory / "meta.properties"
     text = properties.read_text()
-    properties.write_text(re.sub(r"cluster\.id=.*", "cluster.id=somebody-elses-0000000", text))
+    properties.write_text(re.sub(r"cluster\.id=.*", "cluster.id=another-ones-00000000000", text))
     before = open_descriptors()
     for _ in range(3):
         with pytest.raises(StorageError):
@@ -103,10 +107,15 @@ def test_a_failed_start_lets_everything_go(tmp_path: Path) -> None:
 
 
 def test_a_start_and_a_stop_leave_no_descriptors(tmp_path: Path) -> None:
-    start_filled(tmp_path / "data").stop()
+    run_alone(start_and_stop, str(tmp_path / "data"))
+
+
+def start_and_stop(data: str) -> None:
+    directory = Path(data)
+    start_filled(directory).stop()
     before = open_descriptors()
     for _ in range(3):
-        with LocalBroker(tmp_path / "data") as broker:
+        with LocalBroker(directory) as broker:
             assert works(broker.port)
     assert open_descriptors() <= before
 

@@ -19,6 +19,7 @@ from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting, InvariantViolated, StorageError
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
+from tests.alone import run_alone
 from tests.descriptors import open_descriptors
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -53,15 +54,19 @@ def test_all_stop_together_and_nobody_is_elected_for_a_last_moment(tmp_path: Pat
 
 
 def test_one_that_cannot_start_keeps_all_and_leaves_nothing(tmp_path: Path) -> None:
+    run_alone(start_beside_a_taken_port, str(tmp_path))
+
+
+def start_beside_a_taken_port(directory: str) -> None:
     async def run(taken: int) -> None:
-        configs, directory = prepared(tmp_path)
+        configs, metadata = prepared(Path(directory))
         static = {**configs[1].layers.static, "listeners": f"PLAINTEXT://127.0.0.1:{taken}"}
         static["advertised.listeners"] = static["listeners"]
         configs[1] = load_broker_config(None, [f"{k}={v}" for k, v in static.items()]).config
         before = open_descriptors()
         for _ in range(2):
             with pytest.raises(InvalidSetting, match=f"{taken} cannot be bound"):
-                await LocalCluster.start(configs, directory)
+                await LocalCluster.start(configs, metadata)
         assert open_descriptors() <= before
 
     with socket.socket() as listening:

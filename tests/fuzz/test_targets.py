@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from fuzz.seeds import mutated, seeds_of
 from fuzz.targets import TARGETS
+from tests.alone import run_alone
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {"node": 250, "recovery": 200, "properties": 300}
@@ -63,6 +64,10 @@ def test_any_bytes(name: str, data: bytes) -> None:
 )
 def test_what_is_announced_is_not_allocated(name: str) -> None:
     """Lengths are compared with what is there before anything is made for them."""
+    run_alone(measure, name)
+
+
+def measure(name: str) -> None:
     random = Random(5)
     seeds = seeds_of(name)
     for seed in seeds:

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError, StorageError
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from strandline.testing import Cluster, ClusterError
+from tests.alone import run_alone
 from tests.broker.harness import Wire
 from tests.descriptors import open_descriptors
 from tests.testing.load import PATIENCE_S, read_all
@@ -225,6 +226,10 @@ def fail_in_the_middle(ending: str, seen: list[Path]) -> None:
 
 @pytest.mark.parametrize("ending", ["all run", "one killed", "one paused", "one cut off"])
 def test_nothing_is_left_when_a_test_fails(ending: str) -> None:
+    run_alone(end_in_the_middle, ending)
+
+
+def end_in_the_middle(ending: str) -> None:
     with Cluster():
         pass  # what is made once per process is there now
     threads, files = set(threading.enumerate()), open_descriptors()
@@ -237,9 +242,13 @@ def test_nothing_is_left_when_a_test_fails(ending: str) -> None:
 
 
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with Cluster(brokers=1, data_dir=tmp_path):  # one that opens nothing more by itself
+    run_alone(start_twice, str(tmp_path))
+
+
+def start_twice(data: str) -> None:
+    with Cluster(brokers=1, data_dir=data):  # one that opens nothing more by itself
         threads, files = set(threading.enumerate()), open_descriptors()
         with pytest.raises(StorageError, match="lock"):
-            Cluster(brokers=1, data_dir=tmp_path).open()
+            Cluster(brokers=1, data_dir=data).open()
         assert set(threading.enumerate()) == threads
         assert open_descriptors() <= files
