@@ -8,7 +8,10 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
+from strandline.records.batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, parse_header
+from strandline.records.builder import join_batch
 from strandline.records.codec import Codec
+from strandline.types import NO_TOPIC_ID
 from tests.node.messages import batch, fetch, list_offsets, offsets, produce, produced, values
 from tests.node.world import Client, World
 
@@ -127,13 +130,97 @@ def test_zstd_needs_version_7(world: World) -> None:
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_transactional_ids_are_refused(world: World) -> None:
+def transactional(value: bytes = b"t", *, is_control: bool = False, **fields: int) -> bytes:
+    """A batch that claims to belong to a transaction, under a right checksum."""
+    plain = batch(value, producer_id=77, epoch=0, sequence=0)
+    attributes = TRANSACTIONAL_BIT | (CONTROL_BIT if is_control else 0)
+    header = parse_header(plain)._replace(attributes=attributes, **fields)
+    return bytes(join_batch(header, plain[HEADER_BYTES:]))
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("transactional_id", [None, "tx"])
+def test_c3_transactional_batches_are_refused(
+    world: World, version: int, transactional_id: str | None
+) -> None:
+    """One opened a transaction that nothing ends: readers of committed records stopped for ever.
+
+    Also behind a request of the same shape, by which the short way is learnt.
+    """
+    topic_id = world.replica("orders").topic_id if version == 13 else NO_TOPIC_ID
     client = world.connect()
-    for _ in range(2):
+    plain = produce(batch(b"a", producer_id=77, epoch=0, sequence=0), topic_id=topic_id)
+    assert produced(client.ask(plain, version)).error_code == 0
+    for is_control in (False, True):
+        request = produce(transactional(is_control=is_control), topic_id=topic_id)
+        request.transactional_id = transactional_id
+        answer = produced(client.ask(request, version))
+        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert answer.base_offset == -1
+    assert end_offset(world) == 1
+    committed = client.ask(fetch(("orders", 0, 0), isolation_level=1), 11)
+    assert values(committed) == [b"a"]
+
+
+def test_c3_one_transactional_batch_refuses_every_partition(world: World) -> None:
+    """As in Kafka 4.3.1 (`tests/java` compares), and before anything else is asked."""
+    world.create_topic("wide", 2)
+    client = world.connect()
+    plain = batch(b"a")
+    for others in ({("wide", 1): plain}, {("unknown", 0): plain}, {("wide", 1): None}):
+        for acks in (1, -1, 7):
+            answer = client.ask(produce({**others, ("wide", 0): transactional()}, acks=acks), 9)
+            codes = {
+                each.error_code for topic in answer.responses for each in topic.partition_responses
+            }
+            assert codes == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    assert [world.replica("wide", n).log.log_end_offset for n in (0, 1)] == [0, 0]
+
+
+def test_c3_acks_zero_loses_the_connection_over_a_transactional_batch(world: World) -> None:
+    client = world.connect()
+    client.send(produce(transactional(), acks=0), 9, silent=True)
+    world.turn()
+    assert client.closed is not None
+    assert end_offset(world) == 0
+
+
+def test_a_transactional_id_means_nothing_to_ordinary_batches(world: World) -> None:
+    client = world.connect()
+    for offset in range(2):
         request = produce(batch(b"a"))
         request.transactional_id = "tx"
         answer = produced(client.ask(request, 9))
-        assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert (answer.error_code, answer.base_offset) == (0, offset)
+
+
+@pytest.mark.parametrize("at", [8, 16])
+def test_what_has_no_frame_refuses_every_partition(world: World, at: int) -> None:
+    """A length below every batch's, an unknown magic: Kafka cannot read the request's batches."""
+    unframed = bytearray(batch(b"a"))
+    unframed[at : at + 4] = b"\x09\x09\x09\x09" if at == 16 else (13).to_bytes(4, "big")
+    world.create_topic("wide", 2)
+    client = world.connect()
+    answer = client.ask(produce({("wide", 1): batch(b"a"), ("wide", 0): bytes(unframed)}), 9)
+    assert [each.error_code for each in answer.responses[0].partition_responses] == [
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.CORRUPT_MESSAGE,
+    ]
+    assert [world.replica("wide", n).log.log_end_offset for n in (0, 1)] == [0, 0]
+
+
+def test_a_control_batch_without_a_transaction_is_refused_alone(world: World) -> None:
+    world.create_topic("wide", 2)
+    client = world.connect()
+    plain = batch(b"a")
+    header = parse_header(plain)._replace(attributes=CONTROL_BIT)
+    control = bytes(join_batch(header, plain[HEADER_BYTES:]))
+    answer = client.ask(produce({("wide", 0): control, ("wide", 1): plain}), 9)
+    assert [each.error_code for each in answer.responses[0].partition_responses] == [
+        ErrorCode.INVALID_RECORD,
+        0,
+    ]
+    assert [world.replica("wide", n).log.log_end_offset for n in (0, 1)] == [0, 1]
 
 
 # -- idempotence -----------------------------------------------------------------------------

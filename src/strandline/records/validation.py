@@ -23,8 +23,7 @@ order of the checks, their codes and their limits are those of Kafka 4.3
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.records.batch import (
@@ -32,10 +31,7 @@ from strandline.records.batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER,
-    HEADER_BYTES,
     LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_AT,
     BatchHeader,
     TimestampType,
     WritableBuffer,
@@ -45,6 +41,7 @@ from strandline.records.batch import (
 from strandline.records.builder import join_batch
 from strandline.records.codec import Codec
 from strandline.records.compression import compress
+from strandline.records.produced_framing import only_batch
 from strandline.records.record import payload_of
 from strandline.records.record_checks import (
     RecordError,
@@ -62,11 +59,6 @@ __all__ = [
     "ValidatedBatch",
     "validate_client_batch",
 ]
-
-_INT32: Final = Struct(">i")
-_LENGTH_AT: Final = 8
-_SMALLEST_LENGTH: Final = 14
-"""The length field of the smallest record of magic 0: below it, the bytes are no batch at all."""
 
 
 class ValidatedBatch(NamedTuple):
@@ -91,7 +83,7 @@ def validate_client_batch(
     time. The buffer is changed in place only when the batch is accepted. Raises `ProtocolError`;
     errors of single records come as its subclass `RecordsRejectedError`.
     """
-    header = _only_batch(buffer)
+    header = only_batch(buffer)
     size = header.length + LOG_OVERHEAD
     if header.base_offset != 0 and not rules.allow_control:
         raise _invalid(f"A produced batch must have the base offset 0, not {header.base_offset}.")
@@ -131,52 +123,6 @@ def validate_client_batch(
         set_max_timestamp(batch, 0, rules.timestamp_type, max_timestamp)
         header = BatchHeader._make(HEADER.unpack_from(batch))
     return ValidatedBatch(batch, header, append_time, is_repacked)
-
-
-def _only_batch(buffer: WritableBuffer) -> BatchHeader:
-    """The header of the one batch that the buffer must start with."""
-    if len(buffer) >= HEADER_BYTES:
-        header = BatchHeader._make(HEADER.unpack_from(buffer))
-        if header.magic == MAGIC and header.length + LOG_OVERHEAD == len(buffer):
-            return header
-    return _only_framed_batch(buffer)
-
-
-def _only_framed_batch(buffer: WritableBuffer) -> BatchHeader:
-    """The uncommon shapes, told apart as Kafka does: none, old format, several, a cut-off tail."""
-    size = _whole_batch_size(buffer, 0)
-    if size is None:
-        raise _invalid("A produce request must have one record batch per partition.")
-    if buffer[MAGIC_AT] != MAGIC:
-        raise _invalid(f"Records must be in format {MAGIC}, not {buffer[MAGIC_AT]}.")
-    if _whole_batch_size(buffer, size) is not None:
-        raise _invalid("A produce request may have only one record batch per partition.")
-    if size < HEADER_BYTES:
-        raise ProtocolError(
-            ErrorCode.CORRUPT_MESSAGE, f"A record batch of {size} bytes has no room for its header."
-        )
-    return BatchHeader._make(HEADER.unpack_from(buffer))
-
-
-def _whole_batch_size(buffer: WritableBuffer, position: int) -> int | None:
-    """The size of the batch at `position`, or None when it is not there completely."""
-    remaining = len(buffer) - position
-    if remaining < LOG_OVERHEAD:
-        return None
-    length: int = _INT32.unpack_from(buffer, position + _LENGTH_AT)[0]
-    if length < _SMALLEST_LENGTH:
-        raise ProtocolError(
-            ErrorCode.CORRUPT_MESSAGE, f"A record batch gives its length as {length}."
-        )
-    if remaining <= MAGIC_AT:
-        return None
-    if buffer[position + MAGIC_AT] > MAGIC:
-        raise ProtocolError(
-            ErrorCode.CORRUPT_MESSAGE,
-            f"A record batch has the unknown magic {buffer[position + MAGIC_AT]}.",
-        )
-    size = length + LOG_OVERHEAD
-    return size if size <= remaining else None
 
 
 def _check_client_fields(header: BatchHeader) -> None:

@@ -30,6 +30,7 @@ from strandline.protocol.messages.produce import (
 )
 from strandline.records.batch import CODEC_MASK
 from strandline.records.codec import Codec
+from strandline.records.produced_framing import begins_with_transactional_batch
 from strandline.records.record_checks import RecordsRejectedError
 from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant, Offset, TopicPartition
 
@@ -53,11 +54,9 @@ class ProduceHandler:
     def handle(self, request: Request[ProduceRequest], now: Instant) -> None:
         """Append every partition's batch, then answer, wait, or stay silent (acks=0)."""
         body = request.body
-        if body.acks not in (_ACKS_NONE, 1, _ACKS_ALL):
-            self._refuse(request, ErrorCode.INVALID_REQUIRED_ACKS)
-            return
-        if body.transactional_id is not None:
-            self._refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refusal = _refusal_of_all(body)
+        if refusal is not None:
+            self._refuse(request, refusal)
             return
         response = ProduceResponse()
         waiting = _Waiting(request, response, self._replicas.host)
@@ -106,7 +105,7 @@ class ProduceHandler:
         answer.log_start_offset = replica.log.log_start_offset
         return Offset(result.last_offset + 1)
 
-    def _refuse(self, request: Request[ProduceRequest], code: ErrorCode) -> None:
+    def _refuse(self, request: Request[ProduceRequest], refusal: ProtocolError) -> None:
         """Answer every partition with the same error."""
         response = ProduceResponse()
         for topic in request.body.topic_data:
@@ -114,9 +113,29 @@ class ProduceHandler:
             response.responses.append(answers)
             for data in topic.partition_data:
                 answer = PartitionProduceResponse(index=data.index)
-                _refuse_partition(answer, ProtocolError(code))
+                _refuse_partition(answer, refusal)
                 answers.partition_responses.append(answer)
         _answer(request, response)
+
+
+def _refusal_of_all(body: ProduceRequest) -> ProtocolError | None:
+    """Why no partition of a request is served, or None.
+
+    As in Kafka (`KafkaApis.handleProduceRequest`), one transactional batch is enough, whatever else
+    is there: it would open a transaction that only its coordinator can end. Transactions are not
+    served, so that no `transactional.id` is authorized; one that comes with ordinary batches means
+    nothing. A batch without a possible frame refuses all partitions, too.
+    """
+    try:
+        for topic in body.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None and begins_with_transactional_batch(data.records):
+                    return ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    except ProtocolError as error:
+        return error
+    if body.acks not in (_ACKS_NONE, 1, _ACKS_ALL):
+        return ProtocolError(ErrorCode.INVALID_REQUIRED_ACKS)
+    return None
 
 
 def _uses_zstd(records: memoryview) -> bool:
