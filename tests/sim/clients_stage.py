@@ -25,6 +25,7 @@ from strandline.protocol.schema import decode_request
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.connection import Peer
 from strandline.sim.clients.make import make_client
+from strandline.sim.clients.world import Leadership
 from strandline.sim.history.operations import Event
 from strandline.sim.plan import ClientSpec, Options
 from strandline.sim.schedule import Schedule
@@ -139,6 +140,11 @@ class Stage:
     def leader_epoch(self, at: TopicPartition) -> int:
         """See `ClientWorld`."""
         return self.leaders[at.topic, at.partition][1]
+
+    def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
+        """See `ClientWorld`."""
+        broker, epoch = self.leaders[at.topic, at.partition]
+        return Leadership(broker_id, 1, epoch) if broker == broker_id else None
 
     def note(self, text: str) -> None:
         """See `ClientWorld`."""

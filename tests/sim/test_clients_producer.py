@@ -82,6 +82,26 @@ def test_values_are_in_the_history_before_and_after() -> None:
     assert stage.history[1:] == [Acknowledged(PLACE, b"p-1", 7)]
 
 
+def test_what_one_leader_acknowledges_says_in_which_epoch() -> None:
+    stage = Stage()
+    stage.lead("t", 0, 1, epoch=4)
+    stage.make("producer", "p", topic="t", acks="1", every="10ms", **CALM).start()
+    told(produce(stage), offset=7)
+    stage.run(2)
+    assert stage.history[1:] == [Acknowledged(PLACE, b"p-1", 7, leader_epoch=4)]
+
+
+def test_what_a_leader_acknowledges_while_its_epoch_ends_says_nothing() -> None:
+    stage = Stage()
+    stage.lead("t", 0, 1, epoch=4)
+    stage.make("producer", "p", topic="t", acks="1", every="10ms", **CALM).start()
+    asked = produce(stage)
+    stage.lead("t", 0, 1, epoch=5)
+    told(asked, offset=7)
+    stage.run(2)
+    assert stage.history[1:] == [Acknowledged(PLACE, b"p-1", 7)]
+
+
 def test_a_plain_producer_does_not_repeat_what_may_be_written_and_starts_a_new_order() -> None:
     stage = Stage()
     producing(stage)

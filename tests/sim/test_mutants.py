@@ -118,6 +118,7 @@ NOTICED = {
     "trust-clean-restarts-only": 0,
     "read-to-the-mark": 0,
     "truncate-by-leader-epoch": 2,
+    "keep-what-one-has-acknowledged": 4,
 }
 """Rules that are missed soon, and by which seed. Plans are drawn anew when drawing changes: so a
 rule may take the seeds up to that one, and two more."""

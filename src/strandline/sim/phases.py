@@ -174,7 +174,8 @@ class Course:
         undone = (
             {place_of(*each) for each in self.checkers.undone_deletions} if self.checkers else ()
         )
-        for anomaly in self.crew.report().anomalies:
+        kept = self.checkers.kept(self.world.history) if self.checkers else ()
+        for anomaly in self.crew.report(kept).anomalies:
             place = str(anomaly.partition)
             if anomaly.kind in LOSS_KINDS and (may_lose or place not in present):
                 continue  # deleted, and so is what was in it

@@ -24,6 +24,7 @@ from strandline.errors import ProtocolError
 from strandline.node.replica import Replica
 from strandline.sim import settled
 from strandline.sim.bugs import BugWatch
+from strandline.sim.clients.world import Leadership
 from strandline.sim.clock import NodeClock
 from strandline.sim.disk import Disk
 from strandline.sim.history.operations import Event
@@ -188,6 +189,13 @@ class World:
         """The newest leader epoch of a partition; -1 without any."""
         state = self.image.partition(at)
         return -1 if state is None else state.leader_epoch
+
+    def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
+        """As what a broker's process leads a partition at this moment, if it believes to."""
+        replica = self.replica(broker_id, at)
+        if replica is None or not replica.is_leading:
+            return None
+        return Leadership(broker_id, self[broker_id].life, replica.leader_epoch)
 
     def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         for observer in self.observers:

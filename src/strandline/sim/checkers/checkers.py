@@ -29,6 +29,8 @@ from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
 from strandline.sim.checkers.touching import Touching
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Violation
+from strandline.sim.clients.client import place_of
+from strandline.sim.history.operations import Acknowledged, Event, Value
 from strandline.types import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
@@ -73,6 +75,25 @@ class Checkers:
             self.rules.commitment.may_lose(truth) or truth.forgiven or truth.unclean_epoch >= 0
             for truth in self.rules.truths.named(TopicPartition(topic, partition))
         )
+
+    def kept(self, history: Iterable[Event]) -> set[Value]:
+        """What leaders have acknowledged alone (acks=1) and must be there all the same, as none of
+        them lost its leadership before the others had it (I-28)."""
+        truths = {place_of(truth.at, truth.topic_id): truth for truth in self.rules.truths}
+        found: set[Value] = set()
+        for event in history:
+            if not isinstance(event, Acknowledged) or event.leader_epoch < 0:
+                continue
+            truth = truths.get(str(event.partition))
+            if (
+                truth is not None
+                and event.offset is not None
+                and truth.is_kept(event.offset, event.leader_epoch)
+                and not self.rules.commitment.may_lose(truth)
+            ):
+                found.add(event.value)
+        self.counters["acks=1 kept"] += len(found)
+        return found
 
     @property
     def undone_deletions(self) -> list[tuple[TopicPartition, TopicId]]:

@@ -77,6 +77,15 @@ class PartitionTruth:
         index = bisect_left(self._bases, batch.base_offset)
         return index < len(self._committed) and self._committed[index] is batch
 
+    def is_kept(self, offset: int, leader_epoch: int) -> bool:
+        """Whether what a leader wrote there in that epoch must be there: the log that was committed
+        has a batch of this epoch there, which that one process wrote, or it leads still."""
+        if offset >= self.committed_end:
+            return self.state is not None and leader_epoch == self.state.leader_epoch
+        batch = self._at(offset)
+        is_there = batch.base_offset <= offset < batch.next_offset
+        return is_there and batch.leader_epoch == leader_epoch
+
     def was_committed(self, batch: Batch) -> bool:
         """Whether this very batch is committed, or was before its loss was permitted."""
         return self.is_committed(batch) or self.is_excused(batch)

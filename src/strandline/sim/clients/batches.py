@@ -15,6 +15,7 @@ from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.world import Leadership
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.schedule import START_US
 from strandline.types import (
@@ -66,6 +67,8 @@ class Batch:
     sequence: int = NO_SEQUENCE
     attempts: int = 0
     is_flying: bool = False
+    led_by: Leadership | None = None
+    """Of a last attempt with acks=1: who led when it was sent."""
     maybe_written: bool = False
     """Whether some attempt may have put it into the log, without anybody knowing."""
 

@@ -9,7 +9,7 @@ healed must take writes (I-50); then a last reader per partition reads all that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from strandline.sim.clients.admin import AdminOperation
@@ -19,7 +19,7 @@ from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.compacted import POLICY, is_compacted
 from strandline.sim.history.checker import check
-from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent
+from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent, Value
 from strandline.sim.history.report import Report
 from strandline.sim.plan import Action, ClientSpec
 from strandline.types import TopicPartition
@@ -153,12 +153,12 @@ class Crew:
         """Whether a send, once acknowledged, must not be lost: those with acks=all."""
         return sent.producer.partition("/")[0] not in self._weak
 
-    def report(self) -> Report:
-        """What the history says."""
+    def report(self, kept: Container[Value] = ()) -> Report:
+        """What the history says. `kept` are values that must not be lost either."""
         return check(
             [*self.world.history, *self._compacted(), *self._gone()],
             last_readers=self.last_readers,
-            is_promise=self.is_promise,
+            is_promise=lambda sent: self.is_promise(sent) or sent.value in kept,
         )
 
     def _compacted(self) -> list[Compacted]:

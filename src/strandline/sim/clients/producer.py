@@ -247,6 +247,8 @@ class Producer(SimClient):
             return
         for batch in batches:
             batch.is_flying = True
+            if self.acks == 1:
+                batch.led_by = self.world.leadership(connection.broker_id, batch.at)
         self.cluster.ask(connection, ApiKey.PRODUCE, request, partial(self._answered, batches))
 
     def _prepare(self, batch: Batch) -> None:
@@ -331,10 +333,20 @@ class Producer(SimClient):
         """The broker said that it is written."""
         lane.backoff.worked()
         lane.batches.remove(batch)
+        epoch = self._written_in(batch)
         self.world.history.extend(
-            Acknowledged(batch.place, value, offset)
+            Acknowledged(batch.place, value, offset, epoch)
             for value, offset in zip(batch.values, offsets, strict=True)
         )
+
+    def _written_in(self, batch: Batch) -> int:
+        """In which epoch a leader has written what it acknowledged alone: in the one in which it
+        led before and after. -1 if that is not certain, and for all that more than one vouch for.
+        """
+        led = batch.led_by
+        if led is None or led != self.world.leadership(led.broker_id, batch.at):
+            return -1
+        return led.leader_epoch
 
     def refused(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
         """The broker said that it is not written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from strandline.sim.clients.connection import Peer, Wire
 from strandline.sim.history.operations import Event
@@ -10,6 +10,15 @@ from strandline.sim.plan import Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
 from strandline.types import BrokerId, TopicPartition
+
+
+class Leadership(NamedTuple):
+    """Who leads a partition: one process in one leader epoch."""
+
+    broker_id: BrokerId
+    life: int
+    """Of the broker's processes the how-manieth."""
+    leader_epoch: int
 
 
 class ClientNetwork(Protocol):
@@ -39,6 +48,9 @@ class ClientWorld(Protocol):
 
     def leader_epoch(self, at: TopicPartition) -> int:
         """The newest leader epoch of a partition that anybody can know of; -1 without any."""
+
+    def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
+        """As what a broker's process leads a partition at this moment, if it believes to."""
 
     def note(self, text: str) -> None:
         """Write into the ring of last events."""

@@ -47,6 +47,9 @@ class Acknowledged(NamedTuple):
     partition: Partition
     value: Value
     offset: int | None
+    leader_epoch: int = -1
+    """Of what a leader has acknowledged alone (acks=1): in which epoch it wrote it. -1: nobody
+    knows, or it does not matter."""
 
 
 class Refused(NamedTuple):

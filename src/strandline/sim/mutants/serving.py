@@ -13,15 +13,21 @@ from strandline.node.follower_sessions import Followed, FollowerSession
 from strandline.node.handlers import list_offsets
 from strandline.node.handlers import produce as produce_handler
 from strandline.node.handlers.list_offsets import OffsetForLeaderEpochHandler
+from strandline.node.produce_path import ProducePath
 from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.replica_leading import LeadsPartition
 from strandline.node.replica_state import ReplicaState
+from strandline.records.batch import ATTRIBUTES_AT, CRC_AT
 from strandline.replication.leader import Leader
 from strandline.replication.replica_selection import ReplicaView
 from strandline.sim.mutants.mutant import Mutant, nothing, patch, together
 from strandline.types import NO_OFFSET, Instant, Offset
 
+_ACKS_ALL: Final = -1
+
+_true_append = produce_handler.ProduceHandler._append
 _true_changed = Purgatory.changed
+_true_learn = ProducePath.learn
 _true_look_up = OffsetForLeaderEpochHandler._look_up
 _true_must_tell = FetchContext.must_tell
 _true_outcome = ReplicaState.__dict__["_outcome"]
@@ -44,6 +50,25 @@ class _Told(produce_path._Waiting):
 def _told_at_once(self: Any, replica: Any, required: Offset, answer: Any, now: Instant) -> None:
     del self, replica, required, now
     answer.error_code = ErrorCode.NONE
+
+
+def _learns_acks_all(self: ProducePath, frame: memoryview, request: Any, replica: Any) -> None:
+    if request.body.acks == _ACKS_ALL:
+        _true_learn(self, frame, request, replica)
+
+
+def _throws_one_of_five_away(
+    self: Any, request: Any, replica: Any, data: Any, answer: Any, now: Instant
+) -> Offset:
+    """Which of them, their checksums say."""
+    log = replica.check_leading() and replica.log
+    checksum = bytes(data.records[CRC_AT:ATTRIBUTES_AT])
+    if request.body.acks == 1 and int.from_bytes(checksum, "big") % 5 == 0:
+        answer.base_offset, answer.log_start_offset = log.log_end_offset, log.log_start_offset
+        end: Offset = log.log_end_offset
+        return end
+    required: Offset = _true_append(self, request, replica, data, answer, now)
+    return required
 
 
 def _appendable(self: LeadsPartition, *, acks_all: bool) -> None:
@@ -139,6 +164,16 @@ SERVING: Final = (
         together(
             patch(produce_handler._Waiting, add=_told_at_once),
             patch(produce_path, _Waiting=_Told),
+        ),
+    ),
+    Mutant(
+        "keep-what-one-has-acknowledged",
+        "What a leader acknowledges alone (acks=1) it has appended, and keeps while it leads "
+        "(3.3).",
+        ("I-28", "I-29"),
+        together(
+            patch(ProducePath, learn=_learns_acks_all),
+            patch(produce_handler.ProduceHandler, _append=_throws_one_of_five_away),
         ),
     ),
     Mutant(
