@@ -31,6 +31,8 @@ from strandline.storage.end_marker import EndMarker, read_end_marker
 from strandline.storage.log_state import LogState
 from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.origin import AppendOrigin
+from strandline.storage.producer_entry import CompletedBatch
+from strandline.storage.producer_recall import recall_batches
 from strandline.storage.segment import Segment
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.storage.transaction_verification import NO_GUARD, Guard
@@ -78,7 +80,7 @@ class AppendsRecords(LogState):
             self.check_usable()
         batch, header, append_time_ms, _ = validate_client_batch(records, self.client_rules, now_ms)
         if header[9] >= 0:
-            known = self.producers.check(header, _CLIENT, guard)
+            known = self._check_producer(header, guard)
             if known is not None:
                 return AppendResult(known.first_offset, known.last_offset, known.timestamp, True, 0)
         base_offset = self.append_validated(batch, header, leader_epoch, now_ms)
@@ -220,6 +222,16 @@ class AppendsRecords(LogState):
         # Where compaction left a gap in the leader's log, the new segment begins in front of it:
         # after a crash, a gap between segments means that something was lost.
         return self.roll(now_ms)
+
+    def _check_producer(self, header: BatchHeader, guard: Guard) -> CompletedBatch | None:
+        """Judge a client's batch, by what the log knows of its producer if memory does not."""
+        producers = self.producers
+        if producers.is_next(header):
+            return None
+        partial = producers.partial_entry(header)
+        if partial is not None:
+            recall_batches(partial, self.segments, self.log_start_offset)
+        return producers.check(header, _CLIENT, guard)
 
     def _judge_own_batch(
         self, validated: ValidatedBatch, transaction_version: int

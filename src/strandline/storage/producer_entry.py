@@ -7,6 +7,7 @@ This file is the record itself; it must not know rules (`producer_checks`) or fi
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from strandline.records.batch import SEQUENCE_MAX
@@ -38,6 +39,7 @@ class ProducerEntry:
         "coordinator_epoch",
         "epoch",
         "in_sequence",
+        "is_partial",
         "last_timestamp",
         "next_sequence",
         "producer_id",
@@ -60,6 +62,9 @@ class ProducerEntry:
         self.in_sequence = True
         """The batches follow one another, so the next one in sequence repeats none of them.
         Not so where coordinator or leader wrote sequences that no client could."""
+        self.is_partial = False
+        """Older batches of the current epoch may lie in the log that are not in `batches`: the
+        entry comes from a snapshot, which names the last batch only."""
 
     def remember(self, last_sequence: int, last_offset: int, delta: int, timestamp: int) -> None:
         """Note an appended batch of the current epoch."""
@@ -74,6 +79,34 @@ class ProducerEntry:
             self.batches.clear()
             self.next_sequence = 0
             self.in_sequence = True
+            self.is_partial = False
+
+    def may_repeat_unseen(self, epoch: int, first_sequence: int, last_sequence: int) -> bool:
+        """Whether a batch with these sequence numbers may be in the log without being known here.
+
+        Sequences wrap, so what is at most half their range behind the next one counts as older.
+        """
+        behind = (self.next_sequence - first_sequence) & SEQUENCE_MAX
+        return (
+            self.is_partial
+            and epoch == self.epoch
+            and len(self.batches) < BATCHES_REMEMBERED
+            and 0 < behind <= SEQUENCE_MAX // 2
+            and self.find_batch(first_sequence, last_sequence) is None
+        )
+
+    def recall(self, older: list[RememberedBatch]) -> None:
+        """Put batches of the current epoch, oldest first, in front of those that are known.
+
+        From now on the entry counts as complete, whether or not they fill it.
+        """
+        self.is_partial = False
+        kept = [*older, *self.batches][-BATCHES_REMEMBERED:]
+        self.batches = deque(kept, maxlen=BATCHES_REMEMBERED)
+        self.in_sequence = self.in_sequence and all(
+            first_sequence_of(later) == (earlier[0] + 1) & SEQUENCE_MAX
+            for earlier, later in pairwise(kept)
+        )
 
     def find_batch(self, first_sequence: int, last_sequence: int) -> CompletedBatch | None:
         """The remembered batch of the current epoch with exactly these sequence numbers."""
@@ -88,6 +121,11 @@ class ProducerEntry:
                     batch[3],
                 )
         return None
+
+    @property
+    def first_known_offset(self) -> Offset:
+        """Where the oldest known batch starts; `NO_OFFSET` without one."""
+        return Offset(self.batches[0][1] - self.batches[0][2]) if self.batches else NO_OFFSET
 
     @property
     def last_sequence(self) -> int:

@@ -3,7 +3,8 @@
 This file knows their bytes and which of them exist. It must not know when one is due. A snapshot
 holds the state at its offset, built from the batches below it, with only the last batch of each
 producer; loading the newest one and scanning the rest of the log gives the state at the log's
-end. Big endian:
+end. The batches before a producer's last one are found in the log when they are asked for
+(`producer_recall`). Big endian:
 
     ┌─ at ┬─────────────────────┬ bytes ┐
     │   0 │ version, 1          │     2 │
@@ -219,6 +220,7 @@ def _entry(
     entry = ProducerEntry(ProducerId(producer_id), ProducerEpoch(epoch))
     if last_offset >= 0:
         entry.remember(last_sequence, last_offset, delta, timestamp)
+        entry.is_partial = True
     entry.last_timestamp = timestamp
     entry.coordinator_epoch = coordinator_epoch
     entry.transaction_first_offset = Offset(max(transaction_first_offset, NO_OFFSET))

@@ -118,6 +118,18 @@ class ProducerStates:
             and not self.verifications
         )
 
+    def partial_entry(self, header: BatchHeader) -> ProducerEntry | None:
+        """The producer of a client's batch, if the batch may repeat one that only the log knows.
+
+        Then its older batches are to be recalled before the batch is judged.
+        """
+        entry = self._by_id.get(header.producer_id)
+        if entry is None or not entry.may_repeat_unseen(
+            header.producer_epoch, header.base_sequence, header.last_sequence
+        ):
+            return None
+        return entry
+
     def update(
         self,
         header: BatchHeader,
