@@ -9,6 +9,7 @@
     ├── TableError              a table refuses a batch, or is none (in `lakehouse.tables`, a tree)
     ├── Unreadable, BadSchema   a value or schema that cannot be used (in `schemas`, a tree)
     ├── StorageError            a disk operation failed; the log directory is suspect
+    │   └── UnknownFormat       a newer release wrote the files: the start ends, nothing is changed
     └── InvariantViolated       a bug of ours: the partition it happened in goes offline
 
 This file knows no other part. The codes and which of them are retriable are those of Kafka 4.3
@@ -261,6 +262,16 @@ class InvalidSetting(StrandlineError):
 
 class StorageError(StrandlineError):
     """A disk operation failed. Retriable for clients, who see KAFKA_STORAGE_ERROR."""
+
+
+class UnknownFormat(StorageError):
+    """A newer release has written what this one is to read. Nothing was changed, nothing may be."""
+
+    def __init__(self, what: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{what} has format {found}; this release reads formats up to {known}. A newer release "
+            "has written it: start that one again. Nothing was changed."
+        )
 
 
 class InvariantViolated(StrandlineError):

@@ -55,6 +55,8 @@ class ZooKeeperCluster(ClusterProcesses):
     ) -> None:
         super().__init__(home, brokers=brokers)
         self.settings = {**SETTINGS, **(settings or {})}
+        self.sources = dict.fromkeys(self.ids, SOURCES)
+        """Which checkout each broker runs from when it is started next."""
         self._zookeepers = zookeepers
         self._ensemble: ZooKeeperEnsemble | None = None
         self._client_of_ensemble: KazooClient | None = None
@@ -103,7 +105,7 @@ class ZooKeeperCluster(ClusterProcesses):
             words += ["--set", f"{name}={value}"]
         self.processes[broker].start(
             [sys.executable, "-m", "strandline.cli", *words],
-            {"PYTHONPATH": str(SOURCES), "PYTHONUNBUFFERED": "1"},
+            {"PYTHONPATH": str(self.sources[broker]), "PYTHONUNBUFFERED": "1"},
         )
 
     def wait_until_up(self, broker: int, gate: Gate) -> None:

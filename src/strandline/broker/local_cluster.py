@@ -25,6 +25,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
 from strandline.errors import InvalidSetting, InvariantViolated
 from strandline.node.log_directories import make_durably
+from strandline.storage.formats import check_formats
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 
@@ -55,6 +56,8 @@ class LocalCluster:
         Raises `InvalidSetting`, `StorageError` and `StoreError`; then nothing runs.
         """
         files = RealFiles()
+        # Of all brokers before the first of them changes anything.
+        check_formats(files, [path for config in configs for path in config.log_dirs])
         make_durably(files, metadata_directory)
         cluster = cls(configs, EmbeddedStore(files, metadata_directory))
         try:

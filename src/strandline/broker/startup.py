@@ -1,7 +1,7 @@
 """Putting a broker together: the order of its start.
 
-    bind ── load the metadata ── the steps of `node.start_up`, which end with the node
-    ── start the node, which registers ── accept connections ── wait until leaders are known
+    check formats ── bind ── load the metadata ── the steps of `node.start_up`, which end with the
+    node ── start the node, which registers ── accept connections ── wait until leaders are known
 
 Registering, taking the controller's office and electing are the node's work, at the start as after
 every lost session. This file decides nothing about the log; it calls the parts in the right order.
@@ -29,6 +29,7 @@ from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
 from strandline.node.node import Node
 from strandline.node.start_up import StartUp, Wait, Write
+from strandline.storage.formats import check_formats
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 
@@ -94,6 +95,7 @@ class _Start:
 
     async def run(self) -> Broker:
         """All steps, in order."""
+        check_formats(self._files, self._config.log_dirs)
         addresses = self._bind()
         self._directories.make()
         store = self._store or self._open_own_store()

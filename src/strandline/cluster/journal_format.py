@@ -53,7 +53,7 @@ from strandline.cluster.store import (
     Zxid,
 )
 from strandline.cluster.tree import NodeTree, TreeNode
-from strandline.errors import InvariantViolated, StorageError
+from strandline.errors import InvariantViolated, StorageError, UnknownFormat
 
 JOURNAL_HEADER: Final = b"STRLJRN1"
 SNAPSHOT_HEADER: Final = b"STRLSNP1"
@@ -96,6 +96,7 @@ def decode_journal(journal: bytes, *, snapshot_zxid: Zxid = NO_ZXID) -> JournalC
         if len(journal) <= len(JOURNAL_HEADER):
             # The header was being written, and no frame is written before it is durable.
             return JournalContents([], 0)
+        _expect_known_format("journal", journal, JOURNAL_HEADER)
         raise DamagedJournal("The metadata journal does not begin with its header.")
     transactions: list[Changes] = []
     position = len(JOURNAL_HEADER)
@@ -118,6 +119,7 @@ def decode_snapshot(snapshot: bytes) -> NodeTree:
     """The tree that was encoded. Raises `DamagedJournal`."""
     reader = _Reader(snapshot)
     if reader.take(len(SNAPSHOT_HEADER)) != SNAPSHOT_HEADER:
+        _expect_known_format("snapshot", snapshot, SNAPSHOT_HEADER)
         raise DamagedJournal("The metadata snapshot does not begin with its header.")
     (checksum,) = reader.unpack(_CRC)
     if checksum != crc32c(snapshot[reader.position :]):
@@ -129,6 +131,13 @@ def decode_snapshot(snapshot: bytes) -> NodeTree:
         raise DamagedJournal(f"The metadata snapshot makes no tree: {error}") from error
     reader.expect_end()
     return tree
+
+
+def _expect_known_format(what: str, data: bytes, header: bytes) -> None:
+    """Raise `UnknownFormat` if a newer release wrote it: another digit ends our header."""
+    found, known = data[: len(header)], header[-1:]
+    if found[:-1] == header[:-1] and found[-1:].isdigit() and found[-1:] > known:
+        raise UnknownFormat(f"The metadata {what}", int(found[-1:]), int(known))
 
 
 def _frame_end(journal: bytes, position: int) -> int | None:

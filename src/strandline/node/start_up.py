@@ -31,7 +31,7 @@ from strandline.cluster.store import (
     StoreUnavailable,
     StoreView,
 )
-from strandline.cluster.znodes import BrokerNode, Endpoint, adoption_path
+from strandline.cluster.znodes import BrokerNode, Endpoint, FormatNode, adoption_path
 from strandline.config.broker import BrokerConfig
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
@@ -102,8 +102,12 @@ class StartUp:
     def steps(self, view: StoreView) -> Generator[Step, None, None]:
         """Everything up to the moment at which the node can be made, from what the store has now.
 
-        Raises `InvalidSetting` if the id is taken, `StorageError` and `StoreError`.
+        Raises `InvalidSetting` if the id is taken, `UnknownFormat` before anything is changed,
+        `StorageError` and `StoreError`.
         """
+        for node in view.nodes:
+            if node.path == FormatNode.path:
+                FormatNode.check(node.data)
         self.image = ClusterImage.from_view(view)
         self._paths = {node.path for node in view.nodes}
         yield from self._write(self._missing)

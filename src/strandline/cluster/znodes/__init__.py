@@ -24,6 +24,7 @@ from strandline.cluster.znodes.singles import (
     ClusterIdNode,
     ControllerEpochNode,
     ControllerNode,
+    FormatNode,
     ProducerIdBlockNode,
     adoption_path,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "ProducerIdBlockNode",
     "ResourceKind",
     "TopicNode",
+    "FormatNode",
     "adoption_path",
     "deletion_path",
     "partition_path",

@@ -5,6 +5,7 @@
 /controller_epoch            7                                      plain decimal text
 /latest_producer_id_block    {"version": 1, "broker": 1, "block_start": "0",
                               "block_end": "999"}                   or empty: none given yet
+/strandline/format           {"version": 1}                         absent in the first releases
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import ClassVar, Final
 
 from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes.content import Content, encoded, is_decimal
+from strandline.errors import UnknownFormat
 from strandline.types import BrokerId
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
@@ -33,6 +35,22 @@ class ClusterIdNode:
     @classmethod
     def decode(cls, data: bytes) -> ClusterIdNode:
         return cls(Content(cls.path, data).text("id"))
+
+
+@dataclass(frozen=True, slots=True)
+class FormatNode:
+    """What releases must know to use this metadata. One that writes nodes which earlier releases
+    would misread raises it first, when all its brokers are of that release; this one never does."""
+
+    path: ClassVar[str] = "/strandline/format"
+    known: ClassVar[int] = 1
+
+    @classmethod
+    def check(cls, data: bytes) -> None:
+        """Raise `UnknownFormat` if a newer release wrote the metadata."""
+        found = Content(cls.path, data).integer("version")
+        if found > cls.known:
+            raise UnknownFormat(f"The cluster's metadata (node {cls.path})", found, cls.known)
 
 
 @dataclass(frozen=True, slots=True)
