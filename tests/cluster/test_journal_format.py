@@ -33,7 +33,10 @@ from strandline.cluster.store import (
     Zxid,
 )
 from strandline.cluster.tree import NodeTree
+from strandline.errors import UnknownFormat
 
+REFUSED = (DamagedJournal, UnknownFormat)
+"""A flipped bit of the header's digit cannot be told from a newer format."""
 PATHS = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
 DATA = st.binary(max_size=30)
 
@@ -108,7 +111,7 @@ def test_every_flipped_bit_ends_the_journal_or_is_damage() -> None:
             damaged = bytearray(JOURNAL)
             damaged[at] ^= 1 << bit
             if at < BORDERS[2]:
-                with pytest.raises(DamagedJournal):
+                with pytest.raises(REFUSED):
                     decode_journal(bytes(damaged))
             else:
                 assert decode_journal(bytes(damaged)) == (small_history()[:2], BORDERS[2])
@@ -151,6 +154,11 @@ def test_a_tiny_frame_behind_a_torn_one_is_no_transaction() -> None:
 
 def test_another_file_is_no_journal() -> None:
     with pytest.raises(DamagedJournal):
+        decode_journal(b"KAFKARN2" + FRAMES[0])
+
+
+def test_a_newer_journal_is_not_called_damaged() -> None:
+    with pytest.raises(UnknownFormat, match="The metadata journal has format 2"):
         decode_journal(b"STRLJRN2" + FRAMES[0])
 
 
@@ -176,7 +184,7 @@ def test_every_cut_and_flipped_bit_of_a_snapshot_is_damage() -> None:
         for bit in range(8):
             damaged = bytearray(whole)
             damaged[at] ^= 1 << bit
-            with pytest.raises(DamagedJournal):
+            with pytest.raises(REFUSED):
                 decode_snapshot(bytes(damaged))
     with pytest.raises(DamagedJournal):
         decode_snapshot(whole + b"\0")
