@@ -104,7 +104,8 @@ class BrokerProcess:
     """A broker in a process of its own, that can be killed."""
 
     def __init__(self, directory: Path, *more: str, port: int = 0) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+        paths = [str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         self.errors = Path(f"{directory}.stderr")
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(

@@ -230,3 +230,41 @@ def test_a_node_that_nobody_can_read_is_left_out(
     image = world.node.metadata.image
     assert image.zxid == changes.zxid
     assert [resource.name for resource in image.configs] == ["later"]
+
+
+def test_names_that_differ_only_in_case_are_refused_where_they_are_one_directory() -> None:
+    """macOS and Windows make one directory of `Orders-0` and `orders-0`: two logs in one."""
+    world = World()
+    client = world.connect()
+    assert ask_for(client, "orders") == [("orders", 0, 1)]
+    world.node.settings.ignores_case = True
+    topics = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in ("Orders", "New", "NEW", "orders2")
+    ]
+    answer = client.ask(CreateTopicsRequest(topics=topics), 7)
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("Orders", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("New", 0),
+        ("NEW", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("orders2", 0),
+    ]
+    assert "differs only in case from the topic 'orders'" in answer.topics[0].error_message
+    assert ask_for(client, "ORDERS") == [("ORDERS", ErrorCode.INVALID_TOPIC_EXCEPTION, 0)]
+
+
+def test_names_that_differ_only_in_case_are_two_topics_elsewhere(world: World) -> None:
+    client = world.connect()
+    names = ("orders", "Orders", "ORDERS")
+    assert ask_for(client, *names) == [(name, 0, 1) for name in names]
+
+
+def test_a_log_is_never_made_in_the_directory_of_another_case(world: World) -> None:
+    """Another broker of the cluster, on another file system, may have allowed the name."""
+    world.directory.ignores_case = True
+    client = world.connect()
+    assert ask_for(client, "orders") == [("orders", 0, 1)]
+    ask_for(client, "Orders")
+    assert produced(client.ask(produce(batch(b"a"), "Orders"), 9)).error_code != 0
+    assert produced(client.ask(produce(batch(b"a"), "orders"), 9)).error_code == 0
+    assert not world.files.exists("/data/Orders-0")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from strandline.errors import StorageError
-from strandline.storage import real_files
+from strandline.storage import real_files, system_calls
 from strandline.storage.files import (
     Files,
     LockHeld,
@@ -209,13 +209,15 @@ def test_a_failed_append_is_cut_back(
     file = RealFiles().open(f"{tmp_path}/f", create=True)
     file.append(b"abc")
     full = OSError(errno.ENOSPC, "No space left on device")
-    write, write_all = os.pwrite, os.pwritev
+    write, write_all = os.pwrite, system_calls.write_buffers
     monkeypatch.setattr(
         real_files.os,
         "pwrite",
         _failing(*([] if many else [lambda f, d, p: write(f, bytes(d)[:2], p)]), full),
     )
-    monkeypatch.setattr(real_files.os, "pwritev", _failing(lambda f, b, p: write_all(f, [b[0]], p)))
+    monkeypatch.setattr(
+        real_files, "write_buffers", _failing(lambda f, b, p: write_all(f, [b[0]], p))
+    )
     with pytest.raises(StorageError, match="No space left"):
         file.append_all([b"de", b"fg"]) if many else file.append(b"defg")
     assert (file.size, file.failed) == (3, False)
@@ -269,7 +271,7 @@ def test_a_failed_sync_is_never_forgiven(tmp_path: Path, monkeypatch: pytest.Mon
     """F-45: after an error the kernel calls the next fsync a success, with the data gone."""
     file = RealFiles().open(f"{tmp_path}/f", create=True)
     file.append(b"x")
-    monkeypatch.setattr(real_files.os, "fdatasync", _failing(OSError(errno.EIO, "I/O error")))
+    monkeypatch.setattr(real_files, "sync_data", _failing(OSError(errno.EIO, "I/O error")))
     with pytest.raises(StorageError, match="I/O error"):
         file.sync()
     monkeypatch.undo()

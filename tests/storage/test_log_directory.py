@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -435,3 +435,27 @@ def test_any_failing_call_is_survived_with_old_or_new_tables(calls: int) -> None
         if clean:
             assert offsets == NEW_ORDERS
             assert not found.needs_recovery
+
+
+class CaseIgnoringFiles(MemoryFiles):
+    """A file system that keeps the case of names and finds them by any, as APFS and NTFS do."""
+
+    def find(self, path: str) -> Any:
+        node: Any = self.root
+        for name in filter(None, path.split("/")):
+            names = {each.lower(): below for each, below in getattr(node, "names", {}).items()}
+            node = names.get(name.lower())
+        return node
+
+
+def test_a_file_system_that_ignores_case_is_noticed(disk: tuple[Files, str]) -> None:
+    files, path = disk
+    assert not started(files, path).ignores_case
+    assert started(CaseIgnoringFiles(), "/data").ignores_case
+
+
+def test_a_file_of_the_probed_name_is_no_sign_that_case_is_ignored(disk: tuple[Files, str]) -> None:
+    files, path = disk
+    files.make_directory(path)
+    files.open(f"{path}/.LOCK", create=True)
+    assert not started(files, path).ignores_case

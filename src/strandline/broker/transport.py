@@ -17,7 +17,6 @@ and joined with their neighbours to save system calls.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from strandline.errors import StorageError
 from strandline.node.effects import Chunk
 from strandline.storage.files import File
 from strandline.storage.log_read import LogSlice
+from strandline.storage.system_calls import send_range
 from strandline.types import Instant
 
 log = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ class Transport(Generic[PartyT]):
         position, length = chunk.position, chunk.length
         if not self._pending:
             try:
-                sent = os.sendfile(self.socket.fileno(), chunk.file.fileno(), position, length)
+                sent = send_range(self.socket.fileno(), chunk.file.fileno(), position, length)
             except BlockingIOError:
                 sent = 0
             position += sent
@@ -312,7 +312,7 @@ class Transport(Generic[PartyT]):
         self.resume()
 
     def _continue_range(self, head: _FileRange) -> int:
-        sent = os.sendfile(self.socket.fileno(), head.file.fileno(), head.position, head.length)
+        sent = send_range(self.socket.fileno(), head.file.fileno(), head.position, head.length)
         if sent == 0:
             # The range was promised in a length field; without its bytes the stream is broken.
             self.close("a log range was truncated while it was being sent")

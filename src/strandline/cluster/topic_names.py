@@ -45,6 +45,11 @@ def collision_key(name: str) -> str:
     return name.replace(".", "_")
 
 
+def case_key(name: str) -> str:
+    """Equal for names whose directories are one where the file system ignores case."""
+    return name.lower()
+
+
 def is_internal(name: str) -> bool:
     """Whether brokers keep state of their own in the topic."""
     return name in INTERNAL_TOPICS

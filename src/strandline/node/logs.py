@@ -13,6 +13,7 @@ from contextlib import suppress
 from random import Random
 from typing import NamedTuple, TypeAlias
 
+from strandline.cluster.topic_names import case_key
 from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
 from strandline.storage.files import DiskFull, Files, join
@@ -204,6 +205,8 @@ class Logs:
         self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
     ) -> Log:
         directory = self._roomiest()
+        if directory.ignores_case:
+            _check_case(directory, partition)
         path = join(directory.path, str(partition))
         is_new = not self.files.is_directory(path)
         try:
@@ -244,3 +247,14 @@ class Logs:
         if not usable:
             raise StorageError("Every log directory is offline.")
         return min(usable, key=lambda directory: len(directory.logs))
+
+
+def _check_case(directory: Directory, partition: TopicPartition) -> None:
+    """Another broker, whose file system tells them apart, may have let both topics be made."""
+    key = case_key(partition.topic)
+    for other in directory.logs:
+        if other.partition == partition.partition and case_key(other.topic) == key:
+            raise StorageError(
+                f"The log of {partition} would lie in the directory of {other}: the file system "
+                f"of {directory.path} makes no difference between upper and lower case."
+            )

@@ -80,6 +80,7 @@ class Node:
         self.purgatory = Purgatory(self.timers, self.outbox)
         self.metadata = Metadata(image, self.outbox)
         self.settings = Settings(config)
+        self.settings.ignores_case = any(each.ignores_case for each in directories)
         host = ReplicaHost(
             Logs(
                 files,

@@ -37,6 +37,8 @@ class Settings:
 
     def __init__(self, broker: BrokerConfig) -> None:
         self.broker = broker
+        self.ignores_case = False
+        """Whether topics whose names differ only in case would share a directory here."""
         self._topics: dict[str, tuple[Versioned[ConfigNode], TopicConfig]] = {}
         """Settings of topics that have overrides, with the overrides that they were made from."""
 

@@ -46,7 +46,13 @@ class TopicCreation:
                 for name in wanted
                 if name not in image.topics
             ]
-            return create_topics(image, specs, broker, random=self._random)
+            return create_topics(
+                image,
+                specs,
+                broker,
+                ignores_case=self._settings.ignores_case,
+                random=self._random,
+            )
 
         def done(results: tuple[TopicCreated, ...], at: Instant) -> None:
             refused = {result.name: result.refusal.code for result in results if result.refusal}

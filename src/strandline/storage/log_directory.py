@@ -111,6 +111,9 @@ class LogDirectory(Generic[LogType]):
         self.contents = DirectoryContents()
         self.logs: dict[TopicPartition, LogType] = {}
         self.fully_loaded = False
+        self.ignores_case = False
+        """Whether its file system takes names that differ only in case for the same, as those of
+        macOS and Windows do unless told otherwise."""
         self.warnings: list[str] = []
         self._files = files
         self._lock: Lock | None = None
@@ -274,6 +277,10 @@ class LogDirectory(Generic[LogType]):
         for ancestor in reversed(ancestors):
             self._files.sync_directory(ancestor)
         self._lock = self._files.lock(join(self.path, LOCK_FILE))
+        other_case = LOCK_FILE.upper()
+        self.ignores_case = self._files.exists(
+            join(self.path, other_case)
+        ) and other_case not in self._files.list_directory(self.path)
         self.meta = claim_directory(self._files, self.path, broker_id, cluster_id)
 
     def _scan(self) -> None:

@@ -1,4 +1,4 @@
-"""Files of the operating system: the one file of storage that knows `os`.
+"""Files of the operating system. With `system_calls` the only part of storage that knows `os`.
 
 It must not know what the bytes mean. Its theory: a log directory holds far more files than a
 process may have open, so a `RealFile` is a name and a size, and its descriptor comes and goes.
@@ -14,7 +14,6 @@ lock, so a descriptor can never be closed, or its number reused, while it is bei
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import threading
@@ -32,9 +31,14 @@ from strandline.storage.files import (
     UnreadableFile,
     parent_of,
 )
-
-IOVECS_MAX: Final = 1024
-"""Linux refuses more buffers in one pwritev (IOV_MAX)."""
+from strandline.storage.system_calls import (
+    IOVECS_MAX,
+    claim_space,
+    lock_exclusively,
+    sync_all,
+    sync_data,
+    write_buffers,
+)
 
 OPEN_HANDLES_DEFAULT: Final = 4096
 NO_DESCRIPTOR: Final = -1
@@ -88,7 +92,7 @@ class RealFile:
             for start in range(0, len(buffers), IOVECS_MAX):
                 chunk = buffers[start : start + IOVECS_MAX]
                 length = sum(map(len, chunk))
-                written = os.pwritev(descriptor, chunk, position)
+                written = write_buffers(descriptor, chunk, position)
                 if written != length:
                     rest = memoryview(b"".join(chunk))[written:]
                     self._write_rest(descriptor, rest, position + written)
@@ -133,7 +137,7 @@ class RealFile:
         descriptor = self._writable_descriptor()
         if size > self.size:
             try:
-                os.posix_fallocate(descriptor, self.size, size - self.size)
+                claim_space(descriptor, self.size, size - self.size)
             except OSError as error:
                 raise storage_error("reserve space for", self.path, error) from error
 
@@ -145,7 +149,7 @@ class RealFile:
         try:
             descriptor = self._handles.duplicate(self)
             try:
-                os.fdatasync(descriptor)
+                sync_data(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -251,10 +255,7 @@ class RealLock:
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Java's FileLock is a POSIX record lock, which flock does not see: take both, so
-            # that a Kafka broker and this one exclude each other.
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_exclusively(self._descriptor)
         except OSError:
             os.close(self._descriptor)
             raise
@@ -318,7 +319,7 @@ class RealFiles:
             with open(temporary, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                sync_all(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
             raise storage_error("write", path, error) from error
@@ -383,7 +384,7 @@ class RealFiles:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(descriptor)
+                sync_all(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from contextlib import suppress
 from typing import Final
 
 from strandline.errors import StrandlineError
@@ -17,7 +18,8 @@ _DOCUMENT_CHARACTERS_MAX: Final = 8 << 20
 
 def main() -> None:
     """See the module."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+    with suppress(ValueError, OSError):  # macOS has the limit and refuses to set it
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     try:
         text = sys.stdin.buffer.read().decode()
         shown = json.dumps(document(parse_script("script", text)))

@@ -35,6 +35,7 @@ from strandline.cluster.store import Operation
 from strandline.cluster.topic_names import (
     CLUSTER_METADATA,
     can_collide,
+    case_key,
     collision_key,
     name_problem,
 )
@@ -77,9 +78,11 @@ def create_topics(
     broker: BrokerConfig,
     *,
     validate_only: bool = False,
+    ignores_case: bool = False,
     random: Random,
 ) -> Decision[TopicCreated]:
-    """Results by first mention of each name. Refusals carry Kafka's codes:
+    """Results by first mention of each name. With `ignores_case` names that differ only in case
+    exclude each other: their logs would be one directory. Refusals carry Kafka's codes:
 
     INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
     INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
@@ -87,6 +90,8 @@ def create_topics(
     repeated = duplicates(spec.name for spec in specs)
     wanted = _partitions_wanted(specs, broker)
     creation = _Creation(image, broker, random, specs)
+    if ignores_case:
+        creation.exclude_other_cases()
     results: dict[str, TopicCreated] = {}
     for spec in specs:
         if spec.name in results:
@@ -120,8 +125,14 @@ class _Creation:
             if any(can_collide(spec.name) for spec in specs)
             else {}
         )
+        self._cases: dict[str, str] | None = None
+        """Where case is ignored: the names there are, by `case_key`."""
         self.operations: list[Operation] = []
         self._states_left = STATES_PER_MULTI
+
+    def exclude_other_cases(self) -> None:
+        """Refuse names that differ only in case from others."""
+        self._cases = {case_key(name): name for name in self._image.topics}
 
     def create(self, spec: TopicSpec) -> TopicCreated:
         """Decide one topic, or raise why not."""
@@ -148,6 +159,8 @@ class _Creation:
         self.operations += topic_creation(node, states)
         if can_collide(spec.name):
             self._collidable[collision_key(spec.name)] = spec.name
+        if self._cases is not None:
+            self._cases[case_key(spec.name)] = spec.name
         return TopicCreated(spec.name, topic_id, len(assignment), len(assignment[0]), overrides)
 
     def _check_name(self, name: str) -> None:
@@ -166,6 +179,13 @@ class _Creation:
             raise ProtocolError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"The name {name!r} differs only in '.' and '_' from the topic {other!r}.",
+            )
+        other = None if self._cases is None else self._cases.get(case_key(name))
+        if other is not None:
+            raise ProtocolError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"The name {name!r} differs only in case from the topic {other!r}, and the file "
+                "system of this broker would make one directory of both.",
             )
 
     def _manual(self, spec: TopicSpec) -> list[Replicas]:

@@ -86,6 +86,7 @@ class TopicsHandler:
             specs=specs,
             broker=self._settings.broker,
             validate_only=body.validate_only,
+            ignores_case=self._settings.ignores_case,
             random=self._random,
         )
         self._office.carry_out(decide, done=done, failed=failed, now=now)
