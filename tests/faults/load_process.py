@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -84,6 +85,16 @@ class LoadProcess:
             for stream in (self._child.stdin, self._child.stdout):
                 if stream is not None:
                     stream.close()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self._child is not None
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._child is not None
+        self._child.send_signal(signal.SIGCONT)
 
     def acknowledged(self) -> int:
         """How many sends were acknowledged so far."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,14 +22,19 @@ QUIET_S: Final = 120.0
 
 @contextmanager
 def under_load(
-    cluster: ClusterProcesses, topic: str = TOPIC, *, with_group: bool = False
+    cluster: ClusterProcesses,
+    topic: str = TOPIC,
+    *,
+    with_group: bool = False,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[LoadProcess]:
     """A topic of three replicas with idempotent producers (acks=all) and readers on it. When the
     block is left, everything must be as if nothing had happened: the cluster serves, all replicas
     are in sync and equal, every send was acknowledged, and the checker finds nothing.
 
-    `with_group`: a consumer group whose member is replaced every second or two reads, too."""
-    cluster.create_topic(topic, partitions=PARTITIONS)
+    `config`: the topic's settings. `with_group`: a consumer group whose member is replaced every
+    second or two reads, too."""
+    cluster.create_topic(topic, partitions=PARTITIONS, config=config)
     with LoadProcess(
         cluster.home, cluster.bootstrap, topic, PARTITIONS, with_group=with_group
     ) as load:

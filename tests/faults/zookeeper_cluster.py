@@ -57,6 +57,8 @@ class ZooKeeperCluster(ClusterProcesses):
         self.settings = {**SETTINGS, **(settings or {})}
         self.sources = dict.fromkeys(self.ids, SOURCES)
         """Which checkout each broker runs from when it is started next."""
+        self.environment: Mapping[str, str] = {}
+        """What brokers are started with beside this process's own."""
         self._zookeepers = zookeepers
         self._ensemble: ZooKeeperEnsemble | None = None
         self._client_of_ensemble: KazooClient | None = None
@@ -105,7 +107,7 @@ class ZooKeeperCluster(ClusterProcesses):
             words += ["--set", f"{name}={value}"]
         self.processes[broker].start(
             [sys.executable, "-m", "strandline.cli", *words],
-            {"PYTHONPATH": str(self.sources[broker]), "PYTHONUNBUFFERED": "1"},
+            {"PYTHONPATH": str(self.sources[broker]), "PYTHONUNBUFFERED": "1", **self.environment},
         )
 
     def wait_until_up(self, broker: int, gate: Gate) -> None:
