@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.cluster.assignment import assign_more_replicas, assign_replicas
+from strandline.cluster.assignment import Candidates, assign_more_replicas, assign_replicas
 from strandline.cluster.controller import (
     PartitionsSpec,
     TopicSpec,
@@ -37,10 +37,16 @@ def test_assignments_are_balanced_and_spread_over_racks(
     racks = {BrokerId(number * 3): rack for number, rack in enumerate(places)}
     backwards = dict(reversed(racks.items()))
     assigned = assign_replicas(
-        backwards, partition_count=partitions, replication_factor=factor, random=Random(seed)
+        Candidates(backwards),
+        partition_count=partitions,
+        replication_factor=factor,
+        random=Random(seed),
     )
     added = assign_more_replicas(
-        racks, existing=assigned, partition_count=more, replication_factor=factor
+        Candidates(racks),
+        existing=assigned,
+        partition_count=more,
+        replication_factor=factor,
     )
     assert (len(assigned), len(added)) == (partitions, more)
     whole = [*assigned, *added]
@@ -59,7 +65,9 @@ def test_assignments_are_balanced_and_spread_over_racks(
 
 def test_followers_of_one_broker_spread_over_all_others() -> None:
     racks = {BrokerId(number): None for number in range(5)}
-    assigned = assign_replicas(racks, partition_count=20, replication_factor=2, random=Random(1))
+    assigned = assign_replicas(
+        Candidates(racks), partition_count=20, replication_factor=2, random=Random(1)
+    )
     pairs = Counter(assigned)
     assert set(pairs.values()) == {1}
     assert len(pairs) == 20
@@ -68,7 +76,9 @@ def test_followers_of_one_broker_spread_over_all_others() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_equal_racks_carry_equal_numbers_of_replicas(seed: int) -> None:
     racks = {BrokerId(number): "abc"[number % 3] for number in range(6)}
-    assigned = assign_replicas(racks, partition_count=12, replication_factor=3, random=Random(seed))
+    assigned = assign_replicas(
+        Candidates(racks), partition_count=12, replication_factor=3, random=Random(seed)
+    )
     held = Counter(broker for replicas in assigned for broker in replicas)
     assert set(held.values()) == {6}
     for replicas in assigned:
@@ -79,9 +89,50 @@ def test_equal_racks_carry_equal_numbers_of_replicas(seed: int) -> None:
 def test_more_replicas_than_brokers_are_refused(factor: int, brokers: int) -> None:
     with pytest.raises(ProtocolError) as refused:
         assign_replicas(
-            {BrokerId(number): None for number in range(brokers)},
+            Candidates({BrokerId(number): None for number in range(brokers)}),
             partition_count=1,
             replication_factor=factor,
+            random=Random(1),
+        )
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=5),
+    st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=4),
+    st.data(),
+    st.integers(0, 2**32),
+)
+def test_c12_brokers_that_are_down_get_what_the_running_ones_cannot_hold(
+    up: list[str | None], gone: list[str | None], data: st.DataObject, seed: int
+) -> None:
+    """A stopped broker counts for placement, and never gets the first replica of a partition."""
+    factor = data.draw(st.integers(1, len(up) + len(gone)))
+    running = {BrokerId(number): rack for number, rack in enumerate(up)}
+    down = {BrokerId(50 + number): rack for number, rack in enumerate(gone)}
+    candidates = Candidates(running, down)
+    assigned = assign_replicas(
+        candidates, partition_count=12, replication_factor=factor, random=Random(seed)
+    )
+    added = assign_more_replicas(
+        candidates, existing=assigned, partition_count=5, replication_factor=factor
+    )
+    for replicas in [*assigned, *added]:
+        assert len(set(replicas)) == len(replicas) == factor
+        assert sum(broker in running for broker in replicas) == min(factor, len(running))
+        assert all(broker in running for broker in replicas[: len(running)])
+    held = Counter(broker for replicas in assigned for broker in replicas if broker in down)
+    if factor > len(running) and len(set(gone)) == 1 and len(down) in (1, 2, 3, 4):
+        share = 12 * (factor - len(running)) / len(down)
+        assert all(abs(held[broker] - share) < 1 for broker in down)
+
+
+def test_c12_nothing_is_placed_while_no_broker_runs() -> None:
+    with pytest.raises(ProtocolError) as refused:
+        assign_replicas(
+            Candidates({}, {BrokerId(1): None}),
+            partition_count=1,
+            replication_factor=1,
             random=Random(1),
         )
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

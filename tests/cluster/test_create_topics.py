@@ -16,6 +16,7 @@ from strandline.cluster.controller import (
     create_partitions,
     create_topics,
     internal_topic_spec,
+    unregister_broker,
 )
 from strandline.cluster.image import PartitionImage
 from strandline.cluster.store import BadVersion, Check, SetData
@@ -295,11 +296,57 @@ def test_unknown_and_repeated_topics_get_no_partitions() -> None:
     ]
 
 
-def test_too_few_brokers_are_left_for_more_partitions() -> None:
-    story = Story(2)
-    story.create(TopicSpec("orders", 1, 2))
+def test_c12_a_broker_that_is_down_counts_for_placement_until_it_is_unregistered() -> None:
+    """In CreateTopics, CreatePartitions and manual assignments: its replica is not in sync, and
+    the partition is led by one that runs."""
+    story = Story(3)
+    story.create(TopicSpec("orders", 1, 3))
     story.leave(2)
-    assert code(add(story, PartitionsSpec("orders", 2))[0]) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert [code(each) for each in add(story, PartitionsSpec("orders", 2))] == [None]
+    manual = PartitionsSpec("orders", 3, [(TWO, ONE, THREE)])
+    assert [code(each) for each in add(story, manual)] == [None]
+    by_hand = TopicSpec("by-hand", assignments=[(0, (TWO, THREE))])
+    created = story.follow(decide(story, TopicSpec("fresh", 6, 3), by_hand))
+    assert [code(each) for each in created] == [None, None]
+    for name, number in [("orders", 1), ("orders", 2), ("by-hand", 0), ("fresh", 5)]:
+        partition = story.image.topics[name].partitions[number]
+        assert TWO in partition.replicas
+        assert TWO not in partition.in_sync_replicas
+        assert partition.leader in (ONE, THREE)
+    assert [code(each) for each in decide(story, TopicSpec("huge", 1, 4)).results] == [
+        ErrorCode.INVALID_REPLICATION_FACTOR
+    ]
+    assert story.follow(unregister_broker(story.image, TWO)) == (None,)
+    again = decide(story, TopicSpec("late", 1, 3), TopicSpec("far", assignments=[(0, (TWO,))]))
+    assert [code(each) for each in again.results] == [
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ]
+    story.join(2)
+    assert story.follow(decide(story, TopicSpec("late", 1, 3)))[0].refusal is None
+
+
+def test_c12_a_partition_that_nobody_could_lead_is_refused() -> None:
+    story = Story(2)
+    story.create(TopicSpec("orders", 1, 1))
+    story.leave(2)
+    by_hand = decide(story, TopicSpec("by-hand", assignments=[(0, (TWO,))]))
+    more = create_partitions(story.image, [PartitionsSpec("orders", 2, [(TWO,)])])
+    for decision in (by_hand, more):
+        (result,) = decision.results
+        assert code(result) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert decision.operations == ()
+
+
+def test_only_a_broker_that_is_down_can_be_unregistered() -> None:
+    story = Story(2)
+    for broker, expected in [
+        (TWO, ErrorCode.INVALID_REQUEST),
+        (BrokerId(9), ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ]:
+        (refusal,) = story.follow(unregister_broker(story.image, broker))
+        assert refusal is not None
+        assert refusal.code is expected
 
 
 def test_partitions_added_meanwhile_refuse_the_multi() -> None:

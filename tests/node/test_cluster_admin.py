@@ -37,6 +37,7 @@ from strandline.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from strandline.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce
 
@@ -289,6 +290,38 @@ def test_dead_replicas_and_eligible_leaders_are_shown(world: ClusterWorld) -> No
     assert partition.eligible_leader_replicas == list(state.elr)
     assert state.elr
     assert partition.offline_replicas == [1, 2]
+
+
+def test_c13_brokers_that_are_down_are_described_to_who_asks_for_them(world: ClusterWorld) -> None:
+    down = other_than(world, world.controller.broker_id)
+    world.kill(down, expire=True)
+    world.run_until(world.is_settled)
+    client = world.controller.connect()
+    answer = client.ask(DescribeClusterRequest(), 2)
+    assert down not in {broker.broker_id for broker in answer.brokers}
+    answer = client.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert {(b.broker_id, b.host, b.is_fenced) for b in answer.brokers} == {
+        (number, f"broker-{number}", number == down) for number in (1, 2, 3, 4)
+    }
+
+
+def test_a_broker_that_is_gone_for_good_is_unregistered_until_it_comes_back(
+    world: ClusterWorld,
+) -> None:
+    down = other_than(world, world.controller.broker_id)
+    any_broker = other_than(world, world.controller.broker_id, down)
+    client = world[any_broker].connect()
+    code = client.ask(UnregisterBrokerRequest(broker_id=down), 0).error_code
+    assert code == ErrorCode.INVALID_REQUEST
+    world.kill(down, expire=True)
+    world.run_until(world.is_settled)
+    request = UnregisterBrokerRequest(broker_id=down)
+    codes = [client.ask(request, 0).error_code for _ in range(2)]
+    assert codes == [ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED]
+    assert down not in world.image.registrations
+    world.start(down)
+    world.run_until(lambda: down in world.image.brokers)
+    assert down in world.image.registrations
 
 
 def test_the_cluster_is_described_alike_by_all(world: ClusterWorld) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,6 +17,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from strandline.protocol.messages.inspect import InspectRequest
 from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -62,6 +64,33 @@ def coordinator_of(world: ClusterWorld, group: str = GROUP, *, ask: int | None =
     asked = ask or next(int(b) for b, m in world.machines.items() if m.is_up and not m.is_paused)
     answer = world[asked].connect().ask(FindCoordinatorRequest(key=group, key_type=0), 2)
     return int(answer.node_id)
+
+
+def test_c12_a_first_group_starts_while_a_broker_is_down(
+    make: Callable[..., ClusterWorld],
+) -> None:
+    """Also where `offsets.topic.replication.factor` was set: its replica there is offline."""
+    world = make("offsets.topic.replication.factor=3")
+    down = next(b for b in (1, 2, 3) if b != world.controller.broker_id)
+    world.kill(down, expire=True)
+    world.run_until(world.is_settled)
+    asked = next(b for b in (1, 2, 3) if b != down)
+    coordinator = coordinator_of(world, ask=asked)
+    assert coordinator in {1, 2, 3} - {down}
+    assert set(world.partition(CONSUMER_OFFSETS).replicas) == {1, 2, 3}
+
+
+def test_c12_a_group_that_cannot_start_is_told_why(make: Callable[..., ClusterWorld]) -> None:
+    world = make("offsets.topic.replication.factor=4")
+    client = world[1].connect()
+    answer = client.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 2)
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    why = "4 replicas need as many brokers; 3 are registered."
+    assert answer.error_message == f"The topic {CONSUMER_OFFSETS} could not be made: {why}"
+    about = json.dumps({"group": GROUP}).encode()
+    told = json.loads(client.ask(InspectRequest(subject="why", arguments=about), 0).document)
+    causes = [found["cause"] for found in told["findings"]]
+    assert f"the topic of the groups cannot be made: {why}" in causes
 
 
 def commit_request(offset: int, group: str = GROUP) -> OffsetCommitRequest:

@@ -12,6 +12,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Create, SessionId
 from strandline.cluster.tree import NodeTree
 from strandline.cluster.znodes import BrokerNode, Endpoint
+from strandline.cluster.znodes.registrations import REGISTRATIONS
 from strandline.config.load import load_broker_config
 from strandline.node.effects import Ask, Dial, HangUp
 from strandline.node.metadata import Metadata
@@ -47,7 +48,8 @@ class Rig:
 
     def __init__(self, *settings: str) -> None:
         self.tree = NodeTree()
-        self.tree.multi([Create(path) for path in ("/brokers", "/brokers/ids", "/brokers/seqid")])
+        skeleton = ("/brokers", "/brokers/ids", "/brokers/seqid", "/strandline", REGISTRATIONS)
+        self.tree.multi([Create(path) for path in skeleton])
         self.sessions: dict[BrokerId, SessionId] = {}
         self.outbox = Outbox()
         self.timers = Timers()

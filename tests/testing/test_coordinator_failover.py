@@ -19,6 +19,24 @@ OFFSETS = "__consumer_offsets"
 PARTITIONS = 2
 
 
+def test_c12_a_first_group_starts_during_a_rolling_restart() -> None:
+    """A stopped broker is a member of the cluster: its replicas are placed, and are offline."""
+    settings = {"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 3}
+    with Cluster(brokers=3, settings=settings) as cluster:
+        servers, ledger = cluster.bootstrap_servers, Ledger()
+        cluster.stop(3)
+        cluster.create_topic(TOPIC, PARTITIONS, replication_factor=3)
+        with Feed(servers, PARTITIONS) as feed, Member("first", servers, ledger):
+            ledger.wait_for_commits(PARTITIONS)
+            feed.stop()
+            ledger.wait_for_commits(PARTITIONS, feed.ends)
+        assert not ledger.wrong, ledger.wrong[0]
+        for topic in (TOPIC, OFFSETS):
+            assert cluster.leader_of(topic) != 3
+        cluster.start(3)
+        cluster.wait_until_in_sync()
+
+
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     """All groups have the leader of one partition as their coordinator."""

@@ -39,6 +39,7 @@ from strandline.cluster.znodes import (
     ControllerEpochNode,
     ControllerNode,
     ProducerIdBlockNode,
+    RegistrationNode,
 )
 from strandline.types import BrokerId, TopicId, TopicPartition
 
@@ -73,6 +74,9 @@ class ClusterImage:
     requested_deletions: frozenset[str] = frozenset()
     adopted_by: frozenset[BrokerId] = frozenset()
     """Brokers that took in the logs they found in their directories, which they do once."""
+    registrations: Mapping[BrokerId, RegistrationNode] = field(default_factory=dict)
+    """What the cluster remembers of every broker that was ever registered, until it is
+    unregistered: also of those that are down (`fenced`, as Kafka calls them)."""
 
     @classmethod
     def from_view(cls, view: StoreView) -> ClusterImage:
@@ -124,6 +128,21 @@ class ClusterImage:
         """Whether the broker is registered."""
         return broker in self.brokers
 
+    def is_registered(self, broker: BrokerId) -> bool:
+        """Whether the broker is a member of the cluster, be it running or down."""
+        return broker in self.brokers or broker in self.registrations
+
+    @property
+    def fenced(self) -> Mapping[BrokerId, RegistrationNode]:
+        """The brokers that are members of the cluster and down, by id."""
+        known = self.registrations
+        return {broker: known[broker] for broker in sorted(known) if broker not in self.brokers}
+
+    @property
+    def broker_count(self) -> int:
+        """How many brokers the cluster has, those that are down included."""
+        return len(self.brokers.keys() | self.registrations.keys())
+
 
 class _Step:
     """One advance of an image: single nodes in, the next image and the difference out."""
@@ -135,6 +154,7 @@ class _Step:
         self._configs = _Draft(image.configs)
         self._requested_deletions = image.requested_deletions
         self._adopted_by = image.adopted_by
+        self._registrations = _Draft(image.registrations)
         self._cluster_id = image.cluster_id
         self._controller = image.controller
         self._controller_epoch = image.controller_epoch
@@ -165,6 +185,9 @@ class _Step:
                 self._requested_deletions |= {topic}
             case ["strandline", "adopted_logs", number] if _is_id(number):
                 self._adopted_by |= {BrokerId(int(number))}
+            case ["strandline", "registrations", number] if _is_id(number):
+                registration = RegistrationNode.decode(BrokerId(int(number)), data)
+                self._registrations.put(registration.broker_id, registration)
             case _:
                 self._put_single(path, data, stat)
 
@@ -188,6 +211,8 @@ class _Step:
                 self._requested_deletions -= {topic}
             case ["strandline", "adopted_logs", number] if _is_id(number):
                 self._adopted_by -= {BrokerId(int(number))}
+            case ["strandline", "registrations", number] if _is_id(number):
+                self._registrations.remove(BrokerId(int(number)))
             case _:
                 self._remove_single(path)
 
@@ -212,6 +237,7 @@ class _Step:
             producer_id_block=self._producer_id_block,
             requested_deletions=self._requested_deletions,
             adopted_by=self._adopted_by,
+            registrations=self._registrations.current,
         )
         delta = ImageDelta(
             topics_created=tuple(topic_changes.created),

@@ -20,6 +20,7 @@ from strandline.cluster.controller import (
     Decision,
     announce_shutdown,
     register_broker,
+    remember_broker,
     report_offline,
 )
 from strandline.cluster.image import BrokerImage, ClusterImage, PartitionImage
@@ -187,7 +188,8 @@ class Membership:
             offline = self._registration.offline
             sentence = f"Broker {self.broker_id} has told that {len(offline)} replicas are offline."
             return Decision((sentence,), report_offline(image, self.broker_id, offline))
-        return Decision(())
+        # Registering wrote it; but it may have been unregistered at the same moment.
+        return Decision((), remember_broker(image, self._registration))
 
     def _register(self, image: ClusterImage) -> Decision[str]:
         if self._first_epoch != NOT_REGISTERED:

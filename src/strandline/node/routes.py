@@ -42,6 +42,7 @@ class Routes:
             ApiKey.DESCRIBE_CLUSTER: self._describe,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
             ApiKey.DESCRIBE_LOG_DIRS: self._describe,
+            ApiKey.UNREGISTER_BROKER: self._unregister_broker,
             ApiKey.CREATE_TOPICS: self._topics,
             ApiKey.DELETE_TOPICS: self._topics,
             ApiKey.CREATE_PARTITIONS: self._topics,
@@ -167,6 +168,12 @@ class Routes:
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.handle,
             ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(node.replicas).handle,
         }
+
+    def _unregister_broker(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.unregister_broker import UnregisterBrokerHandler
+
+        handler = UnregisterBrokerHandler(self._node.controller)
+        return {ApiKey.UNREGISTER_BROKER: handler.handle}
 
     def _topics(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.topics import TopicsHandler

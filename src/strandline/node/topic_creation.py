@@ -11,18 +11,19 @@ from random import Random
 
 from strandline.cluster.controller import (
     Decision,
+    Refusal,
     TopicCreated,
     TopicSpec,
     create_topics,
     internal_topic_spec,
 )
 from strandline.cluster.image import ClusterImage
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ProtocolError
 from strandline.node.controller import Controller
 from strandline.node.settings import Settings
 from strandline.types import Instant
 
-Created = Callable[[dict[str, ErrorCode], Instant], None]
+Created = Callable[[dict[str, Refusal], Instant], None]
 """Told the topics that could not be created, with the reason of each."""
 
 
@@ -39,26 +40,35 @@ class TopicCreation:
         wanted = list(dict.fromkeys(names))
 
         def decide(image: ClusterImage) -> Decision[TopicCreated]:
-            broker = self._settings.broker
-            specs = [
-                internal_topic_spec(name, broker, broker_count=len(image.brokers))
-                or TopicSpec(name)
-                for name in wanted
-                if name not in image.topics
-            ]
-            return create_topics(
-                image,
-                specs,
-                broker,
-                ignores_case=self._settings.ignores_case,
-                random=self._random,
-            )
+            return self._decide(wanted, image)
 
         def done(results: tuple[TopicCreated, ...], at: Instant) -> None:
-            refused = {result.name: result.refusal.code for result in results if result.refusal}
+            refused = {result.name: result.refusal for result in results if result.refusal}
             created(refused, at)
 
         def failed(error: ProtocolError, at: Instant) -> None:
-            created(dict.fromkeys(wanted, error.code), at)
+            created(dict.fromkeys(wanted, Refusal.of(error)), at)
 
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
+    def refusal(self, name: str, image: ClusterImage) -> Refusal | None:
+        """Why the topic could not be created at its next use; None if it could, or exists."""
+        if image.controller_epoch is None:
+            return None  # nothing can be decided before the first controller is elected
+        results = self._decide([name], image).results
+        return next((result.refusal for result in results if result.refusal), None)
+
+    def _decide(self, wanted: list[str], image: ClusterImage) -> Decision[TopicCreated]:
+        broker = self._settings.broker
+        specs = [
+            internal_topic_spec(name, broker, broker_count=image.broker_count) or TopicSpec(name)
+            for name in wanted
+            if name not in image.topics
+        ]
+        return create_topics(
+            image,
+            specs,
+            broker,
+            ignores_case=self._settings.ignores_case,
+            random=self._random,
+        )

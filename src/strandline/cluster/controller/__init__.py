@@ -51,8 +51,10 @@ from strandline.cluster.controller.offices import (
     become_controller,
     bootstrap,
     register_broker,
+    remember_broker,
     report_offline,
     step_down,
+    unregister_broker,
 )
 from strandline.cluster.controller.policy import ControllerPolicy
 from strandline.cluster.controller.producer_ids import ProducerIdBlock, allocate_producer_ids
@@ -112,8 +114,10 @@ __all__ = [
     "rebalance",
     "reconcile",
     "register_broker",
+    "remember_broker",
     "report_offline",
     "step_down",
     "strays",
     "touched_by",
+    "unregister_broker",
 ]

@@ -20,7 +20,10 @@ from strandline.cluster.controller.decision import (
     fenced,
     refuse_duplicate,
 )
-from strandline.cluster.controller.manual_assignment import check_manual_replicas
+from strandline.cluster.controller.manual_assignment import (
+    check_manual_replicas,
+    check_somebody_runs,
+)
 from strandline.cluster.controller.placement import placeable
 from strandline.cluster.controller.topic_writes import (
     STATES_PER_MULTI,
@@ -109,10 +112,12 @@ def _assignment(image: ClusterImage, topic: TopicImage, spec: PartitionsSpec) ->
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{added} partitions are to be added, but {len(spec.assignments)} are assigned.",
         )
-    return [
-        check_manual_replicas(image, brokers, topic.replication_factor)
-        for brokers in spec.assignments
-    ]
+    assigned = []
+    for number, brokers in enumerate(spec.assignments, start=len(existing)):
+        replicas = check_manual_replicas(image, brokers, topic.replication_factor)
+        check_somebody_runs(image, number, replicas)
+        assigned.append(replicas)
+    return assigned
 
 
 def _addition(

@@ -21,7 +21,10 @@ from strandline.cluster.controller.decision import (
     fenced,
     refuse_duplicate,
 )
-from strandline.cluster.controller.manual_assignment import check_manual_replicas
+from strandline.cluster.controller.manual_assignment import (
+    check_manual_replicas,
+    check_somebody_runs,
+)
 from strandline.cluster.controller.placement import placeable
 from strandline.cluster.controller.topic_writes import (
     STATES_PER_MULTI,
@@ -42,7 +45,7 @@ from strandline.cluster.topic_names import (
 from strandline.cluster.znodes import ConfigResource, ResourceKind, TopicNode
 from strandline.config.alter import replace_topic
 from strandline.config.broker import BrokerConfig
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.types import BrokerId, TopicId
 
 USE_DEFAULT: Final = -1
@@ -147,10 +150,7 @@ class _Creation:
                 self._image, replicas, controller_epoch=controller_epoch(self._image)
             )
             if state is None:
-                raise ProtocolError(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                    f"No broker that is to hold partition {number} is alive.",
-                )
+                raise InvariantViolated(f"Replicas {replicas} were chosen, but none is alive.")
             if self._states_left > 0:
                 self._states_left -= 1
                 states[number] = state
@@ -206,8 +206,10 @@ class _Creation:
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Partition {number} is assigned more than once.",
                 )
-            by_number[number] = check_manual_replicas(self._image, brokers, factor)
-            factor = len(brokers)
+            replicas = check_manual_replicas(self._image, brokers, factor)
+            check_somebody_runs(self._image, number, replicas)
+            by_number[number] = replicas
+            factor = len(replicas)
         if by_number.keys() != set(range(len(by_number))):
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -13,7 +13,8 @@ from strandline.types import BrokerId
 def check_manual_replicas(
     image: ClusterImage, brokers: Sequence[BrokerId], replication_factor: int | None
 ) -> Replicas:
-    """The replicas if they are live brokers, each once, and as many as the other partitions have.
+    """The replicas if they are brokers of the cluster, be they running or down, each once, and as
+    many as the other partitions have.
 
     Raises INVALID_REPLICA_ASSIGNMENT.
     """
@@ -23,12 +24,21 @@ def check_manual_replicas(
     return tuple(brokers)
 
 
+def check_somebody_runs(image: ClusterImage, number: int, replicas: Replicas) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT if all of them are down: nobody could lead the partition."""
+    if not any(image.is_alive(broker) for broker in replicas):
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers that are to hold partition {number} are down.",
+        )
+
+
 def _problem(
     image: ClusterImage, brokers: Sequence[BrokerId], replication_factor: int | None
 ) -> str | None:
     if not brokers:
         return "The manual assignment gives a partition no replicas."
-    unknown = sorted({broker for broker in brokers if not image.is_alive(broker)})
+    unknown = sorted({broker for broker in brokers if not image.is_registered(broker)})
     if unknown:
         return f"The manual assignment names broker {unknown[0]}, which is not registered."
     if len(set(brokers)) != len(brokers):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from strandline.cluster.controller.decision import Decision, Refusal
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Check, Create, Delete, Operation, SessionId, SetData
@@ -19,8 +20,12 @@ from strandline.cluster.znodes import (
     ControllerEpochNode,
     ControllerNode,
     ProducerIdBlockNode,
+    RegistrationNode,
+    registration_path,
 )
+from strandline.cluster.znodes.registrations import REGISTRATIONS
 from strandline.cluster.znodes.singles import ADOPTIONS
+from strandline.errors import ErrorCode
 from strandline.types import BrokerId, TopicPartition
 
 SKELETON: Final = (
@@ -43,6 +48,7 @@ SKELETON: Final = (
     ProducerIdBlockNode.path,
     "/strandline",
     ADOPTIONS,
+    REGISTRATIONS,
 )
 """Empty nodes that other operations take for granted, parents first."""
 
@@ -74,12 +80,41 @@ def register_broker(
     (KAFKA-7165); one of anybody else refuses the multi with `NodeExists`. The last result is a
     `DataSet` whose `created_zxid` is the broker epoch.
     """
-    operations: list[Operation] = []
+    operations = [*remember_broker(image, node)]
     registered = image.brokers.get(node.broker_id)
     if registered is not None and registered.session == previous_session:
         operations.append(Delete(node.path))
     operations += [Create(node.path, ephemeral=True), SetData(node.path, node.encode(), 0)]
     return tuple(operations)
+
+
+def unregister_broker(image: ClusterImage, broker_id: BrokerId) -> Decision[Refusal | None]:
+    """Have the cluster forget a broker that is down, until it registers again.
+
+    The result is None, or why not: BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST of a broker that
+    runs, which would see to it at once that it is remembered again.
+    """
+    if broker_id in image.brokers:
+        refusal = Refusal(
+            ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is running: stop it before."
+        )
+        return Decision((refusal,))
+    if broker_id not in image.registrations:
+        refusal = Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker_id}.")
+        return Decision((refusal,))
+    return Decision((None,), (Delete(registration_path(broker_id)),))
+
+
+def remember_broker(image: ClusterImage, node: BrokerNode) -> tuple[Operation, ...]:
+    """Have the cluster remember the broker beyond its session; nothing if it does."""
+    remembered = image.registrations.get(node.broker_id)
+    registration = RegistrationNode.of(node)
+    if remembered is None:
+        return (Create(registration.path, registration.encode()),)
+    registration = replace(registration, extra=remembered.extra)
+    if registration == remembered:
+        return ()
+    return (SetData(registration.path, registration.encode()),)
 
 
 def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, ...]:

@@ -130,7 +130,7 @@ def _target(
             )
         return _original(partition)
     target = tuple(wanted)
-    strangers = [b for b in target if not image.is_alive(b) and b not in _original(partition)]
+    strangers = [b for b in target if not image.is_registered(b) and b not in _original(partition)]
     if not target:
         problem = "The assignment has no replicas."
     elif len(set(target)) != len(target):

@@ -20,6 +20,7 @@ from strandline.cluster.znodes.configs import (
     ConfigResource,
     ResourceKind,
 )
+from strandline.cluster.znodes.registrations import RegistrationNode, registration_path
 from strandline.cluster.znodes.singles import (
     ClusterIdNode,
     ControllerEpochNode,
@@ -53,6 +54,7 @@ __all__ = [
     "FeatureRange",
     "PartitionStateNode",
     "ProducerIdBlockNode",
+    "RegistrationNode",
     "ResourceKind",
     "TopicNode",
     "FormatNode",
@@ -60,6 +62,7 @@ __all__ = [
     "deletion_path",
     "partition_path",
     "partitions_path",
+    "registration_path",
     "state_path",
     "topic_path",
 ]

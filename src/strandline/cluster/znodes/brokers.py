@@ -115,7 +115,7 @@ class BrokerNode:
         return cls(
             broker_id=broker_id,
             endpoints=tuple(
-                _endpoint(content, text, protocols) for text in content.texts("endpoints")
+                endpoint_of(content, text, protocols) for text in content.texts("endpoints")
             ),
             rack=content.optional_text("rack"),
             timestamp_ms=content.integer("timestamp", -1),
@@ -149,7 +149,8 @@ def _partitions(content: Content, key: str) -> frozenset[TopicPartition]:
     return frozenset(found)
 
 
-def _endpoint(content: Content, text: str, protocols: Mapping[str, str]) -> Endpoint:
+def endpoint_of(content: Content, text: str, protocols: Mapping[str, str]) -> Endpoint:
+    """The endpoint that a text names, with the protocol of its listener. Raises `MalformedNode`."""
     match = _ENDPOINT.fullmatch(text)
     if match is None:
         raise content.malformed(f"{text!r} is no endpoint")

@@ -45,7 +45,7 @@ class DescribeClusterHandler:
         self._metadata = metadata
 
     def handle(self, request: Request[DescribeClusterRequest], now: Instant) -> None:
-        """List the brokers that are alive."""
+        """List the brokers that are alive and, if asked for, those that are down (fenced)."""
         del now
         body, image = request.body, self._metadata.image
         if request.version >= 1 and body.endpoint_type != _BROKER_ENDPOINTS:
@@ -72,6 +72,17 @@ class DescribeClusterHandler:
                     host=endpoint.host,
                     port=endpoint.port,
                     rack=broker.rack,
+                )
+            )
+        for broker_id, registration in image.fenced.items() if body.include_fenced_brokers else ():
+            endpoint = registration.endpoint_for(request.connection.listener)
+            response.brokers.append(
+                DescribeClusterBroker(
+                    broker_id=broker_id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=registration.rack,
+                    is_fenced=True,
                 )
             )
         if body.include_cluster_authorized_operations:

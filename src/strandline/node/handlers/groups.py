@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from strandline.cluster.controller import Refusal
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.errors import ErrorCode
 from strandline.groups.admin_requests import (
@@ -76,24 +77,30 @@ class FindCoordinatorHandler:
             self._reply(request)
             return
 
-        def created(refused: dict[str, ErrorCode], at: Instant) -> None:
-            del refused, at
-            self._reply(request)
+        def created(refused: dict[str, Refusal], at: Instant) -> None:
+            del at
+            self._reply(request, refused.get(CONSUMER_OFFSETS))
 
         self._creation.ensure([CONSUMER_OFFSETS], created, now)
 
-    def _reply(self, request: Request[find_coordinator.FindCoordinatorRequest]) -> None:
+    def _reply(
+        self,
+        request: Request[find_coordinator.FindCoordinatorRequest],
+        refusal: Refusal | None = None,
+    ) -> None:
+        """`refusal` tells why the topic of the groups could not be made."""
         body, listener = request.body, request.connection.listener
         if request.version >= _MANY_KEYS_SINCE:
             request.reply(
                 find_coordinator.FindCoordinatorResponse(
                     coordinators=[
-                        self._find(body.key_type, key, listener) for key in body.coordinator_keys
+                        self._find(body.key_type, key, listener, refusal)
+                        for key in body.coordinator_keys
                     ]
                 )
             )
             return
-        found = self._find(body.key_type, body.key, listener)
+        found = self._find(body.key_type, body.key, listener, refusal)
         request.reply(
             find_coordinator.FindCoordinatorResponse(
                 error_code=found.error_code,
@@ -104,7 +111,9 @@ class FindCoordinatorHandler:
             )
         )
 
-    def _find(self, key_type: int, key: str, listener: str) -> find_coordinator.Coordinator:
+    def _find(
+        self, key_type: int, key: str, listener: str, refusal: Refusal | None
+    ) -> find_coordinator.Coordinator:
         answer = find_coordinator.Coordinator(key=key, node_id=-1, port=-1, error_message=None)
         if key_type == _TRANSACTION_KEY:
             answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -120,7 +129,14 @@ class FindCoordinatorHandler:
         broker = image.brokers.get(partition.leader) if partition else None
         if broker is None:
             answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            answer.error_message = "The partition that holds the group has no leader."
+            if partition is not None:
+                answer.error_message = "The partition that holds the group has no leader."
+            elif refusal is not None:
+                answer.error_message = (
+                    f"The topic {CONSUMER_OFFSETS} could not be made: {refusal.message}"
+                )
+            else:
+                answer.error_message = f"The topic {CONSUMER_OFFSETS} is not ready yet."
             return answer
         endpoint = broker.endpoint_for(listener)
         answer.node_id, answer.host, answer.port = broker.broker_id, endpoint.host, endpoint.port

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from strandline.cluster.controller import Refusal
 from strandline.cluster.image import TopicImage
 from strandline.errors import ErrorCode
 from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -77,9 +78,9 @@ class MetadataHandler:
             self._by_name(request, names, {})
             return
 
-        def created(refused: dict[str, ErrorCode], at: Instant) -> None:
+        def created(refused: dict[str, Refusal], at: Instant) -> None:
             del at
-            self._by_name(request, names, refused)
+            self._by_name(request, names, {name: why.code for name, why in refused.items()})
 
         self._creation.ensure(missing, created, now)
 

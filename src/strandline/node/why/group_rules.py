@@ -75,10 +75,14 @@ def no_coordinator(scene: Scene) -> Iterator[Finding]:
     """Groups whose coordinator is away, or cannot store anything."""
     topic = scene.image.topics.get(CONSUMER_OFFSETS)
     if topic is None:
+        missing = scene.node.creation.refusal(CONSUMER_OFFSETS, scene.image)
+        if missing is not None:
+            cause = f"the topic of the groups cannot be made: {missing.message}"
+            yield Finding(CONSUMER_OFFSETS, cause)
         for refusal in scene.refusals(ErrorCode.COORDINATOR_NOT_AVAILABLE):
             yield Finding(
                 str(refusal.about),
-                f"the topic {CONSUMER_OFFSETS} does not exist yet, or cannot be made",
+                f"the topic {CONSUMER_OFFSETS} did not exist",
                 refusal.first.wall_ms,
                 refusal_evidence(refusal, scene.now),
             )

@@ -1,0 +1,75 @@
+"""`/strandline/registrations/<id>`: what the cluster remembers of a broker, also while it is down.
+
+    {"version": 1,
+     "endpoints": ["PLAINTEXT://h:9092"],
+     "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+     "rack": "r1"}                                              only when there is one
+
+Written in the multi in which the broker registers, and removed when it is unregistered. Kafka's
+tree forgot a broker with its ephemeral node; since KRaft a stopped broker is still registered,
+*fenced*, until it is unregistered: replicas may be placed on it, and it is described. Brokers of
+version 0.1.0 neither write nor read this node: those that are not running are unknown then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from strandline.cluster.znodes.brokers import BrokerNode, Endpoint, endpoint_of
+from strandline.cluster.znodes.content import Content, Extra, Json, encoded
+from strandline.types import BrokerId
+
+REGISTRATIONS: Final = "/strandline/registrations"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationNode:
+    """What a broker said about itself when it registered last."""
+
+    broker_id: BrokerId
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    extra: Extra = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        return registration_path(self.broker_id)
+
+    def encode(self) -> bytes:
+        values: dict[str, Json] = {
+            "version": _VERSION,
+            "endpoints": [str(endpoint) for endpoint in self.endpoints],
+            "listener_security_protocol_map": {e.listener: e.protocol for e in self.endpoints},
+        }
+        if self.rack is not None:
+            values["rack"] = self.rack
+        return encoded(values, self.extra)
+
+    def endpoint_for(self, listener: str) -> Endpoint:
+        """Where that listener of the broker was reached, or its first one."""
+        named = (end for end in self.endpoints if end.listener == listener)
+        return next(named, self.endpoints[0])
+
+    @classmethod
+    def decode(cls, broker_id: BrokerId, data: bytes) -> RegistrationNode:
+        content = Content(registration_path(broker_id), data)
+        content.integer("version", _VERSION)
+        protocols = content.text_mapping("listener_security_protocol_map")
+        endpoints = tuple(
+            endpoint_of(content, text, protocols) for text in content.texts("endpoints")
+        )
+        if not endpoints:
+            raise content.malformed("it has no endpoints")
+        return cls(broker_id, endpoints, content.optional_text("rack"), content.rest())
+
+    @classmethod
+    def of(cls, broker: BrokerNode) -> RegistrationNode:
+        """What is remembered of that broker."""
+        return cls(broker.broker_id, broker.endpoints, broker.rack)
+
+
+def registration_path(broker_id: BrokerId) -> str:
+    """The node that remembers the broker."""
+    return f"{REGISTRATIONS}/{broker_id}"
