@@ -20,7 +20,9 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.ShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -54,6 +56,7 @@ public final class ClientChecks {
         checks.cooperative();
         checks.staticMembers();
         checks.pattern();
+        checks.protocolsThatAreNotServed();
         System.out.println(new ObjectMapper().writeValueAsString(checks.found));
     }
 
@@ -332,6 +335,26 @@ public final class ClientChecks {
                 producer("transactional.id", "writer", "max.block.ms", 8000)) {
                 producer.initTransactions();
                 return "begun";
+            }
+        });
+    }
+
+    private void protocolsThatAreNotServed() throws Exception {
+        note("group.protocol=consumer", () -> {
+            try (Consumer<String, String> consumer = consumer("group.id", "new-protocol",
+                "group.protocol", "consumer", "auto.offset.reset", "earliest")) {
+                consumer.subscribe(List.of(TOPIC));
+                until(() -> !consumer.poll(MOMENT).isEmpty(), "a record or an error");
+                return "records";
+            }
+        });
+        note("share group", () -> {
+            try (ShareConsumer<String, String> consumer = new KafkaShareConsumer<>(
+                settings("group.id", "share"), new StringDeserializer(),
+                new StringDeserializer())) {
+                consumer.subscribe(List.of(TOPIC));
+                until(() -> !consumer.poll(MOMENT).isEmpty(), "a record or an error");
+                return "records";
             }
         });
     }

@@ -34,6 +34,9 @@ EXPECTED: Final[dict[str, Any]] = {
     "static, twice": "FencedInstanceIdException",
     "pattern": True,
     "transactional": "TransactionalIdAuthorizationException",
+    # C-17: protocols that are not served are refused at once, and not waited for.
+    "group.protocol=consumer": "UnsupportedVersionException",
+    "share group": "UnsupportedVersionException",
 }
 
 

@@ -18,6 +18,7 @@ from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS
 from strandline.node.why.rule import Scope
 from strandline.node.why.table import BY_CODE, RULES
 from strandline.protocol.messages.alter_partition import AlterPartitionRequest
+from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -33,6 +34,7 @@ from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
@@ -294,6 +296,11 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.world.connect().ask(request, 4)
 
 
+@causes("not-served", ErrorCode.UNSUPPORTED_VERSION)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.world.connect().ask(ConsumerGroupHeartbeatRequest(group_id="g"), 1)
+
+
 @causes("group-empty")
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     coordinate(cluster)
@@ -423,6 +430,20 @@ def test_an_error_that_kafka_does_not_have(cluster: Cluster) -> None:
     answer = cluster.world.connect().ask(request, 0)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "NONSENSE" in answer.error_message
+
+
+def test_c17_a_group_protocol_that_is_not_served_is_explained(cluster: Cluster) -> None:
+    client = cluster.world.connect()
+    for request, version in (
+        (ConsumerGroupHeartbeatRequest(group_id="new"), 0),
+        (ConsumerGroupHeartbeatRequest(group_id="new"), 1),
+        (ShareGroupHeartbeatRequest(group_id="shared"), 1),
+    ):
+        assert client.ask(request, version).error_code == ErrorCode.UNSUPPORTED_VERSION
+    (found,) = [each for each in why(cluster.world, group="new") if each["rule"] == "not-served"]
+    assert "group.protocol=classic" in found["cause"]
+    (found,) = [e for e in why(cluster.world, group="shared") if e["rule"] == "not-served"]
+    assert found["cause"].startswith("Share groups are not served")
 
 
 # -- The log, and bounds ---------------------------------------------------------------------

@@ -67,6 +67,8 @@ class Routes:
             ApiKey.LIST_GROUPS: self._groups,
             ApiKey.DESCRIBE_GROUPS: self._groups,
             ApiKey.DELETE_GROUPS: self._groups,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self._group_heartbeats,
+            ApiKey.SHARE_GROUP_HEARTBEAT: self._group_heartbeats,
             ApiKey.INSPECT: self._inspect,
         }
 
@@ -230,6 +232,15 @@ class Routes:
         from strandline.node.inspection import InspectHandler
 
         return {ApiKey.INSPECT: InspectHandler(self._node).handle}
+
+    def _group_heartbeats(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.group_heartbeats import GroupHeartbeatHandler
+
+        handler = GroupHeartbeatHandler()
+        return {
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: handler.consumer,
+            ApiKey.SHARE_GROUP_HEARTBEAT: handler.share,
+        }
 
     def _groups(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.groups import (

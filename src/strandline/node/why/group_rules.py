@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
@@ -11,6 +12,7 @@ from strandline.groups.group import GroupState
 from strandline.groups.overview import GroupOverview
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
+from strandline.node.why.writing_rules import refused
 from strandline.types import TopicPartition
 
 _REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
@@ -151,6 +153,10 @@ def empty(scene: Scene) -> Iterator[Finding]:
             )
 
 
+NOT_SERVED: Final = (
+    "The consumer group protocol of KIP-848 (group.protocol=consumer) and share groups (KIP-932) "
+    "are not served, nor are offsets of tiered storage."
+)
 MEMBER_GONE: Final = Rule(
     "member-gone",
     "A member of a group is refused",
@@ -204,6 +210,16 @@ RULES: Final = (
         no_coordinator,
     ),
     MEMBER_GONE,
+    Rule(
+        "not-served",
+        "A client asks for what this version does not serve",
+        Scope.GROUP,
+        (ErrorCode.UNSUPPORTED_VERSION,),
+        NOT_SERVED,
+        "Set group.protocol=classic, the default, for consumers.",
+        (),
+        partial(refused, codes=(ErrorCode.UNSUPPORTED_VERSION,), cause=NOT_SERVED),
+    ),
     Rule(
         "group-empty",
         "A group reads nothing: it has no members",

@@ -113,7 +113,6 @@ RULES: Final = (
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             ErrorCode.TOPIC_ALREADY_EXISTS,
             ErrorCode.TOPIC_DELETION_DISABLED,
-            ErrorCode.UNSUPPORTED_VERSION,
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
         "The request cannot be carried out as it is; the sentence says what is wrong with it.",

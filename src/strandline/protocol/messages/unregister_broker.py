@@ -18,4 +18,4 @@ class UnregisterBrokerResponse:
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
-    error_message: str | None = nullable_string(default=None)
+    error_message: str | None = nullable_string()
