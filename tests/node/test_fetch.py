@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -201,12 +201,39 @@ def test_an_offset_outside_the_log_is_refused_without_waiting(world: World, offs
 
 def test_an_error_of_one_partition_answers_at_once_for_all(world: World) -> None:
     fill(world, batch(b"a"))
+    world.create_topic("other")
     answer = world.connect().ask(
-        fetch(("missing", 0, 0), ("orders", 0, 0), max_wait_ms=5000, min_bytes=100_000), 11
+        fetch(("other", 0, 7), ("orders", 0, 0), max_wait_ms=5000, min_bytes=100_000), 11
     )
-    found = fetched(answer)
-    assert found["missing", 0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetched(answer)["other", 0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert values(answer) == [b"a"]
+
+
+@pytest.mark.parametrize("version", [12, 17])
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)])
+def test_c8_an_unknown_topic_or_partition_does_not_keep_the_others_from_being_waited_for(
+    world: World, version: int, session: tuple[int, int]
+) -> None:
+    """A client of two topics of which one is deleted would fetch in a loop."""
+    by_id = version >= 13
+    orders = world.replica("orders").topic_id if by_id else "orders"
+    missing = uuid4() if by_id else "missing"
+    code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    client = world.connect()
+    wanted = [(missing, 0, 0), (orders, 0, 0), (orders, 99, 0)]
+    client.send(fetch(*wanted, max_wait_ms=1500, session=session), version)
+    world.advance(1499)
+    assert client.answers == []
+    world.advance(1)
+    (answer,) = client.answers
+    assert {at: found.error_code for at, found in fetched(answer).items()} == {
+        (missing, 0): code,
+        (orders, 0): ErrorCode.NONE,
+        (orders, 99): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    # Alone it is told at once: there is nothing to wait for.
+    answer = client.ask(fetch((missing, 0, 0), max_wait_ms=1500), version)
+    assert fetched(answer)[missing, 0].error_code == code
 
 
 def test_leader_epochs_are_compared(world: World) -> None:
@@ -261,7 +288,7 @@ def test_deleting_the_topic_answers_who_waits_for_it(world: World) -> None:
     (partition,) = fetched(by_name.answers[0]).values()
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (partition,) = fetched(by_id.answers[0]).values()
-    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert len(world.node.purgatory) == 0
 
 

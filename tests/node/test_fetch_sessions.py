@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from strandline.errors import ErrorCode
@@ -99,15 +101,25 @@ def test_a_session_by_name_cannot_go_on_by_id(world: World, client: Client) -> N
     assert answer.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-def test_a_topic_made_again_is_an_unknown_id_to_the_session(world: World, client: Client) -> None:
-    topic_id = world.replica("orders").topic_id
-    session = client.ask(fetch((topic_id, 0, 0), session=(0, 0)), 13).session_id
+def test_c9_a_session_remembers_the_names_of_topics_that_are_deleted(
+    world: World, client: Client
+) -> None:
+    """A deleted topic is unknown by its name, one that was made again has another id."""
+    topic_id, never = world.replica("orders").topic_id, uuid4()
+    wanted = ((topic_id, 0, 0), (never, 0, 0))
+    session = client.ask(fetch(*wanted, session=(0, 0)), 13).session_id
     world.delete_topic("orders")
+    answer = client.ask(fetch(session=(session, 1)), 13)
+    assert {at[0]: found.error_code for at, found in fetched(answer).items()} == {
+        topic_id: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        never: ErrorCode.UNKNOWN_TOPIC_ID,
+    }
     world.create_topic("orders")
-    answer = client.ask(fetch(session=(session, 1), max_wait_ms=5000), 13)
-    assert fetched(answer)[topic_id, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    answer = client.ask(fetch(session=(session, 2), max_wait_ms=5000), 13)
+    assert fetched(answer)[topic_id, 0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
     new_id = world.replica("orders").topic_id
-    answer = client.ask(fetch((new_id, 0, 0), session=(session, 2), forgotten=((topic_id, 0),)), 13)
+    gone = ((topic_id, 0), (never, 0))
+    answer = client.ask(fetch((new_id, 0, 0), session=(session, 3), forgotten=gone), 13)
     assert set(fetched(answer)) == {(new_id, 0)}
 
 

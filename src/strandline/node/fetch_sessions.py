@@ -51,6 +51,9 @@ class Fetched:
     told_high_watermark: int = NO_OFFSET
     told_log_start_offset: int = NO_OFFSET
     told_error: bool = False
+    known_as: str | None = None
+    """The topic's name, once the id that the client gave was known. It outlives the topic: Kafka's
+    sessions remember it, and so a deleted topic is unknown by its name then and not by its id."""
 
     def take_over(self, wanted: Fetched) -> None:
         """Want what the newest request does (KAFKA-9338: the leader epoch, too)."""

@@ -56,6 +56,8 @@ _TOPIC_IDS_SINCE: Final = 13
 _HINTS_SINCE: Final = 16
 _CONSUMER: Final = -1
 
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 _Read = tuple[Fetched, Replica | None, PartitionAnswer]
 """What was wanted of a partition, the replica that was read, what it answers."""
 
@@ -216,6 +218,7 @@ class _Fetch:
         "_bytes_max",
         "_bytes_min",
         "_context",
+        "_missing",
         "_reader",
         "_replicas",
         "_request",
@@ -238,14 +241,18 @@ class _Fetch:
         self._reader = reader
         self._bytes_max = bytes_max
         self._bytes_min = bytes_min
+        self._missing: frozenset[FetchKey] = frozenset()
+        """What was unknown from the beginning: it is told, and does not keep the others from
+        being waited for (a client that goes on asking for a deleted topic would ask in a loop)."""
 
     def watched(self) -> list[Watched]:
         """What may complete this fetch when it changes."""
         watch = self._context.watch
         if watch is not None:
             return [watch]
-        found = (self._find(fetched) for fetched in self._context.partitions)
-        return [self._reader.watched(item) for item in found if isinstance(item, Replica)]
+        found = [(fetched.key, self._find(fetched)) for fetched in self._context.partitions]
+        self._missing = frozenset(key for key, item in found if item in _UNKNOWN)
+        return [self._reader.watched(item) for _, item in found if isinstance(item, Replica)]
 
     def try_complete(self, now: Instant) -> bool:
         """Answer if there is an error to tell or at least the minimum of bytes to send."""
@@ -276,11 +283,28 @@ class _Fetch:
                 return replica
         key = fetched.key
         try:
-            if key.topic is None:
-                return self._replicas.hosted_by_id(key.topic_id, key.partition)
-            return self._replicas.hosted(key.topic, key.partition)
+            if key.topic is not None:
+                return self._replicas.hosted(key.topic, key.partition)
+            replica = self._replicas.hosted_by_id(key.topic_id, key.partition)
         except ProtocolError as error:
-            return error.code
+            return self._why_missing(fetched, error.code)
+        if fetched.known_as is None:
+            fetched.known_as = replica.topic_partition.topic
+        return replica
+
+    def _why_missing(self, fetched: Fetched, code: ErrorCode) -> ErrorCode:
+        """The code for a partition that is not here, by what its topic was called before."""
+        if isinstance(fetched, Followed) or fetched.key.topic is not None:
+            return code
+        image = self._replicas.host.metadata.image
+        if code is not ErrorCode.UNKNOWN_TOPIC_ID:
+            fetched.known_as = image.topic_names.get(fetched.key.topic_id)
+            return code
+        if fetched.known_as is None:
+            return code
+        if fetched.known_as in image.topics:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _read(self, now: Instant) -> tuple[list[_Read], int, bool]:
         """Read every partition: the answers, their bytes, whether they must not wait."""
@@ -293,6 +317,7 @@ class _Fetch:
             answer = PartitionAnswer(fetched.key.partition)
             found = self._find(fetched)
             replica: Replica | None = None
+            may_wait = False
             if isinstance(found, Replica):
                 replica = found
                 try:
@@ -305,10 +330,11 @@ class _Fetch:
                     answer.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             else:
                 answer.refuse(found)
+                may_wait = found in _UNKNOWN and fetched.key in self._missing
             if answer.records is not None:
                 total += answer.length
                 budget = max(0, budget - answer.length)
-            is_urgent = is_urgent or answer.is_urgent
+            is_urgent = is_urgent or (answer.is_urgent and not may_wait)
             answers.append((fetched, replica, answer))
         return answers, total, is_urgent
 
