@@ -15,7 +15,7 @@ from strandline.protocol.messages.delete_records import (
 )
 from tests.node.followers import FETCH_VERSION, B, C, Cluster
 from tests.node.messages import batch, fetched, list_offsets, produce
-from tests.node.world import WALL_MS, Client
+from tests.node.world import WALL_MS, Client, World
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
@@ -162,7 +162,7 @@ def test_a_dead_replica_that_may_be_elected_is_waited_for(
     assert cluster.state().elr == (C,)
     assert client.answers == []
     cluster.world.advance(100)
-    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
 
 def test_i40_a_deletion_ends_when_nobody_who_is_away_may_be_elected_any_more(
@@ -190,12 +190,35 @@ def test_i40_a_deletion_ends_when_nobody_who_is_away_may_be_elected_any_more(
     assert outcome(client) == (0, 2)
 
 
+def test_c18_a_deletion_that_nobody_has_to_be_waited_for_is_done_without_a_time_out(
+    world: World,
+) -> None:
+    """The deadline of a time-out of 0 came before the end of the turn in which all was done."""
+    client = world.connect()
+    for _ in range(3):
+        client.ask(produce(batch(b"m")), 9)
+    partition = DeleteRecordsPartition(partition_index=0, offset=2)
+    topics = [DeleteRecordsTopic(name="orders", partitions=[partition])]
+    answer = client.ask(DeleteRecordsRequest(topics=topics, timeout_ms=0), 2)
+    (partition,) = answer.topics[0].partitions
+    assert (partition.error_code, partition.low_watermark) == (ErrorCode.NONE, 2)
+
+
+def test_c18_a_time_out_tells_up_to_where_all_replicas_have_deleted(full: Cluster) -> None:
+    assert outcome(delete(full, 2, timeout_ms=0)) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    client = delete(full, 3, timeout_ms=100)
+    for follower in (B, C):
+        full.fetch(follower, 3, log_start_offset=2)
+    full.world.advance(100)
+    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, 2)
+
+
 def test_a_deletion_that_takes_too_long(full: Cluster) -> None:
     client = delete(full, 2, timeout_ms=100)
     full.world.advance(99)
     assert client.answers == []
     full.world.advance(1)
-    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert outcome(client) == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
 
 @pytest.mark.parametrize("leader", [2, 3])

@@ -6,6 +6,8 @@ completes exactly once: because its condition holds, because its deadline came, 
 its connection closed.
 Replicas that changed in a turn are only noted; the operations that wait for them are checked once,
 at the end of the turn, however often the replica changed (replication specification, 3.3, I-40).
+Only then those whose time is up are answered as they are: what came true in the very turn of the
+deadline counts, so a request with a time-out of 0 is done if nobody has to be waited for.
 
 A turn serves every connection, so an operation that fails in it must not take the others along: its
 own connection is closed, and the rest goes on.
@@ -107,6 +109,7 @@ class Purgatory:
         self._outbox = outbox
         self._parked: dict[ParkedEntry, None] = {}
         self._changed: dict[Watched, None] = {}
+        self._overdue: list[ParkedEntry] = []
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -122,7 +125,7 @@ class Purgatory:
         if operation.try_complete(now):
             return
         entry: ParkedEntry
-        timer = self._timers.schedule(deadline_ms, lambda at: self._expire(entry, at))
+        timer = self._timers.schedule(deadline_ms, lambda _: self._overdue.append(entry))
         entry = ParkedEntry(operation, tuple(watched), timer, self._parked)
         self._parked[entry] = None
         operation.connection.parked[entry] = None
@@ -134,7 +137,14 @@ class Purgatory:
         self._changed[watched] = None
 
     def wake(self, now: Instant) -> None:
-        """Check every operation that waits for something that changed in this turn."""
+        """Check every operation that waits for something that changed in this turn, and answer
+        those whose time is up."""
+        self._wake_changed(now)
+        overdue, self._overdue = self._overdue, []
+        for entry in overdue:
+            self._expire(entry, now)
+
+    def _wake_changed(self, now: Instant) -> None:
         while self._changed:
             changed, self._changed = self._changed, {}
             for watched in changed:

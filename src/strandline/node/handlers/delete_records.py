@@ -76,17 +76,12 @@ def _delete(replica: Replica, offset: int) -> Offset:
     return Offset(target)
 
 
-def _refuse(
-    answer: DeleteRecordsPartitionResult, error: ProtocolError | StorageError | ErrorCode
-) -> None:
+def _refuse(answer: DeleteRecordsPartitionResult, error: ProtocolError | StorageError) -> None:
     answer.low_watermark = NO_OFFSET
-    match error:
-        case ProtocolError():
-            answer.error_code = error.code
-        case StorageError():
-            answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        case _:
-            answer.error_code = error
+    if isinstance(error, ProtocolError):
+        answer.error_code = error.code
+    else:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @dataclass(slots=True)
@@ -146,8 +141,11 @@ class _Waiting:
         return Wait(self._request, names, "every living replica to delete the records")
 
     def expire(self, now: Instant) -> None:
-        """Tell that some replicas have not said yet that they deleted the records."""
+        """Tell that some replicas have not said yet that they deleted the records, and up to
+        where all have (as Kafka does)."""
         del now
         for item in self._pending:
-            _refuse(item.answer, ErrorCode.REQUEST_TIMED_OUT)
+            if not item.is_decided():
+                item.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+                item.answer.low_watermark = item.replica.low_watermark
         self._request.reply(self._response)
