@@ -24,6 +24,11 @@ from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from strandline.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from strandline.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -112,6 +117,33 @@ def committed(client: Client, group: str = GROUP) -> tuple[int, int]:
         return answer.error_code, -1
     found = answer.topics[0].partitions[0]
     return found.error_code, found.committed_offset
+
+
+def test_c11_offsets_of_topics_and_partitions_that_do_not_exist_cannot_be_deleted(
+    world: ClusterWorld,
+) -> None:
+    """A mistyped name was reported as a success."""
+    client = world[coordinator_of(world)].connect()
+    assert commit(client, 5) == 0
+
+    def deleted(group: str, *wanted: tuple[str, int]) -> tuple[int, dict[tuple[str, int], int]]:
+        topics = [
+            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(number)])
+            for name, number in wanted
+        ]
+        answer = client.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+        return answer.error_code, {
+            (topic.name, item.partition_index): item.error_code
+            for topic in answer.topics
+            for item in topic.partitions
+        }
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wanted = (("t", 0), ("tt", 0), ("t", 7))
+    assert deleted(GROUP, *wanted) == (0, {("t", 0): 0, ("tt", 0): unknown, ("t", 7): unknown})
+    assert committed(client) == (0, -1)
+    assert deleted(GROUP, ("tt", 0)) == (0, {("tt", 0): unknown})
+    assert deleted("none", ("tt", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
 
 
 def join_request(member_id: str = "") -> JoinGroupRequest:

@@ -18,6 +18,7 @@ from strandline.groups.offset_requests import (
     OffsetCommitResponse,
     OffsetDeleteResponse,
     OffsetFetchResponse,
+    TopicErrors,
 )
 from strandline.groups.requests import (
     HeartbeatResponse,
@@ -67,6 +68,14 @@ class FetchCall:
     metadata: Metadata
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteCall:
+    """An OffsetDelete of which some partitions were refused before the coordinator was asked."""
+
+    request: Request[offset_delete.OffsetDeleteRequest]
+    early: tuple[TopicErrors, ...]
+
+
 def answer(token: Token, response: Response) -> None:
     """Answer the wire request that `token` stands for with what the coordinator said."""
     match token, response:
@@ -75,6 +84,8 @@ def answer(token: Token, response: Response) -> None:
             token.request.reply(token.early)
         case FetchCall(), OffsetFetchResponse():
             token.request.reply(_fetch(token, response))
+        case DeleteCall(), OffsetDeleteResponse():
+            token.request.reply(_delete_offsets(token, response))
         case Request(), _:
             _answer(token, response)
         case _:
@@ -98,10 +109,8 @@ def _answer(request: Request[Any], response: Response) -> None:
             request.reply(heartbeat.HeartbeatResponse(error_code=response.error))
         case LeaveResponse():
             request.reply(_leave(request, response))
-        case OffsetCommitResponse() | OffsetFetchResponse():
+        case OffsetCommitResponse() | OffsetDeleteResponse() | OffsetFetchResponse():
             raise InvariantViolated("Offsets are answered by their own calls.")
-        case OffsetDeleteResponse():
-            request.reply(_delete_offsets(response))
         case ListGroupsResponse():
             request.reply(_list(response))
         case DescribeGroupsResponse():
@@ -262,20 +271,26 @@ def _fetch_one(request: Request[Any], group: GroupOffsets) -> offset_fetch.Offse
     return answered
 
 
-def _delete_offsets(response: OffsetDeleteResponse) -> offset_delete.OffsetDeleteResponse:
+def _delete_offsets(
+    call: DeleteCall, response: OffsetDeleteResponse
+) -> offset_delete.OffsetDeleteResponse:
+    decided: dict[str, list[tuple[int, ErrorCode]]] = {}
+    if response.error is ErrorCode.NONE:  # else it is about the request as a whole
+        for topic in (*call.early, *response.topics):
+            decided.setdefault(topic.topic, []).extend(topic.partitions)
     return offset_delete.OffsetDeleteResponse(
         error_code=response.error,
         topics=[
             offset_delete.OffsetDeleteResponseTopic(
-                name=topic.topic,
+                name=name,
                 partitions=[
                     offset_delete.OffsetDeleteResponsePartition(
                         partition_index=partition, error_code=error
                     )
-                    for partition, error in topic.partitions
+                    for partition, error in partitions
                 ],
             )
-            for topic in response.topics
+            for name, partitions in decided.items()
         ],
     )
 

@@ -24,6 +24,7 @@ from strandline.groups.offset_requests import (
     OffsetFetchRequest,
     PartitionCommit,
     TopicCommit,
+    TopicErrors,
     TopicFetch,
 )
 from strandline.groups.requests import (
@@ -34,7 +35,7 @@ from strandline.groups.requests import (
     LeavingMember,
     SyncRequest,
 )
-from strandline.node.group_answers import CommitCall, FetchCall
+from strandline.node.group_answers import CommitCall, DeleteCall, FetchCall
 from strandline.node.group_host import GroupHost
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
@@ -332,13 +333,25 @@ class OffsetsHandler:
             )
 
     def delete(self, request: Request[offset_delete.OffsetDeleteRequest], now: Instant) -> None:
-        """Forget committed offsets."""
+        """Forget committed offsets. Of what does not exist the group is not asked."""
         body = request.body
-        topics = tuple(
-            (topic.name, tuple(item.partition_index for item in topic.partitions))
-            for topic in body.topics
-        )
-        self._groups.ask(OffsetDeleteRequest(request, body.group_id, topics), now)
+        early: list[TopicErrors] = []
+        topics: list[tuple[str, tuple[int, ...]]] = []
+        for asked in body.topics:
+            topic = self._metadata.image.topics.get(asked.name)
+            known = frozenset() if topic is None else topic.partitions.keys()
+            numbers = [item.partition_index for item in asked.partitions]
+            unknown = tuple(
+                (number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                for number in numbers
+                if number not in known
+            )
+            if unknown:
+                early.append(TopicErrors(asked.name, unknown))
+            if rest := tuple(number for number in numbers if number in known):
+                topics.append((asked.name, rest))
+        call = DeleteCall(request, tuple(early))
+        self._groups.ask(OffsetDeleteRequest(call, body.group_id, tuple(topics)), now)
 
 
 class GroupAdminHandler:
