@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,37 @@ def test_a_session_is_there_once(spark: SparkSession) -> None:
     assert session("another") is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+
+
+ODD_MACHINE = """
+import sys
+from strandline.lakehouse.session import session
+with session(conf={"spark.sql.warehouse.dir": sys.argv[1]}) as spark:
+    spark.range(3).write.parquet(sys.argv[1])
+    assert spark.read.parquet(sys.argv[1]).count() == 3
+"""
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-ru", "true"], capture_output=True, check=False).returncode != 0,
+    reason="user namespaces are not allowed here",
+)
+def test_a_machine_whose_name_is_unknown_and_whose_locale_is_c(tmp_path: Path) -> None:
+    """As in many containers and on laptops: Spark looks the name up, Java knows only ASCII."""
+    place = tmp_path / "tables \u00e4 \u6c34"
+    script = 'hostname no.such.machine.invalid && exec "$@"'
+    ended = subprocess.run(
+        [
+            *("unshare", "-ru", "sh", "-c", script, "sh"),
+            *(sys.executable, "-c", ODD_MACHINE, str(place)),
+        ],
+        env={
+            **{name: text for name, text in os.environ.items() if name != "SPARK_LOCAL_IP"},
+            "LC_ALL": "C",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr.decode(errors="replace")
+    assert list(place.glob("*.parquet"))

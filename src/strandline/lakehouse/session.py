@@ -12,6 +12,7 @@ well: the package registers the format `strandline` with Spark by itself.
 
 from __future__ import annotations
 
+import locale
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ def session(
     environment = {"JAVA_HOME": str(files.java_home)}
     if "PYSPARK_PYTHON" not in os.environ:
         environment["PYSPARK_PYTHON"] = str(files.python)
-    with _environment(environment):
+    with _environment({**environment, **_surroundings(master)}):
         # A process group of its own: Ctrl-C at a terminal is for this process, which ends the
         # queries in order, not for the workers below Spark's JVM. That ends with its stdin.
         started = {"start_new_session": True}
@@ -91,6 +92,19 @@ _ON_THIS_MACHINE: Final = {
     # One for each core, as Spark's own 200 are for a cluster: each has a state store of its own.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
 }
+
+
+def _surroundings(master: str) -> dict[str, str]:
+    """Environment variables that Java needs on machines that are not set up as it expects."""
+    needed = {}
+    if master.startswith("local") and "SPARK_LOCAL_IP" not in os.environ:
+        # Else Spark looks up the name of the machine, which many a laptop's or container's
+        # resolver does not know, before it reads any setting.
+        needed["SPARK_LOCAL_IP"] = _LOOPBACK
+    if locale.getencoding().upper() != "UTF-8":
+        # Java takes the encoding of file names from the locale; Python has another rule (PEP 540).
+        needed["LC_ALL"] = "C.UTF-8"
+    return needed
 
 
 def _log_end(request: object, client_address: object) -> None:

@@ -1,0 +1,214 @@
+"""`tools/environment.sh`, which makes the virtual environment of ./demo and ./check.
+
+Here it makes that of a very small project without requirements, whose build counts how often it
+ran: in odd places, again, and after an end in the middle. `python -m tests.machines` lets it make
+the real one on bare machines.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120.0
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+BACKEND = """
+import os, time, zipfile
+
+def build_editable(directory, config_settings=None, metadata_directory=None):
+    if os.path.exists("stall"):
+        open("stalled", "w").close()
+        time.sleep(600)  # ended from outside
+    if os.path.exists("broken"):
+        raise SystemExit("this build is broken")
+    with open("builds", "a") as builds:
+        builds.write("x")
+    name = "strandline-1-py3-none-any.whl"
+    about = "Metadata-Version: 2.1\\nName: strandline\\nVersion: 1\\nProvides-Extra: spark\\n"
+    tags = "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+    with zipfile.ZipFile(os.path.join(directory, name), "w") as wheel:
+        wheel.writestr("strandline.pth", os.path.abspath("src") + "\\n")
+        wheel.writestr("strandline-1.dist-info/METADATA", about)
+        wheel.writestr("strandline-1.dist-info/WHEEL", tags)
+        wheel.writestr("strandline-1.dist-info/RECORD", "")
+    return name
+
+build_wheel = build_editable
+"""
+COMMAND = "import os, sys; print(os.path.realpath(sys.prefix), *sys.argv[1:], sep='|')"
+
+
+class Checkout:
+    """A folder as after `git clone`, with ./demo and what it needs, of that small project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kernels = folder / "src/strandline/records/_kernels"
+        command = folder / "src/strandline/cli"
+        for each in (kernels, command, folder / "tools"):
+            each.mkdir(parents=True)
+        shutil.copy(ROOT / "demo", folder)
+        shutil.copy(ROOT / "tools/environment.sh", folder / "tools")
+        (folder / "pyproject.toml").write_text(PYPROJECT)
+        (folder / "backend.py").write_text(BACKEND)
+        (folder / "setup.py").write_text("")
+        (kernels / "one.pyx").write_text("one")
+        (kernels / "one.h").write_text("")
+        (command / "__init__.py").write_text("")
+        (command / "__main__.py").write_text(COMMAND)
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        """./demo, called from elsewhere, in a process group of its own."""
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("LC_")}
+        return subprocess.Popen(
+            [self.folder / "demo", *words],
+            cwd="/",
+            env={**kept, "PIP_NO_INDEX": "1", "STRANDLINE_USE_UV": "0", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+
+    def run(self, *words: str, **environment: str) -> str:
+        """What ./demo printed. It must have been the command in the folder's own environment."""
+        process = self.start(*words, **environment)
+        said, wrong = process.communicate()
+        assert process.returncode == 0, wrong
+        place = environment.get("STRANDLINE_VENV", str(self.folder / ".venv"))
+        assert said == "|".join((os.path.realpath(place), "demo", *words)) + "\n"
+        return wrong
+
+    def refusal(self, **environment: str) -> str:
+        process = self.start(**environment)
+        said, wrong = process.communicate()
+        assert process.returncode == 1
+        assert not said
+        return wrong
+
+    @property
+    def builds(self) -> int:
+        """How often the package was built."""
+        file = self.folder / "builds"
+        return len(file.read_text()) if file.exists() else 0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path / "a folder of ä and 水")
+
+
+@pytest.mark.parametrize("language", ["C", "C.UTF-8", "POSIX"])
+def test_an_odd_path_in_every_locale_twice_in_a_row(checkout: Checkout, language: str) -> None:
+    assert "making the virtual environment" in checkout.run("--records", "2 0", LC_ALL=language)
+    assert checkout.run(LC_ALL=language) == "", "the second time there is nothing to do"
+    assert checkout.builds == 1
+
+
+def test_offline_the_second_time(checkout: Checkout) -> None:
+    checkout.run()
+    (checkout.folder / "broken").touch()  # whatever is to be built or fetched now fails
+    assert checkout.run() == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "pyproject.toml").write_text(PYPROJECT + "# more"),
+        lambda folder: (folder / "src/strandline/records/_kernels/one.pyx").write_text("two"),
+        lambda folder: (folder / ".venv/bin/python").unlink(),
+        lambda folder: (folder / ".venv/made-for-spark").unlink(),
+        lambda folder: shutil.rmtree(folder / ".venv"),
+    ],
+    ids=["packages", "kernels", "no Python", "another extra", "removed"],
+)
+def test_what_it_is_made_from_changes(checkout: Checkout, change: Callable[[Path], object]) -> None:
+    checkout.run()
+    change(checkout.folder)
+    checkout.run()
+    assert checkout.builds == 2
+
+
+def test_the_folder_was_moved(checkout: Checkout) -> None:
+    checkout.run()
+    left = checkout.folder.rename(checkout.folder.with_name("elsewhere"))
+    checkout.folder = left
+    checkout.run()
+    assert checkout.builds == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_end_in_the_middle(checkout: Checkout, number: signal.Signals) -> None:
+    (checkout.folder / "stall").touch()
+    process = checkout.start()
+    deadline = time.monotonic() + PATIENCE_S
+    while not (checkout.folder / "stalled").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)  # between two looks
+    os.killpg(process.pid, number)
+    process.communicate()
+    assert process.returncode != 0
+    (checkout.folder / "stall").unlink()
+    assert (checkout.folder / ".venv/bin/python").exists(), "something was left half made"
+    checkout.run()
+    assert checkout.builds == 1
+    assert checkout.run() == ""
+
+
+def test_packages_that_cannot_be_had(checkout: Checkout) -> None:
+    (checkout.folder / "broken").touch()
+    said = checkout.refusal()
+    assert "this build is broken" in said
+    assert said.splitlines()[-1].startswith("demo: .venv could not be made; see above.")
+    (checkout.folder / "broken").unlink()
+    checkout.run()
+    assert checkout.builds == 1
+
+
+def test_two_at_once_make_one(checkout: Checkout) -> None:
+    processes = [checkout.start() for _ in range(3)]
+    for process in processes:
+        _, wrong = process.communicate()
+        assert process.returncode == 0, wrong
+    assert checkout.builds == 1
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(checkout: Checkout) -> None:
+    mine = checkout.folder / ".venv" / "letters"
+    mine.parent.mkdir()
+    mine.write_text("dear")
+    assert ".venv is something else than a virtual environment" in checkout.refusal()
+    assert mine.read_text() == "dear"
+    checkout.run(STRANDLINE_VENV=str(checkout.folder.parent / "other venv"))
+
+
+def test_a_python_that_is_too_old_is_named(checkout: Checkout) -> None:
+    old = checkout.folder / "python3.9"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2\nexit 1\n')
+    old.chmod(0o755)
+    said = checkout.refusal(PYTHON=str(old))
+    assert f"Python 3.11 or later is needed; {old} is Python 3.9.2." in said
+    assert not (checkout.folder / ".venv").exists()
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
+def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
+    offline = {"STRANDLINE_USE_UV": "1", "UV_OFFLINE": "1"}
+    checkout.run(**offline)
+    assert "uv" in (checkout.folder / ".venv/pyvenv.cfg").read_text()
+    assert checkout.run(**offline) == ""
+    assert checkout.builds == 1
