@@ -174,6 +174,11 @@ class Disk:
         self._faults.slow.append((frozenset(operations), path_part, us_per_operation))
         self._watch()
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether some of its operations take longer than they should."""
+        return bool(self._faults.slow)
+
     def fast(self) -> None:
         """The disk is as fast as ever again."""
         self._faults.slow.clear()

@@ -146,6 +146,11 @@ class Network:
         self._dark.discard(broker_id)
         self._refresh()
 
+    def is_quick(self, source: End, target: End) -> bool:
+        """Whether what is sent comes through, and not much later than from others."""
+        path = self._paths.get((source, target))
+        return path is None or not (path.is_blocked or path.is_stalled or path.factor > 1)
+
     def wires_of(self, end: End) -> list[Wire]:
         """Its ends of connections that are open or being dialled."""
         return list(self._wires.get(end, ()))

@@ -20,6 +20,7 @@ from strandline.sim.checkers.compaction_rules import content_of
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
+from strandline.sim.checkers.lag_rules import GAP_US
 from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.peeking import is_turn_over
 from strandline.sim.checkers.recovery_rules import LastWords
@@ -123,6 +124,10 @@ class Checkers:
         hosting = self._hostings[machine.broker_id]
         seen = hosting.seen
         node = machine.node
+        now_us = self._world.schedule.now_us
+        if now_us - hosting.acted_us > GAP_US:
+            hosting.busy_until_us = now_us
+        hosting.acted_us = now_us
         count = 0
         for replica in node.replicas:
             count += 1
@@ -240,6 +245,7 @@ class Checkers:
         """A light look at everything."""
         self._steps = 0
         self._sweeps.light(self._hostings.values())
+        self.rules.lag.check(self._hostings)
 
     def at_phase_end(self) -> None:
         """The phase of faults is over: look at everything, whatever state it is in."""

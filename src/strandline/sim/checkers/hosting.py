@@ -31,9 +31,21 @@ class Hosting:
     - `seen`: the replicas with a role; `by_key`: the same by what fetches call them.
     - `by_log`, `by_directory`: every log, with a role or without.
     - `unsettled`: replicas that were touched since a turn ended.
+    - `acted_us`: when the process handled its last event; `busy_until_us`: when it last handled
+      the first one after a gap (`lag_rules.GAP_US`), as one that was paused does.
     """
 
-    __slots__ = ("_rules", "by_directory", "by_key", "by_log", "machine", "seen", "unsettled")
+    __slots__ = (
+        "_rules",
+        "acted_us",
+        "busy_until_us",
+        "by_directory",
+        "by_key",
+        "by_log",
+        "machine",
+        "seen",
+        "unsettled",
+    )
 
     def __init__(self, machine: Machine, rules: Rules) -> None:
         self.machine = machine
@@ -42,6 +54,7 @@ class Hosting:
         self.by_log: dict[Log, Hosted] = {}
         self.by_directory: dict[str, Hosted] = {}
         self.unsettled: dict[Replica, None] = {}
+        self.acted_us = self.busy_until_us = machine.world.schedule.now_us
         self._rules = rules
 
     def take_in(self, log: Log, topic_id: TopicId | None = None) -> Hosted:

@@ -65,5 +65,6 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-50": "In the end every request is answered, and every partition can be written and read.",
     "I-51": "In the end everything that was begun is finished.",
     "I-52": "The same seed gives the same run.",
+    "I-53": "A follower that stays behind leaves the in-sync set.",
     BUG: "No part of a broker fails in a way that it does not expect.",
 }

@@ -76,6 +76,7 @@ class MetadataWatch:
         self, truth: PartitionTruth, old: PartitionImage | None, state: PartitionImage
     ) -> None:
         truth.state = state
+        truth.state_since_us = self._now_us()
         truth.follow_minimum(self._effective(truth))
         self._rules.check_partition(truth, old, self._image, minimums=self._possible(truth))
         self._commitment.check_all_leaders(truth)

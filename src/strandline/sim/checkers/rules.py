@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.compaction_rules import CompactionRules
+from strandline.sim.checkers.lag_rules import LagRules
 from strandline.sim.checkers.metadata_watch import MetadataWatch
 from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
@@ -31,6 +32,7 @@ class Rules:
     commitment: Commitment
     metadata: MetadataWatch
     replica: ReplicaRules
+    lag: LagRules
     recovery: RecoveryRules
     serving: ServingRules
     waiting: WaitingRules
@@ -55,6 +57,7 @@ class Rules:
             commitment,
             MetadataWatch(cluster, findings, truths, commitment, now_us),
             ReplicaRules(findings),
+            LagRules(world, findings),
             RecoveryRules(findings, compaction),
             ServingRules(findings),
             WaitingRules(findings),

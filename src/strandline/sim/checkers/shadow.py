@@ -9,7 +9,7 @@ This file must not know other replicas, roles or what is committed.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,7 @@ class Shadow(BatchList):
       decides what is left. What rots while the process runs has been read before: then a batch is
       the one that stood at its place (`is_rotten`).
     - `start_rose_us`: when its log start was last seen to move.
+    - `leads_since_us`: when its replica became the leader.
     - `start_fell`: its log start came back lower after a crash than it had been.
     - `unvouched_to`: where its leader's log started when this one was cut to agree with it. What is
       kept below that, nobody compared; it is hidden, unless the log start falls.
@@ -79,6 +80,7 @@ class Shadow(BatchList):
         "_findings",
         "_former",
         "_former_remains",
+        "_grown",
         "_is_rotten",
         "_known",
         "_producer_epochs",
@@ -90,6 +92,7 @@ class Shadow(BatchList):
         "has_failed",
         "is_blind",
         "is_live",
+        "leads_since_us",
         "log",
         "mark",
         "replica",
@@ -121,6 +124,9 @@ class Shadow(BatchList):
         self.is_blind = False
         self.start_fell = False
         self.start_rose_us = 0
+        self.leads_since_us = 0
+        self._grown: list[tuple[int, int]] = []
+        """Of a leader: where its log ended at first and after each growth, and since when."""
         self.unvouched_to = 0
         self.rounds = 0
         self.epochs_at_round_start = 0
@@ -193,7 +199,22 @@ class Shadow(BatchList):
             return self.batches[first].base_offset
         return self.log_start
 
+    def had_more_since_us(self, offset: int) -> int | None:
+        """Since when this log, while its replica has led, was longer than `offset`; None: it is
+        not."""
+        index = bisect_right(self._grown, offset, key=lambda each: each[0])
+        return self._grown[index][1] if index < len(self._grown) else None
+
     # -- Following the log -------------------------------------------------------------------
+
+    def note_leadership(self, now_us: int) -> None:
+        """Its replica leads from now on."""
+        self.leads_since_us = now_us
+        self._grown = [(self.log.log_end_offset, now_us)]
+
+    def note_growth(self, now_us: int) -> None:
+        """Its replica leads, and the log is longer than before."""
+        self._grown.append((self.log.log_end_offset, now_us))
 
     def extend(self) -> Sequence[Batch]:
         """Read what was appended; returns that."""

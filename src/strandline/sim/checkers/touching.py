@@ -89,6 +89,8 @@ class Touching:
             if mark[END] != before[END]:
                 added = shadow.extend()
                 rules.check_appended(shadow, added)
+                if mark[LEADER] is not None:
+                    shadow.note_growth(hosting.machine.world.schedule.now_us)
         rules.check_offsets(shadow)
         if mark[LOG_START] != before[LOG_START]:
             shadow.start_rose_us = hosting.machine.world.schedule.now_us
@@ -129,6 +131,7 @@ class Touching:
         if leader is before[LEADER]:
             commitment.check_quorum(truth, shadow, leader)
         else:
+            shadow.note_leadership(hosting.machine.world.schedule.now_us)
             commitment.accepted(truth, shadow, leader, hosting.machine.life)
             self._rules.replica.check_leaders_epoch(shadow, leader.leader_epoch)
             if shadow.log_start < truth.deleted_to and leader.leader_epoch >= truth.newest_epoch:

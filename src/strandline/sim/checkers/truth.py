@@ -38,6 +38,7 @@ class PartitionTruth:
         self.topic_id = topic_id
         self.batches = Batches(str(at), findings)
         self.state: PartitionImage | None = None
+        self.state_since_us = 0
         self.min_in_sync = 1
         self.weakest = 1
         self.shadows: dict[BrokerId, Shadow] = {}

@@ -136,6 +136,12 @@ def _stays(self: Replicas, replica: Replica, state: Any, now: Instant) -> Any:
 
 LEADING: Final = (
     Mutant(
+        "laggards-leave",
+        "Who has not caught up within replica.lag.time.max.ms leaves the in-sync set (KAFKA-1546).",
+        ("I-53",),
+        patch(Leader, maybe_shrink=no),
+    ),
+    Mutant(
         "wait-for-followers",
         "A record is committed when the whole in-sync set has it, not the leader alone (1.3).",
         ("I-14", "I-23", "I-28"),
