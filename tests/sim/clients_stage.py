@@ -132,6 +132,8 @@ class Stage:
         """(broker, epoch) by (topic, partition); metadata requests are answered with them."""
         self.topic_ids: dict[str, UUID] = {}
         self.controller = 1
+        self.starts_at = 0
+        """Where all logs begin."""
 
     @property
     def network(self) -> Stage:
@@ -140,6 +142,11 @@ class Stage:
     def leader_epoch(self, at: TopicPartition) -> int:
         """See `ClientWorld`."""
         return self.leaders[at.topic, at.partition][1]
+
+    def log_start(self, at: TopicPartition) -> int:
+        """See `ClientWorld`."""
+        del at
+        return self.starts_at
 
     def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
         """See `ClientWorld`."""

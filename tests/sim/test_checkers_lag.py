@@ -1,4 +1,4 @@
-"""I-53: a follower that stays behind leaves the in-sync set, if its leader was able to see to it."""
+"""I-53: who stays behind leaves the in-sync set, if the leader was able to see to it."""
 
 from __future__ import annotations
 

@@ -334,6 +334,29 @@ def test_out_of_order_of_the_oldest_needs_a_new_identity_when_nothing_is_on_its_
             told(asked, offset=9)
         stage.run(10)
     assert client.counters["new identity"] == 1
+    [finding] = client.findings
+    assert (finding.invariant, finding.partition) == ("I-54", "t-0")
+
+
+def test_out_of_order_where_the_repeated_batch_may_be_deleted_is_no_finding() -> None:
+    stage = Stage()
+    client = settled(stage)
+    stage.starts_at = 8  # the first batch, which was acknowledged, lies at 0
+    told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(10)
+    assert client.findings == []
+    assert client.counters["lost count behind a deletion"] == 1
+
+
+def test_out_of_order_of_one_that_was_sent_behind_another_is_sent_again() -> None:
+    stage = Stage()
+    client = settled(stage)
+    first, second = produce(stage), produce(stage)
+    told(first, offset=6)
+    told(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(5)
+    assert client.findings == []
+    assert client.counters["new identity"] == 0
 
 
 def test_a_refused_batch_ends_the_numbering() -> None:

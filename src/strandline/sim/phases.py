@@ -187,6 +187,8 @@ class Course:
         for finding in self.crew.findings:
             if may_lose and finding.invariant in _LOST_WITH_RECORDS:
                 continue
+            if finding.invariant == "I-54" and self._may_have_lost(finding.partition):
+                continue
             self._violated(finding.invariant, finding.what, finding.partition, finding.at_us)
 
     # -- steps -------------------------------------------------------------------------------
@@ -270,6 +272,13 @@ class Course:
             return False
         return not committed or all(end == mark for end, mark in filter(None, ends))
 
+    def _may_have_lost(self, partition: str | None) -> bool:
+        """Whether the faults excuse that records of a partition (`t-0`) are lost."""
+        if self.checkers is None or partition is None:
+            return False
+        topic, _, number = partition.rpartition("-")
+        return self.checkers.allows_loss(topic, int(number))
+
     # -- waiting and telling -----------------------------------------------------------------
 
     def _within(
@@ -312,7 +321,7 @@ class Course:
             self._told(phase, now_us)
 
 
-_LOST_WITH_RECORDS: Final = frozenset({"I-25", "I-28", "I-29", "I-38", "I-39"})
+_LOST_WITH_RECORDS: Final = frozenset({"I-25", "I-28", "I-29", "I-38", "I-39", "I-54"})
 """What clients may find broken when records, and offsets of groups, were lost."""
 
 INVARIANT_OF: Final = {

@@ -190,6 +190,11 @@ class World:
         state = self.image.partition(at)
         return -1 if state is None else state.leader_epoch
 
+    def log_start(self, at: TopicPartition) -> int:
+        """The highest start of the partition's log on any broker that is up; 0 without any."""
+        replicas = [self.replica(broker_id, at) for broker_id in self.machines]
+        return max((each.log.log_start_offset for each in replicas if each is not None), default=0)
+
     def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
         """As what a broker's process leads a partition at this moment, if it believes to."""
         replica = self.replica(broker_id, at)

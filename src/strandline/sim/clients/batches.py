@@ -69,6 +69,8 @@ class Batch:
     is_flying: bool = False
     led_by: Leadership | None = None
     """Of a last attempt with acks=1: who led when it was sent."""
+    was_next: bool = False
+    """Whether nothing before it was in doubt when it was sent for the last time."""
     maybe_written: bool = False
     """Whether some attempt may have put it into the log, without anybody knowing."""
 

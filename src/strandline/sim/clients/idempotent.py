@@ -121,6 +121,8 @@ class IdempotentProducer(Producer):
     def acknowledged(self, lane: Lane, batch: Batch, offsets: list[int | None]) -> None:
         """See `Producer`."""
         lane.has_footing = True
+        if offsets[0] is not None:
+            lane.written_to = (batch.topic_id, offsets[0] + len(batch.records))
         if batch.maybe_written:
             self.counters["retry acknowledged"] += 1
         super().acknowledged(lane, batch, offsets)
@@ -129,16 +131,33 @@ class IdempotentProducer(Producer):
         """See `Producer`."""
         if code in _LOST_COUNT:
             self.pause(lane)
-            # Behind one that is to be repeated, it only came too early.
-            if lane.batches[0] is batch:
+            # Behind one whose fate is unknown, it only came too early.
+            if batch.was_next and lane.batches[0] is batch:
+                self._check_refusal(lane, batch, code)
                 self._is_renewing = True
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self._check_refusal(lane, batch, code)
             self._is_renewing = True
         elif code in RETRIABLE:
             self.pause(lane)
         else:
             self.drop(lane, batch)
             self._is_renewing = True
+
+    def _check_refusal(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+        """I-54: librdkafka ends here. A broker may only have lost count where records were lost,
+        which the judge of the run knows, or where what this batch repeats is deleted (KIP-360)."""
+        topic_id, written_to = lane.written_to
+        if self.world.log_start(lane.at) > (written_to if topic_id == batch.topic_id else 0):
+            self.counters["lost count behind a deletion"] += 1
+            return
+        self.found(
+            "I-54",
+            f"{self.name} was refused with {code.name} when it sent {batch.values[0]!r} with the "
+            f"sequence number {batch.sequence}, attempt {batch.attempts}; everything before it was "
+            f"acknowledged, up to offset {written_to}",
+            lane.at,
+        )
 
     def unknown(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
         """See `Producer`: whatever it was, only another attempt will tell."""

@@ -60,6 +60,7 @@ class Lane:
         "not_before_us",
         "start",
         "writer",
+        "written_to",
     )
 
     def __init__(self, at: TopicPartition, backoff: Backoff, writer: str) -> None:
@@ -75,6 +76,8 @@ class Lane:
         """Where the log began, as the last answer said."""
         self.has_footing = False
         """Whether a batch of the present identity has been acknowledged (see `idempotent`)."""
+        self.written_to: tuple[TopicId | None, int] = (None, 0)
+        """The offset behind what was acknowledged last, with the topic's id."""
 
     @property
     def flying(self) -> int:
@@ -254,6 +257,7 @@ class Producer(SimClient):
     def _prepare(self, batch: Batch) -> None:
         """The first attempt fixes what is sent, and enters it into the history."""
         batch.attempts += 1
+        batch.was_next = self.lanes[batch.at].batches[0] is batch
         if batch.attempts > 1:
             self.counters["batch sent again"] += 1
         if not batch.encoded:

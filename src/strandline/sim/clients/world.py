@@ -49,6 +49,9 @@ class ClientWorld(Protocol):
     def leader_epoch(self, at: TopicPartition) -> int:
         """The newest leader epoch of a partition that anybody can know of; -1 without any."""
 
+    def log_start(self, at: TopicPartition) -> int:
+        """The highest start of the partition's log on any broker that is up; 0 without any."""
+
     def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
         """As what a broker's process leads a partition at this moment, if it believes to."""
 

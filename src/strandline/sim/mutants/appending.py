@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from strandline.errors import CorruptRecords
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.node.handlers import delete_records as delete_handler
 from strandline.records import validation
 from strandline.records.batch import BatchHeader, Buffer, iterate_headers, verify_crc
@@ -13,12 +13,17 @@ from strandline.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 from strandline.storage import log_append, producer_state
 from strandline.storage.log_append import AppendsRecords, UnexpectedOffset
 from strandline.storage.log_state import LogState
+from strandline.storage.origin import AppendOrigin
 from strandline.storage.producer_entry import ProducerEntry
+from strandline.storage.producer_state import ProducerStates
 from strandline.storage.retention import DropsOldSegments
 from strandline.types import LeaderEpoch, Offset
 
 _true_beyond_size = DropsOldSegments._beyond_size
 _true_beyond_age = DropsOldSegments._beyond_age
+_true_check = ProducerStates.check
+_true_find_batch = ProducerEntry.find_batch
+_true_is_next = ProducerStates.is_next
 _true_delete = delete_handler._delete
 
 
@@ -87,6 +92,24 @@ def _of_the_oldest_record(self: DropsOldSegments, count: int, now_ms: int, last:
     return found
 
 
+def _refuses_one_of_ten(
+    self: ProducerStates, header: BatchHeader, origin: AppendOrigin, *more: Any
+) -> Any:
+    """Which of them, their checksums say."""
+    if origin is AppendOrigin.CLIENT and header.crc % 10 == 0 and _true_is_next(self, header):
+        raise ProtocolError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "This rule is left out.")
+    return _true_check(self, header, origin, *more)
+
+
+def _passes_nine_of_ten(self: ProducerStates, header: BatchHeader) -> bool:
+    return header.crc % 10 != 0 and _true_is_next(self, header)
+
+
+def _is_last(self: ProducerEntry, first_sequence: int, last_sequence: int) -> Any:
+    found = _true_find_batch(self, first_sequence, last_sequence)
+    return found if found is None or found.last_offset == self.last_offset else None
+
+
 _NO_DUPLICATES = patch(ProducerEntry, find_batch=nothing)
 _NO_SEQUENCES = patch(producer_state, check_sequence=nothing)
 
@@ -120,9 +143,29 @@ APPENDING: Final = (
     Mutant(
         "recognise-duplicates",
         "A batch that an idempotent producer sends again is acknowledged, not appended (KIP-98).",
-        (),
+        ("I-54",),
         _NO_DUPLICATES,
-        "the sequence is refused then, so nothing is there twice: see idempotence",
+    ),
+    Mutant(
+        "know-five-batches-again",
+        "The last five batches of a producer are known again, not only the last one (KIP-98).",
+        ("I-54",),
+        together(
+            patch(ProducerEntry, find_batch=_is_last),
+            patch(ProducerStates, partial_entry=nothing),
+        ),
+    ),
+    Mutant(
+        "know-them-after-a-restart",
+        "The last five batches of a producer are known again after a restart as well.",
+        ("I-54",),
+        patch(ProducerStates, partial_entry=nothing),
+    ),
+    Mutant(
+        "take-what-comes-next",
+        "An idempotent producer's batch that follows the one before it is taken (KIP-98).",
+        ("I-54",),
+        patch(ProducerStates, check=_refuses_one_of_ten, is_next=_passes_nine_of_ten),
     ),
     Mutant(
         "check-sequences",
