@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.cluster.controller import ConfigAlteration, incremental_alter_configs
+from strandline.cluster.controller import (
+    ConfigAlteration,
+    incremental_alter_configs,
+    reconcile,
+)
 from strandline.cluster.controller.events import (
     MembersChanged,
     RestartedLeaderElected,
     UncleanElection,
 )
+from strandline.cluster.controller.reconciliation import PARTITIONS_PER_MULTI
 from strandline.cluster.znodes import ResourceKind
 from strandline.config.alter import Alteration, Operation
 from strandline.types import BrokerId, LeaderEpoch, TopicPartition
@@ -242,6 +247,7 @@ def set_minimum(story: Story, minimum: int | None, resource: str = "t") -> None:
     [result] = story.follow(incremental_alter_configs(story.image, [request], story.config))
     assert result.refusal is None
     story.policy = Policy(minimum or 1)
+    story.reconcile()
 
 
 def without_two(minimum: int = 3) -> Story:
@@ -274,15 +280,41 @@ def test_i23_who_was_complete_under_another_minimum_does_not_lead_under_this_one
     assert leads(story)[0] == -1, "3 is there, and 2 may have what 1 has lost"
 
 
-def test_eligibility_ends_in_the_same_write_as_the_minimum_that_it_came_from() -> None:
-    for minimum, resource in ((2, "t"), (2, ""), (1, "t")):
+def test_eligibility_ends_with_the_minimum_that_it_came_from() -> None:
+    for resource in ("t", ""):
         story = without_two()
-        written = len(story.history)
-        set_minimum(story, minimum, resource)
-        assert len(story.history) == written + 1
+        set_minimum(story, 1, resource)
         assert leads(story) == (1, 0, (1,), ())
         assert story.partition().last_known_elr == ()
         assert story.partition().in_sync_epochs == {ONE: story.epoch(1)}
+
+
+def test_eligibility_outlasts_a_minimum_below_which_the_set_still_is() -> None:
+    """The high watermark rests as before, so whoever was complete still is."""
+    for minimum in (2, 4):
+        story = without_two()
+        before = story.partition()
+        set_minimum(story, minimum)
+        assert story.partition() == before
+
+
+def test_a_setting_alone_is_written_however_many_partitions_it_concerns() -> None:
+    """One multi for all partitions with eligible leaders was too large for the metadata store."""
+    story = three(min_isr=2)
+    story.place("u", *([1, 2, 3] for _ in range(PARTITIONS_PER_MULTI + 50)))
+    story.policy = Policy(2)
+    for number in story.image.topics["u"].partitions:
+        story.rewrite("u", number, in_sync_replicas=(ONE,), elr=(TWO, THREE), leader=ONE)
+    alteration = Alteration(MIN_IN_SYNC, Operation.SET, "1")
+    request = ConfigAlteration(ResourceKind.BROKER, "", [alteration])
+    decision = incremental_alter_configs(story.image, [request], story.config)
+    assert len(decision.operations) == 2, "a check and the setting"
+    story.follow(decision)
+    story.policy = Policy(1)
+    step = reconcile(story.image, story.policy)
+    assert len(step.operations) == PARTITIONS_PER_MULTI + 1
+    story.reconcile()
+    assert not any(each.elr for each in story.image.topics["u"].partitions.values())
 
 
 def test_a_minimum_that_is_taken_away_ends_eligibility_too() -> None:

@@ -13,7 +13,7 @@ from strandline.config.alter import (
     replace_topic,
 )
 from strandline.config.broker import BrokerConfig
-from strandline.config.load import load_broker_config
+from strandline.config.load import apply_dynamic, load_broker_config
 from strandline.errors import ErrorCode, ProtocolError
 
 SET, DELETE, APPEND, SUBTRACT = Operation
@@ -111,6 +111,7 @@ def test_broker_settings(one_broker: bool) -> None:
         ("cordoned.log.dirs", "*", False, ErrorCode.INVALID_REQUEST, "only be set for one broker"),
         ("ssl.key.password", "x", True, ErrorCode.INVALID_REQUEST, "only change for one listener"),
         ("listener.name.x.max.connections", "1", True, ErrorCode.INVALID_REQUEST, "cannot change"),
+        ("min.insync.replicas", "1", True, ErrorCode.INVALID_CONFIG, "for all brokers"),
         ("max.connection", "1", True, ErrorCode.INVALID_CONFIG, "did you mean max.connections?"),
         ("max.connections", "-1", True, ErrorCode.INVALID_REQUEST, "must be at least 0"),
         ("max.connections.per.ip", "0", False, ErrorCode.INVALID_REQUEST, "nobody could connect"),
@@ -124,6 +125,20 @@ def test_broker_settings_that_cannot_change(
         alter_broker({}, [Alteration(name, SET, value)], BROKER, one_broker=one_broker)
     assert caught.value.code is code
     assert sentence in caught.value.message
+
+
+def test_c1_a_minimum_of_one_broker_that_an_older_version_stored_has_no_effect() -> None:
+    """It can be taken away, and does not stand in the way of other changes."""
+    stored = {"min.insync.replicas": "3", "max.connections": "5"}
+    loaded = apply_dynamic(BROKER, cluster_wide={}, per_broker=stored)
+    assert loaded.config.topic_defaults.min_insync_replicas == 1
+    assert loaded.config.max_connections == 5
+    assert any("min.insync.replicas is ignored" in each for each in loaded.warnings)
+    for change in (
+        Alteration("min.insync.replicas", Operation.DELETE, None),
+        Alteration("max.connections", SET, "5"),
+    ):
+        assert alter_broker(stored, [change], BROKER, one_broker=True) == {"max.connections": "5"}
 
 
 def test_a_broker_change_is_checked_together_with_the_other_layers() -> None:

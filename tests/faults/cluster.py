@@ -156,9 +156,15 @@ class ClusterProcesses(ABC):
         partitions: int = 1,
         replication_factor: int = 3,
         config: Mapping[str, str] | None = None,
+        replicas: Sequence[int] = (),
     ) -> None:
-        """Create it and wait until every partition has all its replicas in sync."""
-        new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
+        """Create it and wait until every partition has all its replicas in sync. `replicas` places
+        those of a topic with one partition, the preferred leader first."""
+        if replicas:
+            replication_factor = len(replicas)
+            new = NewTopic(topic, 1, replica_assignment=[list(replicas)], config=dict(config or {}))
+        else:
+            new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
 
         def created() -> bool:
             outcome: Future[Any] = self._client().create_topics([new])[topic]

@@ -55,6 +55,8 @@ class ZooKeeperCluster(ClusterProcesses):
     ) -> None:
         super().__init__(home, brokers=brokers)
         self.settings = {**SETTINGS, **(settings or {})}
+        self.own_settings: dict[int, dict[str, str]] = {broker: {} for broker in self.ids}
+        """What single brokers are started with on top of that, from their next start on."""
         self.sources = dict.fromkeys(self.ids, SOURCES)
         """Which checkout each broker runs from when it is started next."""
         self.environment: Mapping[str, str] = {}
@@ -98,6 +100,7 @@ class ZooKeeperCluster(ClusterProcesses):
         """`strandline broker`, with its directory and its settings."""
         settings = {
             **self.settings,
+            **self.own_settings[broker],
             "listeners": f"PLAINTEXT://{HOST}:0",
             "advertised.listeners": f"PLAINTEXT://{gate.address}",
         }

@@ -126,6 +126,7 @@ class Cluster:
         *,
         leader: int | None = None,
         isr: tuple[int, ...] | None = None,
+        elr: tuple[int, ...] = (),
         new_epoch: bool = True,
     ) -> None:
         """The controller writes another state; under a new leader epoch unless told otherwise."""
@@ -140,9 +141,10 @@ class Cluster:
             controller_epoch=former.controller_epoch,
             in_sync_epochs={
                 BrokerId(member): brokers[BrokerId(member)].epoch
-                for member in members
+                for member in (*members, *elr)
                 if member in brokers
             },
+            elr=tuple(BrokerId(member) for member in elr),
         )
         self.write([SetData(state_path(at), node.encode())])
 

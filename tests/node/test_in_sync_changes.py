@@ -176,6 +176,19 @@ def test_members_that_lag_are_proposed_to_leave(remote: Remote) -> None:
     assert asked.sets == [{1}]
     remote.commit(asked)
     assert in_sync(remote) == Committed(frozenset({1}))
+    assert remote.cluster.offsets() == (1, 0), "whoever left may be eligible to lead without it"
+    remote.cluster.set_state(isr=(1,), new_epoch=False)
+    assert remote.cluster.offsets() == (1, 1)
+
+
+def test_c5_who_left_is_eligible_by_the_controllers_minimum(remote: Remote) -> None:
+    """The controller knows already that the minimum was raised, and this leader does not."""
+    remote.cluster.produce()
+    remote.world.advance(2 * LAG_MS)
+    remote.commit(remote.only())
+    remote.cluster.set_state(isr=(1,), elr=(B,), new_epoch=False)
+    assert remote.cluster.offsets() == (1, 0)
+    remote.cluster.set_state(isr=(1,), new_epoch=False)
     assert remote.cluster.offsets() == (1, 1)
 
 

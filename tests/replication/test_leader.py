@@ -28,6 +28,7 @@ def make_leader(
     epoch: int = 1,
     min_in_sync: int = 1,
     now_ms: int = NOW_MS,
+    has_eligible: bool = False,
     former: Leader | None = None,
     policies: Policies | None = None,
 ) -> Leader:
@@ -42,6 +43,7 @@ def make_leader(
         min_in_sync=min_in_sync,
         now_ms=now_ms,
         log_start_offset=Offset(log_start),
+        has_eligible=has_eligible,
         former=former,
         policies=policies or Policies(),
     )
@@ -314,8 +316,76 @@ def test_who_is_to_leave_is_waited_for_until_it_has_left() -> None:
     assert leader.maybe_shrink(Offset(5), 10 * LAG_MS)
     assert leader.in_sync.proposed == {A, B}
     assert advance(leader, 0, 5, 10 * LAG_MS) == 2
-    assert leader.committed({A, B}, 6)
+    assert leader.committed({A, B}, 6, has_eligible=False)
     assert advance(leader, 0, 5, 10 * LAG_MS) == 5
+
+
+# -- Eligible leaders beside the set (D-13) --------------------------------------------------
+
+
+def test_c1_nothing_is_committed_without_those_who_are_eligible() -> None:
+    """They may lead. Why the controller calls them complete does not matter: its settings may be
+    others than this broker's, by which one in-sync replica is enough."""
+    leader = make_leader((A, C), (A,), min_in_sync=1, has_eligible=True)
+    assert not leader.has_min_in_sync
+    assert leader.effective_min_in_sync == 2
+    assert advance(leader, 0, 5) == 0
+    assert leader.committed({A}, 6, has_eligible=False)
+    assert leader.has_min_in_sync
+    assert advance(leader, 0, 5) == 5
+
+
+def test_c5_who_left_by_an_answer_may_be_eligible_until_the_metadata_tell() -> None:
+    leader = make_leader((A, B), min_in_sync=1)
+    fetch(leader, B, 2, end=5)
+    assert leader.maybe_shrink(Offset(5), 10 * LAG_MS)
+    assert leader.committed({A}, 6)
+    assert leader.has_min_in_sync, "the answer does not say whether the setting is another one"
+    assert advance(leader, 2, 5, 10 * LAG_MS) == 2
+    assert not leader.committed({A}, 6), "nothing new"
+    assert advance(leader, 2, 5, 10 * LAG_MS) == 2
+    assert leader.committed({A}, 6, has_eligible=True)
+    assert not leader.has_min_in_sync
+    assert advance(leader, 2, 5, 10 * LAG_MS) == 2
+    assert leader.committed({A}, 7, has_eligible=False)
+    assert advance(leader, 2, 5, 10 * LAG_MS) == 5
+
+
+def test_c5_the_metadata_tell_what_an_answer_left_open_without_ending_a_new_proposal() -> None:
+    leader = make_leader(min_in_sync=1)
+    for follower in (B, C):
+        fetch(leader, follower, 2, end=5)
+    assert leader.committed({A, B}, 6)
+    fetch(leader, C, 2, end=5)
+    assert leader.maybe_expand(C, high_watermark=Offset(2), may_join=True)
+    proposal = leader.in_sync
+    assert leader.committed({A, B}, 6, has_eligible=False)
+    assert leader.in_sync is proposal
+    fetch(leader, B, 4, end=5)
+    assert advance(leader, 2, 5) == 2, "C is about to join"
+    fetch(leader, C, 5, end=5)
+    assert advance(leader, 2, 5) == 4
+
+
+def test_an_answer_that_only_adds_makes_nobody_eligible() -> None:
+    leader = make_leader((A, B, C), (A, B))
+    for follower in (B, C):
+        fetch(leader, follower, 5, end=5)
+    assert leader.maybe_expand(C, high_watermark=Offset(0), may_join=True)
+    assert leader.committed({A, B, C}, 6)
+    assert advance(leader, 0, 5) == 5
+
+
+def test_an_answer_about_a_later_version_leaves_open_what_was_before() -> None:
+    """The controller may have taken somebody out and another one back in."""
+    leader = make_leader((A, B, C), (A, B))
+    for follower in (B, C):
+        fetch(leader, follower, 5, end=5)
+    assert leader.maybe_expand(C, high_watermark=Offset(0), may_join=True)
+    assert leader.committed({A, B, C}, 8)
+    assert advance(leader, 0, 5) == 0
+    assert leader.committed({A, B, C}, 8, has_eligible=False)
+    assert advance(leader, 0, 5) == 5
 
 
 # -- The controller's word -------------------------------------------------------------------
@@ -389,7 +459,7 @@ def test_a_reassignment_keeps_what_is_known() -> None:
     assert leader.progress[B].log_end_offset == 4
     assert leader.progress[D].log_end_offset == NO_OFFSET
     assert advance(leader, 0, 4) == 2, "D is not in sync and has not fetched"
-    leader.committed({A, B}, 6)
+    leader.committed({A, B}, 6, has_eligible=False)
     leader.reassigned((A, B, D))
     assert set(leader.progress) == {B, D}
     assert advance(leader, 2, 4) == 4

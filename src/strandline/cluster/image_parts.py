@@ -102,6 +102,12 @@ class PartitionImage:
     def has_leader(self) -> bool:
         return self.leader >= 0
 
+    @property
+    def has_eligible(self) -> bool:
+        """Whether replicas outside the in-sync set may lead, now or after a crash of the others:
+        its leader commits nothing without them (D-13)."""
+        return bool(self.elr or self.last_known_elr)
+
     def leads_under(self, broker_epoch: int) -> bool:
         """Whether the leader that this state names is the one registered under that epoch.
 

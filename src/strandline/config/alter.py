@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import RESTART_ONLY
-from strandline.config.load import make_broker_config, topic_config
+from strandline.config.load import NOT_FOR_ONE_BROKER, make_broker_config, topic_config
 from strandline.config.setting import Setting, Update
 from strandline.config.unknown import unknown_setting
 from strandline.config.values import Kind, format_value
@@ -68,6 +68,9 @@ def alter_broker(
     one_broker: bool,
 ) -> dict[str, str]:
     """The dynamic settings of one broker or of all after an incremental alteration."""
+    if one_broker:
+        # Version 0.1.0 stored them. They have no effect, and leave with the next change.
+        stored = {name: stored[name] for name in stored if name not in NOT_FOR_ONE_BROKER}
     altered = _altered(stored, alterations, BROKER_SETTINGS)
     _check_broker(altered, broker, one_broker=one_broker)
     return altered
@@ -206,6 +209,12 @@ def _check_changeable(name: str, *, one_broker: bool) -> None:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST,
             f"{name} can only change for one listener, as listener.name.<name>.{name}.",
+        )
+    if one_broker and name in NOT_FOR_ONE_BROKER:
+        raise ProtocolError(
+            ErrorCode.INVALID_CONFIG,
+            f"{name} cannot be set for one broker: leader and controller must go by the same "
+            "number. Set it for the topic, or for all brokers.",
         )
     if setting.update is Update.PER_BROKER and not one_broker:
         raise ProtocolError(

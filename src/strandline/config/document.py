@@ -36,9 +36,10 @@ An unknown name is an error that names the nearest known setting. Settings for o
 
 "Changes" says when a broker setting can change: **read-only** at a restart, **per-broker** at run
 time for one broker, **cluster-wide** at run time for one broker or for all of them (the setting of
-one broker wins). `listeners` and `listener.security.protocol.map`, which Kafka changes at run
-time, change at a restart only. Every topic setting can change at run time; what a topic does not
-set comes from the broker settings named with it, the first one that is set.
+one broker wins; `min.insync.replicas` is for all of them only). `listeners` and
+`listener.security.protocol.map`, which Kafka changes at run time, change at a restart only. Every
+topic setting can change at run time; what a topic does not set comes from the broker settings named
+with it, the first one that is set.
 """
 
 

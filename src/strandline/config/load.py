@@ -34,6 +34,9 @@ from strandline.errors import InvalidSetting
 _PLUGIN_PREFIXES: Final = ("rsm.config.", "rlmm.config.")
 """Kafka hands settings with these prefixes to tiered-storage plugins and does not know them."""
 
+NOT_FOR_ONE_BROKER: Final = frozenset({"min.insync.replicas"})
+"""Cluster-wide settings that Kafka, too, does not let one broker have for itself (KIP-966)."""
+
 _MADE_SEPARATELY: Final = frozenset(
     {
         "advertised_listeners",
@@ -141,7 +144,7 @@ def apply_dynamic(
     layers = SettingLayers(
         static=broker.layers.static,
         cluster_wide=_usable(cluster_wide, dropped),
-        per_broker=_usable(per_broker, dropped),
+        per_broker=_usable(per_broker, dropped, one_broker=True),
     )
     try:
         config, warnings = make_broker_config(layers)
@@ -151,10 +154,15 @@ def apply_dynamic(
     return LoadedConfig(config, (*dropped, *warnings))
 
 
-def _usable(stored: Mapping[str, str], dropped: list[str]) -> dict[str, str]:
+def _usable(
+    stored: Mapping[str, str], dropped: list[str], *, one_broker: bool = False
+) -> dict[str, str]:
     usable: dict[str, str] = {}
     for name, text in stored.items():
         setting = BROKER_SETTINGS.get(name)
+        if one_broker and name in NOT_FOR_ONE_BROKER:
+            dropped.append(f"The stored setting {name} is ignored: it is for all brokers.")
+            continue
         if setting is None or not setting.is_dynamic:
             dropped.append(f"The stored setting {name} is ignored: it cannot change at run time.")
             continue

@@ -45,6 +45,7 @@ class Replica(LeadsPartition, FollowsPartition):
             min_in_sync=log.config.min_insync_replicas,
             now_ms=now.monotonic_ms,
             log_start_offset=log.log_start_offset,
+            has_eligible=state.has_eligible,
             former=self.leader,
             policies=host.policies,
         )

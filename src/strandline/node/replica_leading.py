@@ -154,12 +154,18 @@ class LeadsPartition(ReplicaState):
             self.host.purgatory.changed(self.low_watch)
 
     def in_sync_committed(
-        self, members: Collection[BrokerId], partition_epoch: int, now: Instant
+        self,
+        members: Collection[BrokerId],
+        partition_epoch: int,
+        now: Instant,
+        *,
+        has_eligible: bool | None = None,
     ) -> None:
-        """The controller has committed an in-sync set, the proposed one or another."""
+        """The controller has committed an in-sync set, the proposed one or another. Whether others
+        are eligible beside it is told by the metadata only; see `Leader.committed`."""
         if self.leader is None:
             return
-        if self.leader.committed(members, partition_epoch):
+        if self.leader.committed(members, partition_epoch, has_eligible):
             self._tell_listeners()
             self.advance(now)
         # The set may be known from the answer to a proposal, but not yet who is eligible now.

@@ -338,7 +338,9 @@ class Replicas:
         )
         if may_lead and was_leading and not is_new:
             replica.reassigned(state.replicas, now)
-            replica.in_sync_committed(state.in_sync_replicas, state.partition_epoch, now)
+            replica.in_sync_committed(
+                state.in_sync_replicas, state.partition_epoch, now, has_eligible=state.has_eligible
+            )
             return None
         if may_lead:
             replica.become_leader(state, now)

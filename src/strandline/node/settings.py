@@ -7,7 +7,7 @@ use, or is told through the node when a topic's change.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ClusterImage, Versioned
@@ -41,14 +41,23 @@ class Settings:
         """Whether topics whose names differ only in case would share a directory here."""
         self._topics: dict[str, tuple[Versioned[ConfigNode], TopicConfig]] = {}
         """Settings of topics that have overrides, with the overrides that they were made from."""
+        self._ignored: Set[str] = frozenset()
+        """Names of stored settings of this broker that are not followed."""
 
     def follow(self, image: ClusterImage, broker_id: BrokerId) -> None:
         """Take over the dynamic settings of all brokers and of this one."""
+        per_broker = image.overrides(ConfigResource(ResourceKind.BROKER, str(broker_id)))
         loaded = apply_dynamic(
             self.broker,
             cluster_wide=image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT)),
-            per_broker=image.overrides(ConfigResource(ResourceKind.BROKER, str(broker_id))),
+            per_broker=per_broker,
         )
+        ignored = loaded.config.layers.per_broker.keys() ^ per_broker.keys()
+        if ignored - self._ignored:
+            log.warning(
+                "Stored settings of this broker are ignored: %s", ", ".join(sorted(ignored))
+            )
+        self._ignored = ignored
         self.broker = loaded.config
         self._topics.clear()
 

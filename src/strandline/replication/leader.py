@@ -35,15 +35,20 @@ class Leader:
       deleted, by this leader (`note_deleted`) or perhaps by one before it.
     - `in_sync`: the set and a change of it in flight; `partition_epoch` is the version that the
       controller gave the committed set. Moved by `committed`, `refused`, `maybe_*`.
+    - `has_eligible`: the committed state names replicas outside the in-sync set that may lead
+      (KIP-966). They have everything that is committed, so nothing is committed without them,
+      whatever this broker's own `min.insync.replicas` is (D-13).
     - `progress`: one entry per replica except the leader itself.
     """
 
     __slots__ = (
         "_followers",
         "_is_held",
+        "_is_unsure",
         "_min_in_sync",
         "broker_id",
         "deleted_to",
+        "has_eligible",
         "in_sync",
         "lag_max_ms",
         "leader_epoch",
@@ -67,6 +72,7 @@ class Leader:
         min_in_sync: int,
         now_ms: int,
         log_start_offset: Offset,
+        has_eligible: bool = False,
         former: Leader | None = None,
         policies: Policies = DEFAULT,
     ) -> None:
@@ -91,6 +97,9 @@ class Leader:
         if former is not None and former.leader_epoch + 1 != leader_epoch:
             former = None
         self.progress: dict[BrokerId, Progress] = {}
+        self.has_eligible = has_eligible
+        self._is_unsure = False
+        """Whether only the metadata can tell if replicas are eligible in the committed state."""
         self._min_in_sync = min_in_sync
         self._followers: tuple[Progress, ...] = ()
         self._is_held = False
@@ -213,17 +222,37 @@ class Leader:
             progress, log_end_offset, now_ms, self.lag_max_ms
         )
 
-    def committed(self, members: Iterable[BrokerId], partition_epoch: int) -> bool:
+    def committed(
+        self, members: Iterable[BrokerId], partition_epoch: int, has_eligible: bool | None = None
+    ) -> bool:
         """The controller's word, from an answer or from the metadata; False if it is no news.
 
         The same version again never ends a change in flight: the controller may be about to
         commit that change, and until then both sets must be satisfied. A later version does, as
         a proposal that was made for an earlier one can no longer succeed.
+
+        `has_eligible` is None in an answer, which does not say it. Who left the set may be
+        eligible by the controller's settings, which this broker need not share: then nothing is
+        committed until the metadata have told. A set that only grew makes nobody eligible.
         """
-        if partition_epoch <= self.partition_epoch:
+        if partition_epoch < self.partition_epoch:
             return False
-        self.partition_epoch = partition_epoch
-        self.in_sync = Committed(frozenset(members))
+        if partition_epoch == self.partition_epoch:
+            if has_eligible is None or not self._is_unsure:
+                return False
+        else:
+            now_in_sync = frozenset(members)
+            if has_eligible is None:
+                self._is_unsure = (
+                    self._is_unsure
+                    or self.has_eligible
+                    or partition_epoch != self.partition_epoch + 1
+                    or not self.in_sync.members <= now_in_sync
+                )
+            self.partition_epoch = partition_epoch
+            self.in_sync = Committed(now_in_sync)
+        if has_eligible is not None:
+            self.has_eligible, self._is_unsure = has_eligible, False
         self._settle()
         return True
 
@@ -278,8 +307,13 @@ class Leader:
 
     @property
     def effective_min_in_sync(self) -> int:
-        """As many members as `acks=all` needs: a partition with fewer replicas needs all."""
-        return min(self._min_in_sync, len(self.replicas))
+        """As many members as `acks=all` needs: a partition with fewer replicas needs all.
+
+        While others are eligible, at least one more than there are: the controller goes by a
+        greater `min.insync.replicas` than this broker, or has not heard of a smaller one yet.
+        """
+        least = min(self._min_in_sync, len(self.replicas))
+        return max(least, len(self.in_sync.members) + 1) if self.has_eligible else least
 
     @property
     def has_min_in_sync(self) -> bool:
@@ -328,4 +362,6 @@ class Leader:
         self._followers = tuple(self.progress.values())
         for progress in self._followers:
             progress.is_counted = progress.broker_id in counted
-        self._is_held = self.policies.strict_min_isr and not self.has_min_in_sync
+        self._is_held = self.policies.strict_min_isr and (
+            self._is_unsure or not self.has_min_in_sync
+        )

@@ -3,16 +3,15 @@
 What the settings mean and which may change is `config`'s to say; here it is which resources exist
 and what is written. Resources of one request stand and fall on their own.
 
-Another `min.insync.replicas` ends, in the same write, what followed from the former one: who left
-the in-sync set while it was too small stays complete only as long as the high watermark rests, and
-by a lower minimum it moves again. Kafka clears eligible leaders as well (KIP-966; ruling D-13).
+What follows from another `min.insync.replicas` is for the reconciliation to write: until it has
+taken eligible leaders out of a partition, its leader commits nothing without them (ruling D-13).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from strandline.cluster.controller.decision import (
     Decision,
@@ -21,8 +20,6 @@ from strandline.cluster.controller.decision import (
     fenced,
     refuse_duplicate,
 )
-from strandline.cluster.controller.partition_repair import without_eligible
-from strandline.cluster.controller.state_writes import StateWrites
 from strandline.cluster.controller.topic_writes import config_write
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Check, Operation
@@ -37,9 +34,6 @@ from strandline.config.alter import (
 )
 from strandline.config.broker import BrokerConfig
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.types import TopicPartition
-
-MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +120,6 @@ def _decide(
     repeated = duplicates((request.kind, request.name) for request in requests)
     results: dict[tuple[int, str], ConfigsAltered] = {}
     operations: list[Operation] = []
-    topics: set[str] = set()
     for request in requests:
         key = (request.kind, request.name)
         if key in results:
@@ -136,37 +129,10 @@ def _decide(
             resource = _resource(request.kind, request.name, broker)
             overrides = new_overrides(resource, request)
             operations += _write(image, resource, overrides)
-            if overrides.get(MIN_IN_SYNC) != image.overrides(resource).get(MIN_IN_SYNC):
-                topics |= _topics_of(image, resource)
             results[key] = ConfigsAltered(*key)
         except ProtocolError as error:
             results[key] = ConfigsAltered(*key, Refusal.of(error))
-    operations += _end_of_eligibility(image, topics)
     return Decision(tuple(results.values()), () if validate_only else fenced(image, operations))
-
-
-def _topics_of(image: ClusterImage, resource: ConfigResource) -> set[str]:
-    """The topics whose minimum the resource may decide."""
-    if resource.kind is ResourceKind.TOPIC:
-        return {resource.name}
-    return {
-        name
-        for name in image.topics
-        if MIN_IN_SYNC not in image.overrides(ConfigResource(ResourceKind.TOPIC, name))
-    }
-
-
-def _end_of_eligibility(image: ClusterImage, topics: Iterable[str]) -> Sequence[Operation]:
-    """Nobody beside the in-sync sets of these topics is complete any more.
-
-    Where nobody is in sync, nobody leads, and nothing can have been committed since.
-    """
-    writes = StateWrites(image)
-    for name in sorted(topics):
-        for number, partition in sorted(image.topics[name].partitions.items()):
-            if partition.in_sync_replicas and (partition.elr or partition.last_known_elr):
-                writes.put(TopicPartition(name, number), without_eligible(partition))
-    return writes.unfenced()
 
 
 def _resource(kind: int, name: str, broker: BrokerConfig) -> ConfigResource:

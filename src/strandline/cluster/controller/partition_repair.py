@@ -132,7 +132,7 @@ def without_eligible(partition: PartitionImage) -> PartitionImage:
 
 def is_settled(partition: PartitionImage, serving: dict[BrokerId, int]) -> bool:
     """A quick look: whether certainly nothing is to be done. Most partitions are, mostly."""
-    if partition.elr or partition.adding or partition.removing or partition.leader < 0:
+    if partition.has_eligible or partition.adding or partition.removing or partition.leader < 0:
         return False
     epochs, replicas = partition.in_sync_epochs, partition.replicas
     for broker in partition.in_sync_replicas:

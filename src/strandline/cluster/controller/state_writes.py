@@ -43,15 +43,11 @@ class StateWrites:
 
     def operations(self) -> tuple[Operation, ...]:
         """All of it, fenced."""
-        return fenced(self._image, self.unfenced())
-
-    def unfenced(self) -> list[Operation]:
-        """All of it, to go with other operations behind one fence."""
         assignments = (
             SetData(node.path, node.encode(), self._image.topics[name].version)
             for name, node in self._assignments.items()
         )
-        return [*self._operations, *assignments]
+        return fenced(self._image, [*self._operations, *assignments])
 
     def _put_state(self, key: TopicPartition, topic: TopicImage, partition: PartitionImage) -> None:
         former = topic.states[key.partition]

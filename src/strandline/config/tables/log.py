@@ -151,7 +151,9 @@ LOG: Final[tuple[Setting, ...]] = (
     Setting("message.max.bytes", INT, 1_048_588, HIGH, at_least(0), SERVED,
             "Default of the topic setting max.message.bytes.", update=CLUSTER_WIDE),
     Setting("min.insync.replicas", INT, 1, HIGH, at_least(1), SERVED,
-            "Default of the topic setting min.insync.replicas.", update=CLUSTER_WIDE),
+            "Default of the topic setting min.insync.replicas. Not for one broker at run time; "
+            "where files differ, the greater one of leader and controller holds.",
+            update=CLUSTER_WIDE),
     Setting("num.partitions", INT, 1, MEDIUM, at_least(1), SERVED,
             "Partitions of a topic that is created without saying how many."),
     Setting("num.recovery.threads.per.data.dir", INT, 2, HIGH, at_least(1), SERVED,

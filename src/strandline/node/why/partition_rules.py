@@ -35,6 +35,11 @@ def too_few_in_sync(scene: Scene) -> Iterator[Finding]:
             f"in sync are {brokers(members)} of {brokers(leader.replicas)}; acks=all needs "
             f"{leader.effective_min_in_sync} (min.insync.replicas)"
         ]
+        if leader.has_eligible and len(members) >= min(leader.min_in_sync, len(leader.replicas)):
+            evidence.append(
+                f"min.insync.replicas is {leader.min_in_sync} here and greater at the controller, "
+                "by which others are complete and may lead: nothing is committed without them"
+            )
         evidence += [follower(replica, leader.progress[each], scene.now) for each in missing]
         evidence += refused(scene, at, TOO_FEW_IN_SYNC.codes)
         yield Finding(

@@ -253,7 +253,9 @@ class World(Following):
             return
         if isinstance(answer, State):
             if answer.leader_epoch == replica.leader.leader_epoch:
-                replica.leader.committed(map(broker_id_of, answer.in_sync), answer.partition_epoch)
+                replica.leader.committed(
+                    map(broker_id_of, answer.in_sync), answer.partition_epoch, bool(answer.eligible)
+                )
         else:
             replica.leader.refused(definite=answer in DEFINITE, proposal=sent)
         self._advance(replica)
@@ -296,7 +298,9 @@ class World(Following):
                 # and would get others at the same offsets in the same epoch.
                 self._lead(replica)
         elif replica.leader is not None:
-            replica.leader.committed(map(broker_id_of, state.in_sync), state.partition_epoch)
+            replica.leader.committed(
+                map(broker_id_of, state.in_sync), state.partition_epoch, bool(state.eligible)
+            )
             replica.leader.reassigned([broker_id_of(name) for name in state.replicas])
             self._advance(replica)
 
@@ -316,6 +320,7 @@ class World(Following):
             min_in_sync=self.rules.min_in_sync,
             now_ms=self.now_ms,
             log_start_offset=log.log_start_offset,
+            has_eligible=bool(state.eligible),
             former=replica.leader,
             policies=self.policies,
         )

@@ -109,7 +109,8 @@ class Leading:
     def committed(self, me: int, replica: Replica, members: frozenset[int]) -> Led:
         """The leader hears the newest version of the partition's state."""
         leader = self._revived(me, replica.reign[0], replica.epoch)
-        leader.committed([BrokerId(member) for member in sorted(members)], _NEW_VERSION)
+        # With one minimum for all, the set alone says whether others can be eligible.
+        leader.committed([BrokerId(member) for member in sorted(members)], _NEW_VERSION, False)
         return self._advanced(me, leader, replica)
 
     def refused(self, me: int, replica: Replica, *, is_open: bool) -> Led:
