@@ -225,3 +225,18 @@ def test_what_a_broker_writes_is_sound(
     ended = strandline("dump", "--verify", "--records", str(copy))
     assert (ended.code, ended.err) == (0, "")
     assert "records 5000" in ended.out
+
+
+def test_files_that_are_on_their_way_out_are_not_checked(
+    alone: Run, partition: Path, tmp_path: Path
+) -> None:
+    """Their indexes go one after the other, and nothing reads them."""
+    for each in list(partition.iterdir()):
+        shutil.copy(each, partition / f"{each.name}.deleted")
+    removed = next(partition.glob("*.timeindex.deleted"))
+    removed.unlink()
+    said = alone("dump", str(partition), "--verify")
+    assert said.code == 0, said
+    assert ".deleted" not in said.out
+    (left,) = partition.glob("*.log.deleted")
+    assert "batch" in alone("dump", str(left)).out, "one that is named is shown"

@@ -184,6 +184,7 @@ def test_the_ledger_lists_and_shows(run: Run, entry: str) -> None:
     (line,) = [line for line in listed.out.splitlines() if entry in line]
     assert "lost-0" in line
     assert "the leader's log has other records from here on" in line
+    assert "at least 0" in line, "a mark that is not at the end says nothing of what is above it"
     assert [each["id"] for each in run("ledger", "list", "lost/0", "--json").json] == [entry]
     assert run("ledger", "list", "orders").out == "The ledger is empty.\n"
     shown = run("ledger", "show", entry)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 Run = Callable[..., Any]
 
@@ -105,3 +109,79 @@ def test_the_cluster(strandline: Run, address: str, data: Any) -> None:
 def test_the_address_may_stand_behind_the_command(alone: Run, address: str) -> None:
     assert alone("cluster", "describe", "-b", address).code == 0
     assert alone("-b", address, "cluster", "describe").code == 0
+
+
+def starts(strandline: Run, name: str) -> list[int]:
+    (described,) = strandline("topics", "describe", name, "--json").json
+    return [each["start_offset"] for each in described["partitions"]]
+
+
+@pytest.fixture
+def filled(strandline: Run, spawn: Run, name: str) -> str:
+    """A topic of two partitions with four records each, of the times 1000 to 4000."""
+    strandline("topics", "create", name, "--partitions", "2")
+    for number in ("0", "1"):
+        lines = [json.dumps({"timestamp": 1000 * (n + 1), "value": f"v{n}"}) for n in range(4)]
+        said = spawn(
+            *("produce", name, "--partition", number, "--format", "json"),
+            stdin="\n".join(lines).encode(),
+        )
+        assert said.code == 0, said.err
+    return name
+
+
+def test_records_are_deleted_below_an_offset(strandline: Run, filled: str) -> None:
+    done = strandline("topics", "delete-records", f"{filled}:1", "--before", "3")
+    assert done.code == 0
+    assert done.out.splitlines()[1].split() == [filled, "1", "3"]
+    assert starts(strandline, filled) == [0, 3]
+    done = strandline("topics", "delete-records", filled, "--before", "end", "--json")
+    assert [each["low_watermark"] for each in done.json] == [4, 4]
+    assert starts(strandline, filled) == [4, 4]
+    beyond = strandline("topics", "delete-records", filled, "--before", "5")
+    assert (beyond.code, beyond.out) == (1, "")
+    assert "OFFSET_OUT_OF_RANGE" in beyond.err
+
+
+@pytest.mark.parametrize(("time", "start"), [("1", 0), ("2500", 2), ("1970-01-01T00:00:09Z", 4)])
+def test_records_are_deleted_below_a_time(
+    strandline: Run, filled: str, time: str, start: int
+) -> None:
+    assert strandline("topics", "delete-records", filled, "--before-time", time).code == 0
+    assert starts(strandline, filled) == [start, start]
+
+
+def test_records_are_deleted_as_a_file_of_kafkas_tool_says(
+    strandline: Run, filled: str, tmp_path: Path
+) -> None:
+    partitions = [
+        {"topic": filled, "partition": 0, "offset": -1},
+        {"topic": filled, "partition": 1, "offset": 2},
+    ]
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps({"partitions": partitions, "version": 1}))
+    assert strandline("topics", "delete-records", "--offset-json-file", str(file)).code == 0
+    assert starts(strandline, filled) == [4, 2]
+    for wrong in ("", "[]", "{}", '{"partitions": []}', '{"partitions": [{"topic": "a"}]}',
+                  '{"partitions": [], "version": 2}'):  # fmt: skip
+        file.write_text(wrong)
+        said = strandline("topics", "delete-records", "--offset-json-file", str(file))
+        assert said.code == 2, wrong
+    file.write_text(json.dumps({"partitions": [*partitions, partitions[0]]}))
+    said = strandline("topics", "delete-records", "--offset-json-file", str(file))
+    assert "twice" in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("orders",),
+        ("orders", "--before", "-1"),
+        ("orders", "--before", "latest"),
+        ("orders", "--before", "1", "--before-time", "1"),
+        ("--before", "1"),
+    ],
+)
+def test_what_to_delete_must_be_said(alone: Run, words: tuple[str, ...]) -> None:
+    said = alone("topics", "delete-records", *words)
+    assert (said.code, said.out) == (2, "")

@@ -22,6 +22,7 @@ from strandline.cli.stopping import ends_with_its_reader
 from strandline.errors import StorageError
 from strandline.storage.real_files import RealFiles
 from strandline.storage.segment_names import (
+    DELETED,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
@@ -52,8 +53,9 @@ def dump(paths: tuple[str, ...], with_records: bool, verify: bool, as_json: bool
     """Print FILEs of a data directory, or all such files of a directory, and check them.
 
     Reads .log, .index, .timeindex, .txnindex and .snapshot files, offset checkpoints,
-    leader-epoch-checkpoint, partition.metadata and meta.properties. Checksums and order are always
-    checked. Ends with 1 if something is wrong, after saying where.
+    leader-epoch-checkpoint, partition.metadata and meta.properties; of a directory all but those
+    on their way out (.deleted). Checksums and order are always checked. Ends with 1 if something
+    is wrong, after saying where.
     """
     files = RealFiles()
     problems = 0
@@ -77,7 +79,7 @@ def _expand(path: str) -> list[str]:
         if not _is_known(os.path.basename(path)):
             raise click.UsageError(f"'{path}' is not called like a file of a data directory.")
         return [path]
-    found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if _is_known(name)]
+    found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if _is_in_use(name)]
     if not found:
         raise click.UsageError(f"The directory '{path}' has no files that can be dumped.")
     return found
@@ -85,6 +87,12 @@ def _expand(path: str) -> list[str]:
 
 def _is_known(name: str) -> bool:
     return name in TABLES or parse_segment_name(name) is not None
+
+
+def _is_in_use(name: str) -> bool:
+    """What a log reads. Its `.deleted` files are waiting to go, and have no neighbours any more."""
+    segment = parse_segment_name(name)
+    return name in TABLES if segment is None else segment.suffix != DELETED
 
 
 def _read(reading: Reading) -> Iterator[Item | Problem]:

@@ -61,7 +61,7 @@ def list_entries(place: Place | None, as_json: bool, bootstrap: str | None) -> N
                 each["broker"],
                 each["from_offset"],
                 each["to_offset"] - 1,
-                max(0, min(each["high_watermark"], each["to_offset"]) - each["from_offset"]),
+                _committed(each),
                 size_text(each["size_bytes"]),
                 "yes" if each["unclean"] else "no",
                 each["reason"],
@@ -154,6 +154,17 @@ def recover(entry_id: str, topic: str, missing_only: bool, bootstrap: str | None
         )
     click.echo(f"Produced {counted(len(records), 'record')} to '{topic}'.")
     _tell_left_out(entry, found)
+
+
+def _committed(entry: Entry) -> str:
+    """How many of the removed records were committed, as far as the replica knew.
+
+    The mark that a replica knows follows the leader's, and that on disk is some seconds old after
+    a crash: records above it may have been acknowledged as well.
+    """
+    removed = entry["to_offset"] - entry["from_offset"]
+    known = max(0, min(entry["high_watermark"] - entry["from_offset"], removed))
+    return f"all {removed}" if known == removed else f"at least {known}"
 
 
 def _is_at(entry: Entry, place: Place | None) -> bool:

@@ -33,9 +33,8 @@ from strandline.ui.child import page
 @click.option(
     "--ui-port",
     type=click.IntRange(0, 65535),
-    default=0,
     metavar="PORT",
-    help="Where on loopback; a free port by default.",
+    help="Where on loopback. [default: 8989, or the next free port; 0 takes any]",
 )
 @schema_options
 @click.option("--faults", is_flag=True, help="Allow faults, by 'strandline fault' and the page.")
@@ -44,7 +43,7 @@ def serve(
     brokers: int,
     racks: str | None,
     with_page: bool,
-    ui_port: int,
+    ui_port: int | None,
     schema_directory: str | None,
     registry: str | None,
     faults: bool,
@@ -69,13 +68,15 @@ def serve(
     schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
     run_until_stopped(
         lambda: LocalCluster.start(configs, metadata_directory(config)),
-        beside=_beside(ui_port if with_page else None, schemas, faults=faults),
+        beside=_beside(schemas, faults=faults, with_page=with_page, page_port=ui_port),
     )
 
 
-def _beside(page_port: int | None, schemas: SchemaPlaces, *, faults: bool) -> Beside:
+def _beside(
+    schemas: SchemaPlaces, *, faults: bool, with_page: bool, page_port: int | None
+) -> Beside:
     """What is asked for beside the brokers."""
-    if page_port is not None and (find_spec("uvicorn") is None or find_spec("starlette") is None):
+    if with_page and (find_spec("uvicorn") is None or find_spec("starlette") is None):
         raise click.ClickException(
             "The page needs more packages. Install them with: pip install 'strandline[ui]'"
         )
@@ -91,7 +92,7 @@ def _beside(page_port: int | None, schemas: SchemaPlaces, *, faults: bool) -> Be
 
                 control = await stack.enter_async_context(fault_control(running))
                 lines.append(f"faults      {control}")
-            if page_port is not None:
+            if with_page:
                 # All of them: the page must find the cluster when the first is down.
                 addresses = [client_address(each.addresses[0]) for each in running.reports.values()]
                 where = await stack.enter_async_context(

@@ -15,6 +15,7 @@ from strandline.cli.connecting import (
 )
 from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text
+from strandline.cli.topic_records import delete_records
 from strandline.cli.topic_replicas import elect, move, moves
 from strandline.client.admin import Admin
 from strandline.client.admin_cluster import sizes_by_partition
@@ -33,6 +34,7 @@ def topics() -> None:
     """Create, list, change, move, delete topics."""
 
 
+topics.add_command(delete_records)
 topics.add_command(elect)
 topics.add_command(move)
 topics.add_command(moves)

@@ -11,14 +11,21 @@ from strandline.client.settings import parse_addresses
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import REGISTRY_VARIABLE, SchemaPlaces
 from strandline.schemas.sources import Schemas
-from strandline.ui.serving import LOOPBACK, address_of, listen, serve, until_parent_ends
+from strandline.ui.serving import (
+    LOOPBACK,
+    address_of,
+    listen,
+    listen_from,
+    serve,
+    until_parent_ends,
+)
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m strandline.ui")
     parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--port", type=int, help="default: the first free one from a fixed one")
     parser.add_argument("--control")
     parser.add_argument("--schemas")
     options = parser.parse_args()
@@ -27,7 +34,10 @@ def main() -> None:
     try:
         control = parse_addresses(options.control)[0] if options.control else None
         schemas = Schemas.at(SchemaPlaces(options.schemas, os.environ.get(REGISTRY_VARIABLE)))
-        listening = listen(LOOPBACK, options.port)
+        if options.port is None:
+            listening = listen_from(LOOPBACK)
+        else:
+            listening = listen(LOOPBACK, options.port)
     except InvalidSetting as error:
         sys.exit(str(error))
     sys.stdout.write(f"{address_of(listening)}\n")

@@ -21,14 +21,17 @@ _STOP_SECONDS: Final = 10.0
 
 @asynccontextmanager
 async def page(
-    bootstrap: str, port: int, control: str | None = None, schemas: SchemaPlaces = NOWHERE
+    bootstrap: str, port: int | None, control: str | None = None, schemas: SchemaPlaces = NOWHERE
 ) -> AsyncIterator[str]:
     """The address of a page for the cluster at `bootstrap`, served as long as the block lasts.
 
-    `control` is where faults can be asked for, which no broker could tell while all are paused.
-    Raises `InvalidSetting` if it cannot be served.
+    Without a `port` it is the first free one from a fixed one on. `control` is where faults can be
+    asked for, which no broker could tell while all are paused. Raises `InvalidSetting` if the page
+    cannot be served.
     """
-    command = [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap, "--port", str(port)]
+    command = [sys.executable, "-m", "strandline.ui", "--bootstrap", bootstrap]
+    if port is not None:
+        command += ["--port", str(port)]
     if control is not None:
         command += ["--control", control]
     if schemas.directory is not None:

@@ -8,6 +8,7 @@ standard input then ends.
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import sys
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from strandline.ui.app import application
 from strandline.ui.faults import FaultDesk, finder, refused_elsewhere
 
 LOOPBACK: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8989
+"""Of a page beside brokers."""
+_PORTS_TRIED: Final = 20
 _STOP_SECONDS: Final = 2
 
 
@@ -41,6 +45,21 @@ def listen(host: str, port: int) -> socket.socket:
             "ui-port", f"The page cannot be served at {host}:{port}: {error.strerror}."
         ) from error
     return made
+
+
+def listen_from(host: str, first: int = DEFAULT_PORT) -> socket.socket:
+    """A listening socket at the first free port from `first` on, or at any if many are taken."""
+    for port in range(first, first + _PORTS_TRIED):
+        try:
+            return listen(host, port)
+        except InvalidSetting as error:
+            if not _is_taken(error):
+                raise
+    return listen(host, 0)
+
+
+def _is_taken(error: InvalidSetting) -> bool:
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
 
 
 def address_of(listening: socket.socket) -> str:

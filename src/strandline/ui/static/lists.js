@@ -39,10 +39,16 @@ export function ledger(into) {
     if (!entries.length) return element("div", {}, silent, element("p", { class: "quiet" }, "Nothing was cut off."));
     return element("div", {}, silent, table(["Id", "#Broker", "Topic", "#Partition", "Offsets", "Epochs", "#Size", "When", "Why"], entries.map((entry) => [
       element("code", {}, entry.id), String(entry.broker), entry.topic, String(entry.partition),
-      [`${entry.from_offset} to ${entry.to_offset - 1}`, entry.from_offset < entry.high_watermark && element("div", { class: "bad" }, "committed ones among them")].filter(Boolean),
+      [`${entry.from_offset} to ${entry.to_offset - 1}`, committed(entry)].filter(Boolean),
       entry.epochs.map((each) => each.join(":")).join(" "), size(entry.size_bytes), moment(entry.wall_ms),
       entry.reason + (entry.unclean ? " (after an unclean election)" : "")])));
   });
+}
+
+// What a replica knows of the high watermark is a lower bound: above it there may be committed records, too.
+function committed(entry) {
+  if (entry.from_offset < entry.high_watermark) return element("div", { class: "bad" }, "committed ones among them");
+  return entry.unclean && element("div", { class: "bad" }, "perhaps committed ones among them");
 }
 
 export function why(into) {
