@@ -81,7 +81,8 @@ def test_only_the_controller_changes_topics_and_moves_replicas(world: ClusterWor
     assert [item.error_code for item in old.partition_result] == [ErrorCode.NOT_CONTROLLER]
 
 
-def test_every_broker_creates_topics_that_are_used(world: ClusterWorld) -> None:
+def test_c10_every_broker_creates_topics_that_are_used(world: ClusterWorld) -> None:
+    """In the answer to the very request, where Kafka says "unknown" the first time."""
     client = world[other_than(world, world.controller.broker_id)].connect()
     topic = MetadataRequestTopic(name="fresh")
     answer = client.ask(MetadataRequest(topics=[topic], allow_auto_topic_creation=True), 9)
@@ -171,6 +172,19 @@ def test_who_crashed_waits_for_the_complete_one_until_somebody_says_otherwise(
     assert elected(answer) == {("t", 0): ErrorCode.NONE}
     state = world.partition("t")
     assert (state.leader, state.in_sync_replicas, state.last_known_elr) == (2, (2,), ())
+
+
+def test_c15_an_election_without_a_time_out_is_carried_out_and_told(world: ClusterWorld) -> None:
+    """Kafka answers REQUEST_TIMED_OUT and elects afterwards."""
+    world.create_topic("t", (1, 2, 3))
+    world.kill(1, expire=True)
+    world.run_until(lambda: world.partition("t").leader == 2)
+    world.start(1)
+    world.run_until(lambda: set(world.partition("t").in_sync_replicas) == {1, 2, 3})
+    world.run_until(world.is_settled)
+    request = ElectLeadersRequest(topic_partitions=None, timeout_ms=0)
+    assert elected(ask_controller(world, request, 2)) == {("t", 0): ErrorCode.NONE}
+    assert world.partition("t").leader == 1
 
 
 def test_an_unknown_kind_of_election_is_refused(world: ClusterWorld) -> None:
@@ -290,6 +304,55 @@ def test_dead_replicas_and_eligible_leaders_are_shown(world: ClusterWorld) -> No
     assert partition.eligible_leader_replicas == list(state.elr)
     assert state.elr
     assert partition.offline_replicas == [1, 2]
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_names_that_no_topic_can_have_are_told_apart_from_unknown_ones(
+    world: ClusterWorld, version: int
+) -> None:
+    """Also where the topic is not to be created, and in DescribeTopicPartitions."""
+    client = world.controller.connect()
+    names = {
+        "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "x" * 250: ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "..": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    asked = [MetadataRequestTopic(name=name) for name in names]
+    for creates in (True, False) if version >= 4 else (True,):
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=creates)
+        answer = client.ask(request, version)
+        assert {topic.name: topic.error_code for topic in answer.topics} == names
+    names["missing"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    described = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
+    assert {each.name: each.error_code for each in client.ask(described, 0).topics} == names
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_metadata_in_version_0_says_that_a_replica_is_not_available(
+    world: ClusterWorld, version: int
+) -> None:
+    """It names those that are, as Kafka does; later versions name all."""
+    world.create_topic("t", (1, 2), (3, 4))
+    world.kill(2, expire=True)
+    world.run_until(world.is_settled)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    (topic,) = world[other_than(world, 2)].connect().ask(request, version).topics
+    found = {
+        each.partition_index: (each.error_code, each.leader_id, each.replica_nodes, each.isr_nodes)
+        for each in topic.partitions
+    }
+    expected = (ErrorCode.NONE, 1, [1, 2], [1])
+    if version == 0:
+        expected = (ErrorCode.REPLICA_NOT_AVAILABLE, 1, [1], [1])
+    assert found == {0: expected, 1: (ErrorCode.NONE, 3, [3, 4], [3, 4])}
+    world.kill(1, expire=True)
+    world.run_until(lambda: world.partition("t").leader == -1)
+    world.run(100)  # until all have heard
+    (topic,) = world[3].connect().ask(request, version).topics
+    (first, _) = sorted(topic.partitions, key=lambda each: each.partition_index)
+    assert (first.error_code, first.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert first.replica_nodes == ([] if version == 0 else [1, 2])
 
 
 def test_c13_brokers_that_are_down_are_described_to_who_asks_for_them(world: ClusterWorld) -> None:

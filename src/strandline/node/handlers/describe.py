@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from strandline.cluster.image import BrokerImage, PartitionImage, TopicImage
+from strandline.cluster.topic_names import name_problem
 from strandline.errors import ErrorCode, StorageError
 from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from strandline.node.logs import Directory
@@ -111,10 +112,11 @@ class DescribeTopicPartitionsHandler:
         for name in names:
             topic = image.topics.get(name)
             if topic is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if name_problem(name) is not None:
+                    code = ErrorCode.INVALID_TOPIC_EXCEPTION
                 response.topics.append(
-                    DescribeTopicPartitionsResponseTopic(
-                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name
-                    )
+                    DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
                 )
                 continue
             first = 0

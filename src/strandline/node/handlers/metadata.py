@@ -6,6 +6,7 @@ from typing import Final
 
 from strandline.cluster.controller import Refusal
 from strandline.cluster.image import TopicImage
+from strandline.cluster.topic_names import name_problem
 from strandline.errors import ErrorCode
 from strandline.node.handlers.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from strandline.node.handlers.describe import offline_replicas
@@ -23,6 +24,7 @@ from strandline.protocol.messages.metadata import (
 from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 _IDS_SINCE: Final = 12
+_ALL_REPLICAS_SINCE: Final = 1
 
 
 class MetadataHandler:
@@ -94,8 +96,8 @@ class MetadataHandler:
             if topic is not None:
                 answers.append(self._describe(request, topic))
                 continue
-            code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            if refused.get(name) is not code and name_problem(name) is None:
                 # Whatever kept the topic from being created may pass: clients retry on this.
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             answers.append(MetadataResponseTopic(error_code=code, name=name))
@@ -131,19 +133,20 @@ class MetadataHandler:
             answer.topic_authorized_operations = TOPIC_OPERATIONS
         for number, partition in topic.partitions.items():
             has_leader = partition.leader in brokers
-            answer.partitions.append(
-                MetadataResponsePartition(
-                    error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
-                    partition_index=number,
-                    leader_id=partition.leader if has_leader else -1,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=list(partition.replicas),
-                    isr_nodes=list(partition.in_sync_replicas),
-                    offline_replicas=offline_replicas(
-                        TopicPartition(topic.name, number), partition, brokers
-                    ),
-                )
+            described = MetadataResponsePartition(
+                error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=number,
+                leader_id=partition.leader if has_leader else -1,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.in_sync_replicas),
+                offline_replicas=offline_replicas(
+                    TopicPartition(topic.name, number), partition, brokers
+                ),
             )
+            if request.version < _ALL_REPLICAS_SINCE:
+                _leave_out_unavailable(described)
+            answer.partitions.append(described)
         return answer
 
     def _reply(
@@ -165,3 +168,15 @@ class MetadataHandler:
         if request.body.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
         request.reply(response)
+
+
+def _leave_out_unavailable(described: MetadataResponsePartition) -> None:
+    """Name only replicas that can be reached, and say that there are others: version 0 has no
+    place for those that are offline, and its clients connect to all that are named."""
+    offline = set(described.offline_replicas)
+    there = [broker for broker in described.replica_nodes if broker not in offline]
+    in_sync = [broker for broker in described.isr_nodes if broker not in offline]
+    is_short = (there, in_sync) != (described.replica_nodes, described.isr_nodes)
+    if is_short and described.error_code == ErrorCode.NONE:
+        described.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    described.replica_nodes, described.isr_nodes = there, in_sync
