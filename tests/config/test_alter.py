@@ -106,13 +106,12 @@ def test_broker_settings(one_broker: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "one_broker", "code", "sentence"),
     [
-        ("num.partitions", "1", True, ErrorCode.INVALID_REQUEST, "while the broker runs"),
-        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST, "while the broker runs"),
-        ("cordoned.log.dirs", "*", False, ErrorCode.INVALID_REQUEST, "only be set for one broker"),
-        ("ssl.key.password", "x", True, ErrorCode.INVALID_REQUEST, "only change for one listener"),
+        ("num.partitions", "1", True, ErrorCode.INVALID_REQUEST, "dynamically: [num.partitions]"),
+        ("listeners", "PLAINTEXT://:1", True, ErrorCode.INVALID_REQUEST, "these configs dynamica"),
+        ("cordoned.log.dirs", "*", False, ErrorCode.INVALID_REQUEST, "broker id must be specified"),
+        ("ssl.key.password", "x", True, ErrorCode.INVALID_REQUEST, "only per-listener using the"),
         ("listener.name.x.max.connections", "1", True, ErrorCode.INVALID_REQUEST, "cannot change"),
         ("min.insync.replicas", "1", True, ErrorCode.INVALID_CONFIG, "for all brokers"),
-        ("max.connection", "1", True, ErrorCode.INVALID_CONFIG, "did you mean max.connections?"),
         ("max.connections", "-1", True, ErrorCode.INVALID_REQUEST, "must be at least 0"),
         ("max.connections.per.ip", "0", False, ErrorCode.INVALID_REQUEST, "nobody could connect"),
         ("log.roll.ms", "0", False, ErrorCode.INVALID_REQUEST, "segment.ms"),
@@ -139,6 +138,53 @@ def test_c1_a_minimum_of_one_broker_that_an_older_version_stored_has_no_effect()
         Alteration("max.connections", SET, "5"),
     ):
         assert alter_broker(stored, [change], BROKER, one_broker=True) == {"max.connections": "5"}
+
+
+def test_c16_settings_that_cannot_change_are_refused_in_kafkas_words() -> None:
+    """Tools compare them."""
+    wanted = [Alteration(name, SET, "x") for name in ("node.id", "log.dirs", "num.partitions")]
+    with pytest.raises(ProtocolError) as caught:
+        alter_broker({}, wanted, BROKER, one_broker=True)
+    assert caught.value.message == (
+        "Cannot update these configs dynamically: [log.dirs, node.id, num.partitions]"
+    )
+
+
+@pytest.mark.parametrize("one_broker", [True, False])
+def test_c14_unknown_dynamic_settings_are_stored(one_broker: bool) -> None:
+    """As Kafka does: they may be those of a plugin."""
+    unknown = [Alteration("my.plugin.url", SET, "x"), Alteration("max.connections", SET, "5")]
+    altered = alter_broker({}, unknown, BROKER, one_broker=one_broker)
+    assert altered == {"my.plugin.url": "x", "max.connections": "5"}
+
+
+def test_c19_a_value_for_all_brokers_must_be_right_by_itself() -> None:
+    """A good value of this broker's own hid a bad one that the others, and it later, met."""
+    own = {"max.connections": "7", "log.cleaner.threads": "2"}
+    broker = apply_dynamic(BROKER, cluster_wide={}, per_broker=own).config
+    for value in ("-1", "many"):
+        for alter in (
+            lambda bad: alter_broker(
+                {}, [Alteration("max.connections", SET, bad)], broker, one_broker=False
+            ),
+            lambda bad: replace_broker([("max.connections", bad)], broker, one_broker=False),
+        ):
+            with pytest.raises(ProtocolError) as caught:
+                alter(value)
+            assert caught.value.code is ErrorCode.INVALID_REQUEST
+            assert "max.connections" in caught.value.message
+
+
+def test_c19_a_bad_value_that_was_stored_before_does_not_stop_other_changes() -> None:
+    """It is left out by every broker, so nobody sees it; it can be changed and removed."""
+    stored = {"max.connections": "many", "node.id": "4"}
+    other = [Alteration("log.segment.bytes", SET, "1048576")]
+    altered = alter_broker(stored, other, BROKER, one_broker=False)
+    assert altered == {**stored, "log.segment.bytes": "1048576"}
+    removed = [Alteration(name, DELETE, None) for name in stored]
+    assert alter_broker(altered, removed, BROKER, one_broker=False) == {
+        "log.segment.bytes": "1048576"
+    }
 
 
 def test_a_broker_change_is_checked_together_with_the_other_layers() -> None:

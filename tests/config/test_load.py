@@ -11,6 +11,7 @@ import pytest
 
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.describe import describe_broker
 from strandline.config.listeners import Listener
 from strandline.config.load import (
     apply_dynamic,
@@ -110,6 +111,25 @@ def test_a_file_must_be_text(tmp_path: Path) -> None:
         load_broker_config(str(tmp_path / "missing"))
 
 
+def test_c14_settings_of_plugins_are_accepted_with_a_warning_for_each() -> None:
+    names = (
+        "confluent.license",
+        "confluent.license.topic.replication.factor",
+        "confluent.metrics.reporter.bootstrap.servers",
+        "cruise.control.metrics.topic",
+        "inter.broker.protocol.version",
+        "my.authorizer.url",
+        "zap",
+    )
+    loaded = load_broker_config(None, [f"{name}=1" for name in names])
+    assert loaded.warnings == tuple(
+        f"{name} is accepted but has no effect in Strandline." for name in names
+    )
+    shown = {entry.name: entry for entry in describe_broker(loaded.config)}
+    for name in names:
+        assert (shown[name].value, shown[name].is_sensitive) == (None, True)
+
+
 def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
     assert config(" broker.rack = a=b ").broker_rack == "a=b"
     assert "name=value" in refusal("broker.rack")
@@ -120,7 +140,8 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
     ("override", "sentence"),
     [
         ("num.partition=1", "num.partition is not a broker setting; did you mean num.partitions?"),
-        ("qqqqqqqq=1", "qqqqqqqq is not a broker setting."),
+        ("Log.Retention.Hour=1", "did you mean log.retention.hours?"),
+        ("log_dirs=/x", "log_dirs is not a broker setting; did you mean log.dirs?"),
         ("port=1", "port is not a broker setting any more: use listeners."),
         ("zookeeper.sync.time.ms=1", "Strandline serves only zookeeper.connect"),
         ("inter.broker.listener.name=X", "is X, which is not in advertised.listeners (PLAINTEXT)."),
@@ -291,12 +312,15 @@ def test_stored_settings_that_are_not_allowed_any_more_are_left_out() -> None:
     made = apply_dynamic(
         BrokerConfig(),
         cluster_wide={"log.segment.bytes": "many", "node.id": "4", "max.connections": "3"},
-        per_broker={"nothing": "1"},
+        per_broker={"nothing": "1", "node.id": "3"},
     )
     assert made.config.max_connections == 3
     assert made.config.layers.cluster_wide == {"max.connections": "3"}
-    assert len(made.warnings) == 3
-    assert all("is ignored" in sentence for sentence in made.warnings)
+    assert made.config.layers.per_broker == {"nothing": "1"}
+    *ignored, unknown = made.warnings
+    assert len(ignored) == 3
+    assert all("is ignored" in sentence for sentence in ignored)
+    assert unknown == "nothing is accepted but has no effect in Strandline."
 
 
 def test_stored_settings_that_contradict_one_another_are_all_left_out() -> None:

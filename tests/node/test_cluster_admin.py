@@ -275,8 +275,10 @@ def test_a_change_of_the_number_of_replicas_can_be_excluded(world: ClusterWorld)
     world.create_topic("t", (1, 2))
     request = reassignment((1, 2, 3))
     request.allow_replication_factor_change = False
-    code = reassigned(ask_controller(world, request, 1))
-    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+    answer = ask_controller(world, request, 1)
+    assert reassigned(answer) == ErrorCode.INVALID_REPLICATION_FACTOR
+    told = answer.responses[0].partitions[0].error_message
+    assert told == "The replication factor is changed from 2 to 3"  # C-16: in Kafka's words
 
 
 # -- Descriptions -----------------------------------------------------------------------------

@@ -8,16 +8,20 @@ no sense or a broker setting that cannot change, INVALID_CONFIG for the rest. St
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import RESTART_ONLY
-from strandline.config.load import NOT_FOR_ONE_BROKER, make_broker_config, topic_config
+from strandline.config.load import (
+    NOT_FOR_ONE_BROKER,
+    is_usable,
+    make_broker_config,
+    topic_config,
+)
 from strandline.config.setting import Setting, Update
-from strandline.config.unknown import unknown_setting
 from strandline.config.values import Kind, format_value
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 
@@ -72,7 +76,8 @@ def alter_broker(
         # Version 0.1.0 stored them. They have no effect, and leave with the next change.
         stored = {name: stored[name] for name in stored if name not in NOT_FOR_ONE_BROKER}
     altered = _altered(stored, alterations, BROKER_SETTINGS)
-    _check_broker(altered, broker, one_broker=one_broker)
+    touched = {each.name for each in alterations}
+    _check_broker(altered, broker, touched, one_broker=one_broker)
     return altered
 
 
@@ -81,7 +86,7 @@ def replace_broker(
 ) -> dict[str, str]:
     """The dynamic settings of one broker or of all after the older AlterConfigs."""
     replaced = _replaced(settings)
-    _check_broker(replaced, broker, one_broker=one_broker)
+    _check_broker(replaced, broker, replaced, one_broker=one_broker)
     return replaced
 
 
@@ -177,47 +182,67 @@ def _check_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, str(invalid)) from invalid
 
 
-def _check_broker(stored: Mapping[str, str], broker: BrokerConfig, *, one_broker: bool) -> None:
-    for name in stored:
-        _check_changeable(name, one_broker=one_broker)
-    layers = SettingLayers(
-        static=broker.layers.static,
-        cluster_wide=broker.layers.cluster_wide if one_broker else stored,
-        per_broker=stored if one_broker else broker.layers.per_broker,
+def _check_broker(
+    stored: Mapping[str, str], broker: BrokerConfig, touched: Collection[str], *, one_broker: bool
+) -> None:
+    """Raise INVALID_REQUEST unless these can be the dynamic settings of one broker or of all.
+
+    Names that are no settings are stored, as Kafka does: they may be those of a plugin. Of what was
+    stored before and is not `touched`, brokers leave out what they cannot use; so does this check.
+    """
+    _check_changeable([name for name in stored if name in touched], one_broker=one_broker)
+    known = {
+        name: text
+        for name, text in stored.items()
+        if name in BROKER_SETTINGS
+        and (name in touched or is_usable(name, text, one_broker=one_broker))
+    }
+    own = {} if one_broker else broker.layers.per_broker
+    # What is meant for all brokers must be right without what this one has of its own.
+    for per_broker in ({}, own) if own else (own,):
+        layers = SettingLayers(
+            static=broker.layers.static,
+            cluster_wide=broker.layers.cluster_wide if one_broker else known,
+            per_broker=known if one_broker else per_broker,
+        )
+        try:
+            make_broker_config(layers)
+        except InvalidSetting as invalid:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
+
+
+def _check_changeable(names: Sequence[str], *, one_broker: bool) -> None:
+    """Raise INVALID_REQUEST for what cannot change at run time, in Kafka's words: tools compare
+    them."""
+    for name in names:
+        if name.startswith("listener.name."):
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST,
+                f"{name} cannot change: Strandline has no settings for single listeners.",
+            )
+        if one_broker and name in NOT_FOR_ONE_BROKER:
+            raise ProtocolError(
+                ErrorCode.INVALID_CONFIG,
+                f"{name} cannot be set for one broker: leader and controller must go by the same "
+                "number. Set it for the topic, or for all brokers.",
+            )
+    known = [BROKER_SETTINGS[name] for name in sorted(names) if name in BROKER_SETTINGS]
+    _refuse_any(
+        "Cannot update these configs dynamically",
+        [each.name for each in known if not each.is_dynamic or each.name in RESTART_ONLY],
     )
-    try:
-        make_broker_config(layers)
-    except InvalidSetting as invalid:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, str(invalid)) from invalid
+    _refuse_any(
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
+        [each.name for each in known if each.name.startswith("ssl.")],
+    )
+    if not one_broker:
+        _refuse_any(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            [each.name for each in known if each.update is Update.PER_BROKER],
+        )
 
 
-def _check_changeable(name: str, *, one_broker: bool) -> None:
-    setting = BROKER_SETTINGS.get(name)
-    if name.startswith("listener.name."):
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            f"{name} cannot change: Strandline has no settings for single listeners.",
-        )
-    if setting is None:
-        unknown = unknown_setting(name, BROKER_SETTINGS, "broker setting")
-        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(unknown))
-    if not setting.is_dynamic or name in RESTART_ONLY:
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST, f"{name} cannot change while the broker runs."
-        )
-    if name.startswith("ssl."):
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            f"{name} can only change for one listener, as listener.name.<name>.{name}.",
-        )
-    if one_broker and name in NOT_FOR_ONE_BROKER:
-        raise ProtocolError(
-            ErrorCode.INVALID_CONFIG,
-            f"{name} cannot be set for one broker: leader and controller must go by the same "
-            "number. Set it for the topic, or for all brokers.",
-        )
-    if setting.update is Update.PER_BROKER and not one_broker:
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST,
-            f"{name} can only be set for one broker, not for all of them.",
-        )
+def _refuse_any(why: str, names: Sequence[str]) -> None:
+    if names:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(names)}]")

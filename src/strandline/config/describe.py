@@ -105,6 +105,11 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
         for name, text in merged.items()
         if listener_base(name) is not None
     )
+    described.extend(
+        _unknown_entry(name, broker.layers)
+        for name in merged
+        if name not in BROKER_SETTINGS and listener_base(name) is None
+    )
     return sorted(described, key=lambda entry: entry.name)
 
 
@@ -113,7 +118,10 @@ def describe_cluster_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
     layers = SettingLayers(cluster_wide=broker.layers.cluster_wide)
     described: list[DescribedSetting] = []
     for name, text in sorted(broker.layers.cluster_wide.items()):
-        entry = BROKER_SETTINGS[name]
+        entry = BROKER_SETTINGS.get(name)
+        if entry is None:
+            described.append(_unknown_entry(name, layers))
+            continue
         synonyms = [
             synonym
             for synonym in _broker_synonyms(spellings(name), layers)
@@ -128,6 +136,23 @@ def _broker_entry(name: str, text: str | None, layers: SettingLayers) -> Describ
     synonyms = _synonyms_from(name, layers)
     read_only = _is_read_only(setting) or name != setting.name
     return _entry(setting._replace(name=name), text, synonyms, read_only=read_only)
+
+
+def _unknown_entry(name: str, layers: SettingLayers) -> DescribedSetting:
+    """A setting that is not known here, perhaps of a plugin: what is in it may be a secret, so
+    Kafka does not show its value."""
+    found = _broker_synonyms((name,), layers)
+    synonyms = [DescribedSynonym(name, None, synonym.source) for synonym in found]
+    return DescribedSetting(
+        name=name,
+        value=None,
+        source=synonyms[0].source,
+        synonyms=tuple(synonyms),
+        kind=Kind.UNKNOWN,
+        documentation="",
+        is_sensitive=True,
+        read_only=True,
+    )
 
 
 def _is_read_only(setting: Setting) -> bool:

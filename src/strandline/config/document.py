@@ -30,8 +30,11 @@ Each setting is one of:
 - **refused**: only the default is accepted, because to ignore another value would be unsafe or
   misleading.
 
-An unknown name is an error that names the nearest known setting. Settings for one listener
-(`listener.name.<name>.<setting>`) and for Kafka's tiered-storage plugins (`rsm.config.`,
+A misspelt name in the start file or on the command line is an error that names the setting that was
+meant, and so is an older name that has a successor. Other names that are not known may be those of
+plugins: they are accepted with a warning, have no effect, and are shown without their values, as in
+Kafka; at run time Kafka stores every unknown name, and so does Strandline. Settings for one
+listener (`listener.name.<name>.<setting>`) and for Kafka's tiered-storage plugins (`rsm.config.`,
 `rlmm.config.`) are accepted without effect.
 
 "Changes" says when a broker setting can change: **read-only** at a restart, **per-broker** at run

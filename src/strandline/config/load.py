@@ -1,8 +1,9 @@
 """From a properties file and overrides to `BrokerConfig` and `TopicConfig`.
 
-The public way in. A name that Kafka does not know is refused with the nearest known one; a value
-without effect is accepted with a warning, because a `server.properties` written for Kafka should
-start a broker. This file reads one file and does nothing else to the outside.
+The public way in. A misspelt name is refused with the one that was meant; other names that are not
+known, which may be those of plugins, and values without effect are accepted with a warning, because
+a `server.properties` written for Kafka should start a broker. This file reads one file and does
+nothing else to the outside.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from strandline.config.resolve import (
 )
 from strandline.config.setting import Service
 from strandline.config.topic import TopicConfig
-from strandline.config.unknown import unknown_setting
+from strandline.config.unknown import refuse_misspelt
 from strandline.config.values import Value
 from strandline.errors import InvalidSetting
 
@@ -163,6 +164,9 @@ def _usable(
         if one_broker and name in NOT_FOR_ONE_BROKER:
             dropped.append(f"The stored setting {name} is ignored: it is for all brokers.")
             continue
+        if setting is None and listener_base(name) is None:
+            usable[name] = text  # perhaps a plugin's; it is shown, and has no effect
+            continue
         if setting is None or not setting.is_dynamic:
             dropped.append(f"The stored setting {name} is ignored: it cannot change at run time.")
             continue
@@ -173,6 +177,11 @@ def _usable(
             continue
         usable[name] = text
     return usable
+
+
+def is_usable(name: str, text: str, *, one_broker: bool) -> bool:
+    """Whether brokers follow this stored setting, or leave it out with a warning."""
+    return name in _usable({name: text}, [], one_broker=one_broker)
 
 
 def _read_file(path: str) -> dict[str, str]:
@@ -188,7 +197,7 @@ def _check_static_name(name: str) -> None:
     setting = BROKER_SETTINGS.get(name)
     if setting is None:
         if listener_base(name) is None and not name.startswith(_PLUGIN_PREFIXES):
-            raise unknown_setting(name, BROKER_SETTINGS, "broker setting")
+            refuse_misspelt(name, BROKER_SETTINGS)
     elif setting.dynamic_only:
         raise InvalidSetting(
             name, f"{name} can only be set dynamically, not in a file or on the command line."

@@ -29,6 +29,49 @@ _REMOVED: Final = {
 }
 
 
+_WITHOUT_REPLACEMENT: Final = "Kafka 4 has no such setting"
+_EDITS_MAX: Final = ((8, 1), (16, 2))
+"""A name shorter than so many letters is misspelt by at most so many edits; any other by 3."""
+
+
+def refuse_misspelt(name: str, known: Iterable[str]) -> None:
+    """Raise InvalidSetting for a name that must be a known one, misspelt, or an older one.
+
+    Any other name may be that of a plugin, which is nobody's mistake.
+    """
+    if name in _REMOVED and _REMOVED[name] != _WITHOUT_REPLACEMENT:
+        raise unknown_setting(name, known, "broker setting")
+    if name.startswith(("zookeeper.", "listener.name.")):
+        raise unknown_setting(name, known, "broker setting")
+    if name in _REMOVED:
+        return
+    edits_max = next((edits for length, edits in _EDITS_MAX if len(name) < length), 3)
+    written = _plain(name)
+    edits, nearest = min((_edits(written, _plain(other), edits_max), other) for other in known)
+    if edits <= edits_max:
+        raise InvalidSetting(name, f"{name} is not a broker setting; did you mean {nearest}?")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", ".").replace("-", ".")
+
+
+def _edits(written: str, meant: str, most: int) -> int:
+    """Letters to insert, remove or replace to make one of the other; beyond `most` any number
+    above it. (Levenshtein's distance, row by row.)"""
+    if abs(len(written) - len(meant)) > most:
+        return most + 1
+    row = list(range(len(meant) + 1))
+    for line, letter in enumerate(written, start=1):
+        above, row = row, [line]
+        for column, other in enumerate(meant, start=1):
+            replaced = above[column - 1] + (letter != other)
+            row.append(min(replaced, above[column] + 1, row[-1] + 1))
+        if min(row) > most:
+            return most + 1
+    return row[-1]
+
+
 def unknown_setting(name: str, known: Iterable[str], what: str) -> InvalidSetting:
     """The error for an unknown name, with the nearest known one when one is near."""
     if name in _REMOVED:

@@ -18,6 +18,8 @@ Value = bool | int | float | str | tuple[str, ...] | None
 class Kind(IntEnum):
     """The type of a setting's value. The numbers are those of the DescribeConfigs response."""
 
+    UNKNOWN = 0
+    """Of a setting that is not known here, and has no effect."""
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -35,6 +37,7 @@ class Kind(IntEnum):
 
 
 _EXPECTATIONS: Final = {
+    Kind.UNKNOWN: "text",
     Kind.BOOLEAN: "true or false",
     Kind.STRING: "text",
     Kind.INT: "a 32-bit integer",

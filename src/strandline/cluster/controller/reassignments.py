@@ -147,8 +147,8 @@ def _check_factor(partition: PartitionImage, target: Replicas) -> None:
     if len(target) != current:
         raise ProtocolError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The partition has {current} replicas, and the request, which gives it "
-            f"{len(target)}, does not allow to change that.",
+            # Kafka's words, which tools compare.
+            f"The replication factor is changed from {current} to {len(target)}",
         )
 
 
