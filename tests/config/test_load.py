@@ -340,8 +340,4 @@ def test_internal_topics_fit_the_cluster_unless_told() -> None:
     fitting, told = BrokerConfig(), config("offsets.topic.replication.factor=3")
     assert [fitting.offsets_topic_replicas(n) for n in (0, 1, 2, 3, 9)] == [1, 1, 2, 3, 3]
     assert told.offsets_topic_replicas(1) == 3
-    assert fitting.transaction_log_replicas(2) == 2
-    assert [fitting.transaction_log_min_isr(n) for n in (1, 2, 5)] == [1, 2, 2]
-    insisting = config("transaction.state.log.min.isr=2")
-    assert insisting.transaction_log_min_isr(1) == 2
     assert fitting.offsets_retention_ms == 604_800_000

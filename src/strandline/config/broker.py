@@ -83,7 +83,6 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = 60_000
     log_initial_task_delay_ms: int = 30_000
     log_retention_check_interval_ms: int = 300_000
-    num_recovery_threads_per_data_dir: int = 2
     replica_high_watermark_checkpoint_interval_ms: int = 5000
 
     # Replication
@@ -135,12 +134,6 @@ class BrokerConfig:
     # Producers and transactions
     producer_id_expiration_check_interval_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000
-    transaction_max_timeout_ms: int = 900_000
-    transaction_state_log_min_isr: int = 2
-    transaction_state_log_num_partitions: int = 50
-    transaction_state_log_replication_factor: int = 3
-    transaction_state_log_segment_bytes: int = 104_857_600
-    transactional_id_expiration_ms: int = 604_800_000
 
     # Our own
     strandline_ledger_retention_bytes: int = 1 << 30
@@ -162,19 +155,6 @@ class BrokerConfig:
         factor that nobody asked for shrinks to the cluster; one that was asked for is insisted on.
         """
         wanted = self.offsets_topic_replication_factor
-        return self._sized("offsets.topic.replication.factor", wanted, broker_count)
-
-    def transaction_log_replicas(self, broker_count: int) -> int:
-        """As `offsets_topic_replicas`, for `__transaction_state`."""
-        wanted = self.transaction_state_log_replication_factor
-        return self._sized("transaction.state.log.replication.factor", wanted, broker_count)
-
-    def transaction_log_min_isr(self, broker_count: int) -> int:
-        """`min.insync.replicas` of `__transaction_state`, sized as its replication is."""
-        wanted = self.transaction_state_log_min_isr
-        replicas = self.transaction_log_replicas(broker_count)
-        return self._sized("transaction.state.log.min.isr", wanted, replicas)
-
-    def _sized(self, setting: str, wanted: int, available: int) -> int:
-        asked_for = any(setting in layer for layer in self.layers.strongest_first())
-        return wanted if asked_for else min(wanted, max(1, available))
+        layers = self.layers.strongest_first()
+        asked_for = any("offsets.topic.replication.factor" in layer for layer in layers)
+        return wanted if asked_for else min(wanted, max(1, broker_count))

@@ -37,7 +37,6 @@ from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerId
 
 log = logging.getLogger(__name__)
 
-_READ_BYTES: Final = 1 << 20
 _RETRY_MS: Final = 1000
 _RECORDS_PER_STEP: Final = 2000
 """Loading them takes some tens of milliseconds, for which nobody else is served."""
@@ -57,12 +56,19 @@ class GroupHost:
     """Everything around one `GroupCoordinator`."""
 
     def __init__(
-        self, coordinator: GroupCoordinator, replicas: Replicas, timers: Timers, codec: Codec
+        self,
+        coordinator: GroupCoordinator,
+        replicas: Replicas,
+        timers: Timers,
+        codec: Codec,
+        read_bytes: int,
     ) -> None:
+        """`codec` is that of offset records; of a log so many bytes are read at once."""
         self._coordinator = coordinator
         self._replicas = replicas
         self._timers = timers
         self._codec = codec
+        self._read_bytes = read_bytes
         self._timer: Timer | None = None
         self._loads: dict[int, _Load] = {}
         self._undecided: Counter[int] = Counter()
@@ -89,7 +95,7 @@ class GroupHost:
         """Load the groups of a partition of `__consumer_offsets` that is led here now."""
         partition, epoch = replica.topic_partition.partition, replica.leader_epoch
         effects = self._coordinator.start_loading(partition, epoch, now)
-        records = committed_records(replica.log, replica.log.log_end_offset)
+        records = committed_records(replica.log, replica.log.log_end_offset, self._read_bytes)
         load = self._loads[partition] = _Load(replica, epoch, records)
         self._carry_out(effects, now)
         self._load_on(load, now)
@@ -234,7 +240,9 @@ def group_settings(broker: BrokerConfig) -> GroupSettings:
     )
 
 
-def committed_records(source: Log, end_offset: Offset) -> Iterator[CoordinatorRecord]:
+def committed_records(
+    source: Log, end_offset: Offset, read_bytes: int
+) -> Iterator[CoordinatorRecord]:
     """The records of a log in their order, without those of open and aborted transactions.
 
     A transaction's records come with its commit marker, except those that a plain record with the
@@ -244,7 +252,7 @@ def committed_records(source: Log, end_offset: Offset) -> Iterator[CoordinatorRe
     overtakers: dict[bytes, Offset] = {}
     position = source.log_start_offset
     while position < end_offset:
-        found = source.read(position, _READ_BYTES, end_offset=end_offset, at_least_one_batch=True)
+        found = source.read(position, read_bytes, end_offset=end_offset, at_least_one_batch=True)
         if found is None:
             return
         data = found.file.read_at(found.position, found.length)

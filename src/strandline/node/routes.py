@@ -111,7 +111,8 @@ class Routes:
             partition_count=len(topic.partitions) if topic else broker.offsets_topic_num_partitions,
         )
         codec = Codec(broker.offsets_topic_compression_codec)
-        return GroupHost(coordinator, node.replicas, node.timers, codec)
+        read_bytes = broker.offsets_load_buffer_size
+        return GroupHost(coordinator, node.replicas, node.timers, codec, read_bytes)
 
     def _served(self) -> list[ApiKey]:
         return [ApiKey(key) for key in self._families if key not in _NOT_ADVERTISED]

@@ -35,7 +35,6 @@ QUICK: Final[Mapping[str, object]] = {
     "group.min.session.timeout.ms": 500,
     # Fifty partitions of an internal topic are of no use in a test.
     "offsets.topic.num.partitions": 4,
-    "transaction.state.log.num.partitions": 4,
 }
 """Settings of test clusters that differ from a broker's defaults."""
 

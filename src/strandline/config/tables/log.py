@@ -156,7 +156,7 @@ LOG: Final[tuple[Setting, ...]] = (
             update=CLUSTER_WIDE),
     Setting("num.partitions", INT, 1, MEDIUM, at_least(1), SERVED,
             "Partitions of a topic that is created without saying how many."),
-    Setting("num.recovery.threads.per.data.dir", INT, 2, HIGH, at_least(1), SERVED,
+    Setting("num.recovery.threads.per.data.dir", INT, 2, HIGH, at_least(1), NO_EFFECT,
             "Threads per log directory for recovery at start-up and syncs at shutdown.",
             update=CLUSTER_WIDE),
     Setting("num.replica.alter.log.dirs.threads", INT, None, HIGH, ANYTHING, NO_EFFECT,

@@ -138,7 +138,7 @@ RULES: Final = (
         "transaction that is neither committed nor aborted.",
         "It ends with the transaction: its producer commits or aborts it, or its coordinator does "
         "after transaction.timeout.ms.",
-        ("transaction.max.timeout.ms",),
+        (),
         open_transaction,
     ),
     Rule(

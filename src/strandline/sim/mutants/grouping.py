@@ -46,14 +46,14 @@ def _synced(self: Membership, request: SyncRequest, group: Group) -> None:
     _true_check_sync(self, replace(request, generation=group.generation), group)
 
 
-def _no_records(source: Log, end_offset: Offset) -> Iterator[CoordinatorRecord]:
-    del source, end_offset
+def _no_records(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
+    del source, end_offset, read_bytes
     return iter(())
 
 
-def _to_the_mark(source: Log, end_offset: Offset) -> Iterator[CoordinatorRecord]:
+def _to_the_mark(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
     del end_offset
-    return _true_committed_records(source, source.high_watermark)
+    return _true_committed_records(source, source.high_watermark, read_bytes)
 
 
 def _committed_already(

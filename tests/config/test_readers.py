@@ -1,0 +1,58 @@
+"""A setting that is said to be served is read by the code that it is about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS, Service, Setting
+
+ROOT = Path(__file__).parents[2] / "src" / "strandline"
+TABLES = ROOT / "config" / "tables"
+PROPERTIES = {
+    "offsets.retention.minutes": "offsets_retention_ms",
+    "offsets.topic.replication.factor": "offsets_topic_replicas",
+    "cleanup.policy": "cleanup_policies",
+    "internal.segment.bytes": "segment_bytes",
+}
+"""Read under another name."""
+READ_AT_THE_START = {"listener.security.protocol.map", "controller.listener.names"}
+"""By `config` itself, as parts of what `listeners` says."""
+
+
+def read_attributes() -> Iterator[str]:
+    """Every attribute that is read outside of the configuration, which only carries them."""
+    for path in ROOT.rglob("*.py"):
+        if path.is_relative_to(ROOT / "config") or path.is_relative_to(ROOT / "sim"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                yield node.attr
+
+
+READ = frozenset(read_attributes())
+CONFIG = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config").glob("*.py"))
+
+
+def is_read(setting: Setting) -> bool:
+    name = setting.name
+    if name in READ_AT_THE_START:
+        return f'"{name}"' in CONFIG
+    topics = [each for each in TOPIC_SETTINGS.values() if name in {s.name for s in each.synonyms}]
+    return any(PROPERTIES.get(each.name, each.attribute) in READ for each in (setting, *topics))
+
+
+@pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *BROKER_SETTINGS])
+def test_a_served_setting_has_a_reader(name: str) -> None:
+    for table in (TOPIC_SETTINGS, BROKER_SETTINGS):
+        setting = table.get(name)
+        if setting is not None and setting.service is Service.SERVED:
+            assert is_read(setting), f"{name} is called served, and nothing reads it"
+
+
+def test_a_setting_without_a_reader_is_noticed() -> None:
+    unread = BROKER_SETTINGS["message.max.bytes"]._replace(name="nothing.reads.this")
+    assert not is_read(unread)
