@@ -26,6 +26,7 @@ from strandline.cluster.store import (
 )
 from strandline.cluster.tree import NodeTree
 from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.files import OutOfHandles
 from strandline.storage.memory_files import MemoryFiles
 
 DIRECTORY = "/meta"
@@ -369,3 +370,27 @@ def test_a_journal_whose_header_was_torn_starts_over() -> None:
         assert tree.recovery.cut_bytes == size
         write(tree, Create("/a"))
         assert "/a" in durable(files).tree
+
+
+@pytest.mark.parametrize("operation", ["append", "sync"])
+def test_a_journal_that_could_not_be_opened_is_used_again_when_it_can(operation: str) -> None:
+    """It was given up for good ("The metadata journal failed before"), though no disk failed."""
+    files = new_files()
+    tree = durable(files)
+    write(tree, Create("/a"))
+    starving = True
+
+    def starve(called: str, path: str) -> None:
+        if starving and called == operation:
+            raise OutOfHandles(f"Cannot {called} {path}: Too many open files.")
+
+    files.on_call = starve
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable if operation == "append" else OutcomeUnknown):
+            write(tree, Create("/refused"))
+    starving = False
+    write(tree, Create("/b"))
+    expected = contents(tree.tree)
+    assert not any("refused" in str(each) for each in expected)
+    for each in (files.kill_clone(), files.crash_clone()):
+        assert contents(durable(each).tree) == expected

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server import read_clock
@@ -89,7 +90,15 @@ class Rig:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Condition()
         shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self.links = Links(self, self, shared, BufferPool(2), frame_bytes_max=FRAME_BYTES_MAX)
+        self.handles = HandleBudget(1_000, brokers=1)
+        self.links = Links(
+            self,
+            self,
+            shared,
+            BufferPool(2),
+            frame_bytes_max=FRAME_BYTES_MAX,
+            handles=self.handles,
+        )
         self._last = 0
 
     # What links want of a node.

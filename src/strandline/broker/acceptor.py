@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from strandline.broker.handle_budget import HandleBudget
+
 log = logging.getLogger(__name__)
 
 _ACCEPTS_PER_ROUND: Final = 64
 _ACCEPT_RETRY_S: Final = 0.1
-_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class ListenerSocket(NamedTuple):
@@ -38,6 +40,8 @@ class Limits:
     per_address_max: int
     per_address_overrides: Mapping[str, int]
     idle_ms_max: int
+    handles: HandleBudget
+    """What the process has left for sockets."""
 
 
 class Acceptor:
@@ -84,6 +88,7 @@ class Acceptor:
     def left(self, host: str) -> None:
         """A connection from that address has ended."""
         self._count -= 1
+        self._limits.handles.closed()
         self._addresses[host] -= 1
         if not self._addresses[host]:
             del self._addresses[host]
@@ -95,22 +100,34 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_RESOURCES:
+                if error.errno not in OUT_OF_RESOURCES:
                     log.warning("Accepting a connection failed: %s", error)
                     return
+                if self._limits.handles.make_room():
+                    continue
                 # The waiting client stays in the kernel's queue; trying again at once would spin.
                 log.warning("No connection can be accepted now: %s", error.strerror)
                 self.pause()
                 self._retry = self._loop.call_later(_ACCEPT_RETRY_S, self.start)
                 return
             host = str(address[0])
-            if self._may_enter(accepted, host):
+            if self._may_enter(accepted, host, address):
                 self._count += 1
+                self._limits.handles.opened()
                 self._addresses[host] += 1
                 self._admit(accepted, host, listener.name)
 
-    def _may_enter(self, accepted: socket.socket, host: str) -> bool:
+    def _may_enter(self, accepted: socket.socket, host: str, address: object) -> bool:
         limits = self._limits
+        if not limits.handles.may_accept(address):
+            log.warning(
+                "Connection from %s refused: this process may have no more than %d open files and "
+                "sockets (ulimit -n)",
+                host,
+                limits.handles.limit,
+            )
+            accepted.close()
+            return False
         if self._count >= limits.connections_max:
             log.warning("Connection from %s refused: max.connections is reached", host)
             accepted.close()

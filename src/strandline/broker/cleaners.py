@@ -23,6 +23,7 @@ from strandline.node.node import Node
 from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable, carry_out
 from strandline.storage.compaction.dry_run import DryRun, dry_run
 from strandline.storage.compaction.throttle import Throttle
+from strandline.storage.files import NoRoom
 from strandline.storage.real_files import RealFiles
 from strandline.types import Instant
 
@@ -52,12 +53,18 @@ class Cleaners:
     def clean(self, effect: CleanLog) -> None:
         """Begin a round."""
         pace = self._paces[effect.token] = _Pace(self._limit)
-        self._run(partial(self._clean, effect, pace))
+        try:
+            self._run(partial(self._clean, effect, pace))
+        except RuntimeError as error:
+            self._not_started(pace, partial(self._ended, effect.token, _no_thread(error)))
 
     def examine(self, effect: ExamineLog) -> None:
         """Begin a dry run."""
         pace = self._paces[effect.token] = _Pace(self._limit)
-        self._run(partial(self._examine, effect, pace))
+        try:
+            self._run(partial(self._examine, effect, pace))
+        except RuntimeError as error:
+            self._not_started(pace, partial(self._examined, effect.token, _no_thread(error)))
 
     def stop_round(self, token: int) -> None:
         """Have a round end soon, if it still runs."""
@@ -120,13 +127,25 @@ class Cleaners:
 
     # -- In the loop's thread again ----------------------------------------------------------
 
+    def _not_started(self, pace: _Pace, event: Callable[[Instant], None]) -> None:
+        """There is no thread for a round. The pool may do it nevertheless when one is free; then it
+        ends at once, and the node has heard of its end before."""
+        pace.stop.set()
+        self._loop.call_soon(self._tell, event)
+
     def _ended(self, token: int, error: StrandlineError | None, now: Instant) -> None:
-        del self._paces[token]
+        if self._paces.pop(token, None) is None:
+            return
         self._node.cleaning_ended(token, error, now)
 
     def _examined(self, token: int, outcome: DryRun | StrandlineError, now: Instant) -> None:
-        del self._paces[token]
+        if self._paces.pop(token, None) is None:
+            return
         self._node.log_examined(token, outcome, now)
+
+
+def _no_thread(error: RuntimeError) -> NoRoom:
+    return NoRoom(f"There is no thread to compact in: {error}.")
 
 
 class _Limit:

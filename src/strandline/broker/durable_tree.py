@@ -8,9 +8,10 @@ process.
 Theory: multis that arrive while a write is under way wait and are written together, in one frame
 with one sync. They are decided in the order of their arrival when their write begins, so the tree
 runs ahead of the disk only during a write, and nobody may look at it then. If the write certainly
-failed, the tree is taken back and the store goes on; if it may have happened (a failed sync), the
-store refuses everything until it is opened again. Sessions end with the process: opening deletes
-the ephemeral nodes that the last process left.
+failed, the tree is taken back and the store goes on, as when the disk is full; if the disk failed
+to sync it, the store refuses everything until it is opened again. The journal's handle is held all
+the time, so that no want of handles keeps it from being written. Sessions end with the process:
+opening deletes the ephemeral nodes that the last process left.
 
 This file knows no node's content and takes no decision about the cluster.
 """
@@ -45,7 +46,7 @@ from strandline.cluster.store import (
 )
 from strandline.cluster.tree import Applied, NodeTree
 from strandline.errors import InvariantViolated, StorageError
-from strandline.storage.files import File, Files, join
+from strandline.storage.files import File, Files, NoRoom, OutOfHandles, join
 
 JOURNAL: Final = "metadata.journal"
 SNAPSHOT: Final = "metadata.snapshot"
@@ -158,7 +159,7 @@ class DurableTree:
         self._in_flight = Write(decided, encode_frame(changes) if changes else b"")
         if self._is_failed or self._journal.failed:
             self._in_flight.error = StoreUnavailable(
-                "The metadata journal failed before; it must be opened again."
+                "The metadata journal failed before; it must be opened again: restart this process."
             )
         return self._in_flight
 
@@ -167,8 +168,12 @@ class DurableTree:
         `finish` has the outcome."""
         if write.error is not None or not write.frame:
             return
+        before = self._journal.size
         try:
             self._journal.append(write.frame)
+        except OutOfHandles as error:  # nothing was asked of the disk
+            write.error = StoreUnavailable(f"The metadata journal cannot be written: {error}")
+            return
         except StorageError as error:
             self._settle_failed_append(write, error)
             return
@@ -176,7 +181,7 @@ class DurableTree:
             self._journal.sync()
         except StorageError as error:
             write.error = OutcomeUnknown(f"The metadata journal could not be synced: {error}")
-            write.is_fatal = True
+            write.is_fatal = not self._may_forget(error, before)
             return
         if self._journal.size > self._compact_above:
             self._compact()
@@ -237,9 +242,23 @@ class DurableTree:
             write.error = OutcomeUnknown(
                 f"A write to the metadata journal failed ({error}) and left it unusable: {second}"
             )
-            write.is_fatal = True
+            write.is_fatal = not self._may_forget(second, self._journal.size)
             return
         write.error = StoreUnavailable(f"The metadata journal cannot be written: {error}")
+
+    def _may_forget(self, error: StorageError, size: int) -> bool:
+        """After a sync that was not begun, for want of something: cut the journal back to `size`.
+
+        A power failure before the next sync may bring the write back. Its outcome is unknown
+        therefore, and whether it happened shows then, before anything was written behind it.
+        """
+        if not isinstance(error, NoRoom) or self._journal.failed:
+            return False
+        try:
+            self._journal.truncate(size)
+        except StorageError:
+            return False
+        return True
 
     def _compact(self) -> None:
         """Replace the journal by a snapshot. The snapshot is durable before the journal shrinks.
@@ -268,6 +287,7 @@ class DurableTree:
         if is_new and self._files.exists(self._snapshot_path):
             raise DamagedJournal(f"The metadata journal {path} is missing beside its snapshot.")
         journal = self._files.open(path, create=True)
+        journal.keep_open()
         contents = decode_journal(journal.read_at(0, journal.size), snapshot_zxid=self._tree.zxid)
         try:
             for changes in contents.transactions:

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 from strandline.broker.durable_tree import DurableTree, Pending, Recovery
 from strandline.broker.embedded_client import EmbeddedClient
+from strandline.broker.worker import Worker
 from strandline.cluster.store import (
     NO_SESSION,
     Changes,
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 class EmbeddedStore:
     """The shared tree of a process. All methods belong to one event loop.
 
-    `files` must be used by nobody else: writes run in a thread of the loop's executor.
+    `files` must be used by nobody else: writes run in a thread of its own.
     """
 
     def __init__(
@@ -50,6 +51,12 @@ class EmbeddedStore:
         try:
             self._durable = DurableTree(files, directory, journal_bytes_max=journal_bytes_max)
         except BaseException:
+            self._lock.release()
+            raise
+        try:
+            self._thread = Worker("strandline-metadata")
+        except BaseException:
+            self._durable.close()
             self._lock.release()
             raise
         self._writing = asyncio.Lock()
@@ -79,6 +86,7 @@ class EmbeddedStore:
         async with self._writing:
             self._durable.close()
             self._lock.release()
+            self._thread.shutdown()
 
     # -- for clients -------------------------------------------------------------------------
 
@@ -126,7 +134,7 @@ class EmbeddedStore:
         """Write what waits, uninterrupted: a thread that writes cannot be called back."""
         write = self._durable.begin()
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(None, self._durable.carry_out, write)
+        work = loop.run_in_executor(self._thread, self._durable.carry_out, write)
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
             try:

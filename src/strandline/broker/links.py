@@ -21,6 +21,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+from strandline.broker.acceptor import OUT_OF_RESOURCES
+from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.transport import Transport
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
@@ -113,8 +115,9 @@ class Links:
         pool: BufferPool,
         *,
         frame_bytes_max: int,
+        handles: HandleBudget,
     ) -> None:
-        """`shared` and `pool` are the server's receive buffers."""
+        """`shared` and `pool` are the server's receive buffers; `handles` count the sockets."""
         self.frame_bytes_max = frame_bytes_max
         self.begin = turns.begin
         self.end = turns.end
@@ -124,6 +127,7 @@ class Links:
         self._node = node
         self._shared = shared
         self._pool = pool
+        self._handles = handles
         self._loop = asyncio.get_running_loop()
         self._links: dict[LinkId, Link] = {}
         self._blocked: frozenset[BrokerId] = frozenset()
@@ -144,6 +148,7 @@ class Links:
         """A transport is about to close its socket."""
         self._loop.remove_reader(transport.socket)
         self._loop.remove_writer(transport.socket)
+        self._let_go(transport.socket)
         self._over(transport.connection, reason or "it closed the connection")
 
     # -- effects -----------------------------------------------------------------------------
@@ -191,7 +196,7 @@ class Links:
         dial = link.dial
         try:
             found = await self._loop.getaddrinfo(dial.host, dial.port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, RuntimeError) as error:  # the last: no thread to ask in
             self._over(link, f"its host name {dial.host} cannot be resolved: {error}")
             return
         addresses: list[SocketAddress] = [(entry[0], entry[4]) for entry in found]
@@ -201,13 +206,19 @@ class Links:
         """Try one address after the other; `localhost` is often two, and served on one."""
         link.undial = None
         (family, address), *others = addresses
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock = self._socket(family)
+        except OSError as error:
+            self._over(link, f"there is no socket for it: {error.strerror or error}")
+            return
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = sock.connect_ex(address)
         except OSError as error:
             code = error.errno or errno.EINVAL
+        self._handles.opened()
+        self._handles.dialled(sock.getsockname())
         if code in _UNDER_WAY:
             self._loop.add_writer(sock, self._connected, link, sock, others)
             link.undial = lambda: self._give_up(sock)
@@ -223,6 +234,7 @@ class Links:
         self, link: Link, sock: socket.socket, code: int, others: Sequence[SocketAddress]
     ) -> None:
         if code != 0:
+            self._let_go(sock)
             sock.close()
             if others:
                 self._connect(link, others)
@@ -237,7 +249,24 @@ class Links:
 
     def _give_up(self, sock: socket.socket) -> None:
         self._loop.remove_writer(sock)
+        self._let_go(sock)
         sock.close()
+
+    def _socket(self, family: socket.AddressFamily) -> socket.socket:
+        """A new socket, for which idle files are closed if need be. Raises `OSError`."""
+        while True:
+            try:
+                return socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                if error.errno not in OUT_OF_RESOURCES or not self._handles.make_room(
+                    for_link=True
+                ):
+                    raise
+
+    def _let_go(self, sock: socket.socket) -> None:
+        """A socket is about to be closed."""
+        self._handles.closed()
+        self._handles.hung_up(sock.getsockname())
 
     # -- ending ------------------------------------------------------------------------------
 

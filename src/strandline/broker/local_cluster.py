@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import offline_notice
 from strandline.broker.reserved_ports import ReservedPort
 from strandline.broker.running import Broker, StartReport
@@ -34,6 +35,8 @@ class LocalCluster:
     """See the module. All methods belong to one event loop. Made by `start`."""
 
     def __init__(self, configs: Sequence[BrokerConfig], store: EmbeddedStore) -> None:
+        self.handles = HandleBudget.of_process(len(configs))
+        """What the brokers share of the process's descriptors."""
         self.image = ClusterImage()
         """The metadata as the store has it, whatever the single brokers know of it."""
         self.brokers: dict[BrokerId, Broker] = {}
@@ -148,6 +151,7 @@ class LocalCluster:
                 is_alone=len(self._configs) == 1,
                 cut_from=self._unreachable_from(broker_id),
                 gate=gate,
+                handles=self.handles,
             )
         finally:
             self._starting.discard(broker_id)

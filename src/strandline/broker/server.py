@@ -13,7 +13,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -22,6 +21,7 @@ from strandline.broker.cleaners import Cleaners
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.broker.worker import Worker
 from strandline.cluster.store import Changes, OutcomeUnknown, Store, StoreError
 from strandline.errors import StorageError
 from strandline.node.connection import Connection
@@ -94,6 +94,7 @@ class Server:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._idle_check: asyncio.TimerHandle | None = None
+        self._is_attached = False
         self._stopping = False
         self._stopped = False
         self._paused = False
@@ -103,17 +104,24 @@ class Server:
         """Events that came while the server was paused."""
         self._now = read_clock()
         self._writes: set[asyncio.Task[None]] = set()
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="strandline-sync")
+        self._disk = Worker("strandline-sync")
         self._cleaners = Cleaners(node, self.tell)
-        self._removals = ThreadPoolExecutor(1, thread_name_prefix="strandline-remove")
+        self._removals = Worker("strandline-remove")
         self.links = Links(
-            node, self, self._shared, self._pool, frame_bytes_max=limits.frame_bytes_max
+            node,
+            self,
+            self._shared,
+            self._pool,
+            frame_bytes_max=limits.frame_bytes_max,
+            handles=limits.handles,
         )
 
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Let the node work, and speak with other brokers, from now on."""
+        self._limits.handles.attach()
+        self._is_attached = True
         self._schedule_turn()
 
     def accept(self) -> None:
@@ -140,8 +148,9 @@ class Server:
             await asyncio.wait(self._writes)
             self._finish_turn()
         self._end()
-        for pool in (self._disk, self._removals):
-            await self._loop.run_in_executor(None, pool.shutdown)
+        for pool in (self._disk, self._removals):  # their work has ended, nearly always
+            await asyncio.wrap_future(pool.submit(int))
+            pool.shutdown()
 
     def abandon(self) -> None:
         """End as a killed process does: sockets close, and nobody is told anything."""
@@ -160,6 +169,9 @@ class Server:
             transport.close(None)
         self.links.close()
         self._stopped = True
+        if self._is_attached:
+            self._limits.handles.detach()
+            self._is_attached = False
         for handle in (self._alarm, self._idle_check, self._turn):
             if handle is not None:
                 handle.cancel()

@@ -19,6 +19,7 @@ from typing import Final, assert_never
 from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import Readiness
 from strandline.broker.running import Broker, Parts, StartReport
 from strandline.broker.server import Server, read_clock
@@ -47,6 +48,7 @@ async def start_broker(
     is_alone: bool = True,
     cut_from: Collection[BrokerId] = (),
     gate: asyncio.Barrier | None = None,
+    handles: HandleBudget | None = None,
 ) -> Broker:
     """Start a broker on this event loop and wait until it is ready.
 
@@ -54,10 +56,17 @@ async def start_broker(
     store is closed by the broker's end. A broker that is not alone in its cluster adopts no logs
     that the metadata does not know. `cut_from` names brokers that it cannot reach, for tests.
     Brokers that start together register together behind a `gate`: then nobody who is only a moment
-    late loses its place in the in-sync replicas. Raises `InvalidSetting`, `StorageError` and
-    `StoreError`.
+    late loses its place in the in-sync replicas. Brokers of one process share `handles`. Raises
+    `InvalidSetting`, `StorageError` and `StoreError`.
     """
-    start = _Start(config, store, is_alone=is_alone, cut_from=cut_from, gate=gate)
+    start = _Start(
+        config,
+        store,
+        is_alone=is_alone,
+        cut_from=cut_from,
+        gate=gate,
+        handles=handles or HandleBudget.of_process(),
+    )
     try:
         return await start.run()
     except BaseException:
@@ -76,12 +85,14 @@ class _Start:
         is_alone: bool,
         cut_from: Collection[BrokerId],
         gate: asyncio.Barrier | None,
+        handles: HandleBudget,
     ) -> None:
         self._config = config
         self._cut_from = cut_from
         self._gate = gate
         self._broker_id = BrokerId(config.node_id)
-        self._files = RealFiles()
+        self._handles = handles
+        self._files = handles.files()
         self._store = store
         self._own_store: EmbeddedStore | None = None
         self._start_up = StartUp(
@@ -108,7 +119,7 @@ class _Start:
             node,
             store,
             self._files,
-            _limits(self._config),
+            _limits(self._config, self._handles),
             self._sockets,
             on_halt=self._watch.changed,
         )
@@ -201,11 +212,12 @@ class _Start:
         )
 
 
-def _limits(config: BrokerConfig) -> Limits:
+def _limits(config: BrokerConfig, handles: HandleBudget) -> Limits:
     return Limits(
         frame_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         per_address_max=config.max_connections_per_ip,
         per_address_overrides=config.max_connections_per_ip_overrides,
         idle_ms_max=config.connections_max_idle_ms,
+        handles=handles,
     )

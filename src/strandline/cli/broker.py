@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import click
 
+from strandline.broker.handle_budget import raise_limit
 from strandline.broker.running import Broker, StartReport
 from strandline.broker.startup import start_broker
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
@@ -43,6 +44,7 @@ def broker(
     data directory of its own. Ctrl-C or SIGTERM gives its leaderships away and stops it cleanly.
     """
     log_to_standard_error(log_level)
+    raise_limit()
     short = {"zookeeper.connect": zookeeper, "node.id": broker_id}
     wanted = [f"{name}={value}" for name, value in short.items() if value is not None]
     config = load_config(config_path, (*overrides, *wanted), data_dir, listen)

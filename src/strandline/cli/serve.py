@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import click
 
+from strandline.broker.handle_budget import raise_limit
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
@@ -59,6 +60,7 @@ def serve(
     SIGTERM stops it cleanly; a second Ctrl-C stops it at once, and the next start recovers.
     """
     log_to_standard_error(log_level)
+    raise_limit()
     config = load_config(config_path, overrides, data_dir, listen)
     names = [name.strip() for name in (racks or "").split(",") if name.strip()]
     try:

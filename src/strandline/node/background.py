@@ -26,7 +26,7 @@ from strandline.node.replica_state import ReplicaState
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
-from strandline.storage.files import DiskFull
+from strandline.storage.files import NoRoom
 from strandline.storage.flush_plan import FlushPlan
 from strandline.types import Instant
 
@@ -85,6 +85,10 @@ class Background:
         """The driver carried out a plan; false if a file was gone meanwhile."""
         replica, plan = self._syncing.pop(token)
         self._busy.discard(replica)
+        if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
+            log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
+            replica.log.wants_flush = True  # the next check of what is due asks again
+            return
         if isinstance(result, StorageError):
             # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
             replica.fail(result)
@@ -123,11 +127,11 @@ class Background:
     def _guarded(self, directory: Directory, work: Callable[[], object]) -> None:
         """Do work on a directory; a disk error takes it offline and is told once.
 
-        A full disk only delays it: the next round tries again.
+        A full disk, or a want of handles, only delays it: the next round tries again.
         """
         try:
             work()
-        except DiskFull as error:
+        except NoRoom as error:
             log.warning("%s is delayed: %s", directory.path, error)
         except StorageError as error:
             self._replicas.take_offline(directory, error)
@@ -169,13 +173,14 @@ class Background:
     def _sync_if_due(self, replica: ReplicaState, now: Instant) -> None:
         """One sync of a log at a time: what is wanted meanwhile is asked for again behind it.
 
-        Making the plan writes what indexes have waiting. On a full disk that is tried again later.
+        Making the plan writes what indexes have waiting. For which there is no room now, that is
+        tried again later.
         """
         if replica in self._busy or replica.is_retired or replica.log.failure is not None:
             return
         try:
             plan = replica.log.flush_plan_if_due(now.wall_ms)
-        except DiskFull as error:
+        except NoRoom as error:
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
             return
         except StorageError as error:

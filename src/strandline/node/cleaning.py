@@ -33,7 +33,7 @@ from strandline.storage.compaction.plan import (
     CleaningStats,
     plan_cleaning,
 )
-from strandline.storage.files import DiskFull
+from strandline.storage.files import NoRoom
 from strandline.storage.log_state import LogState
 from strandline.types import Instant, TopicPartition
 
@@ -277,13 +277,13 @@ class Cleaning:
         if isinstance(error, Uncleanable):
             log.error("%s is not compacted any more: %s", replica.topic_partition, error)
             self.uncleanable[replica.log] = str(error)
-        elif isinstance(error, CleaningAborted | DiskFull):
+        elif isinstance(error, CleaningAborted | NoRoom):
             log.info("The compaction of %s is put off: %s", replica.topic_partition, error)
         elif isinstance(error, StorageError):
             replica.fail(error)
         else:
             self._tell(each, now)
-        if not self._is_stopping and not isinstance(error, CleaningAborted | DiskFull):
+        if not self._is_stopping and not isinstance(error, CleaningAborted | NoRoom):
             self._look_after(0, now)  # the next one is chosen without a pause
 
     def _tell(self, each: Round, now: Instant) -> None:
@@ -307,7 +307,7 @@ class Cleaning:
         """Change files; False if that was in vain. A disk that fails is not used any more."""
         try:
             return work() is not False
-        except DiskFull as error:
+        except NoRoom as error:
             log.warning("The compaction of %s is put off: %s", replica.topic_partition, error)
             if replica.log.failure is not None:
                 replica.fail(error)

@@ -22,6 +22,7 @@ from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.slices import SlicedWork, Slices
 from strandline.node.timers import Timers
+from strandline.storage.files import NoRoom
 from strandline.storage.log import Log
 from strandline.storage.segments import Removal
 from strandline.types import Instant
@@ -81,7 +82,9 @@ class Departing:
             self._replicas.removed.remove(item.removed)
         if item.log is not None:
             item.log.segments.settle(item.removals, is_done=error is None)
-        if error is not None and item.directory is not None:
+        if isinstance(error, NoRoom):
+            log.warning("Old files are removed later: %s", error)
+        elif error is not None and item.directory is not None:
             self._replicas.take_offline(item.directory, error)
 
     # -- Retention ---------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from strandline.replication.follower import (
     restart_offset,
 )
 from strandline.replication.truncation import EpochEnd, Target, first_truncation
-from strandline.storage.files import DiskFull
+from strandline.storage.files import NoRoom
 from strandline.storage.log_append import UnexpectedOffset
 from strandline.types import Instant, LeaderEpoch, Offset, TopicId
 
@@ -153,8 +153,8 @@ class FetchedPartition:
             # KAFKA-4384: perhaps the leader's log was just being cut; the others go on anyway.
             log.error("What was fetched for %s cannot be used: %s", at, error)
             return Next.BACK_OFF
-        except DiskFull as error:
-            log.error("%s cannot follow while the disk is full: %s", at, error)
+        except NoRoom as error:
+            log.error("%s cannot follow for now: %s", at, error)
             if self.replica.log.failure is None:
                 return Next.BACK_OFF
             self.replica.fail(error)

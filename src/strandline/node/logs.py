@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from random import Random
 from typing import NamedTuple, TypeAlias
 
 from strandline.cluster.topic_names import case_key
 from strandline.config.topic import TopicConfig
 from strandline.errors import StorageError
-from strandline.storage.files import DiskFull, Files, join
+from strandline.storage.files import Files, NoRoom, join
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogDirectory
+from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.log_state import LogState
-from strandline.types import NO_TOPIC_ID, Instant, Offset, TopicId, TopicPartition
+from strandline.types import NO_OFFSET, NO_TOPIC_ID, Instant, Offset, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +56,11 @@ class Logs:
         self._raised: dict[LogState, None] = {}
         """Logs whose start was raised and is not in the checkpoint of their directory yet."""
         self._delayed: dict[LogState, None] = {}
-        """Those that could not be written because the disk is full."""
+        """Those that could not be written because there was no room."""
+        self.has_failed_logs = False
+        """Whether a log has failed, and not its directory, since `Replicas` looked last."""
+        self._half_made: dict[TopicPartition, Directory] = {}
+        """Where a log could neither be made nor its directory be removed again."""
         self._random = random
         self._producer_expiration_ms = producer_expiration_ms
 
@@ -81,6 +84,8 @@ class Logs:
                 self._check_all_read(partition)
             return self._create(partition, topic_id, config, now)
         found = directory.logs[partition]
+        if found.may_reload and directory.offline_reason is None:
+            found = self._reload(directory, found, config, now)
         if NO_TOPIC_ID not in (topic_id, found.topic_id) and topic_id != found.topic_id:
             raise StorageError(
                 f"The log of {partition} in {found.directory} belongs to another topic of that "
@@ -115,6 +120,8 @@ class Logs:
             logs = [directory.logs[at] for at in wanted if at in directory.logs]
             try:
                 self._delete(directory, logs, now)
+            except NoRoom as error:
+                log.warning("The tables of %s are written later: %s", directory.path, error)
             except StorageError as error:
                 self.take_offline(directory, error)
 
@@ -159,7 +166,7 @@ class Logs:
     ) -> Sequence[LogState]:
         try:
             is_written = directory.write_log_starts()
-        except DiskFull as error:
+        except NoRoom as error:
             log.warning("The log starts in %s are written later: %s", directory.path, error)
             self._delayed.update(dict.fromkeys(raised))
             return []
@@ -174,8 +181,15 @@ class Logs:
         return raised
 
     def fail(self, failed: Log, error: StorageError) -> None:
-        """The log cannot be trusted any more, nor can the disk on which it is."""
-        failed.fail(str(error))
+        """The log cannot be trusted any more, nor can the disk on which it is.
+
+        Unless something has run out, of which the disk knows nothing: then the log alone is given
+        up, until it can be loaded again.
+        """
+        failed.fail(str(error), error)
+        if isinstance(error, NoRoom):
+            self.has_failed_logs = True
+            return
         directory = self.directory_of(failed.topic_partition)
         if directory is not None:
             self.take_offline(directory, error)
@@ -193,6 +207,41 @@ class Logs:
             log.error("The log directory %s is offline: %s", directory.path, error)
         directory.go_offline(str(error))
 
+    def _reload(self, directory: Directory, failed: Log, config: TopicConfig, now: Instant) -> Log:
+        """Load a log again in which an operation broke off, as a start after a crash does."""
+        failed.close()
+        found = LogToLoad(
+            failed.topic_partition,
+            failed.directory,
+            recovery_point=failed.recovery_point,
+            log_start_offset=failed.log_start_offset,
+            high_watermark=failed.high_watermark,
+            needs_recovery=True,
+            cleaned_to=directory.cleaner_offsets.get(failed.topic_partition, NO_OFFSET),
+        )
+        loaded = Log.load(
+            self.files,
+            found,
+            config,
+            now_ms=now.wall_ms,
+            random=self._random,
+            producer_expiration_ms=self._producer_expiration_ms,
+        )
+        directory.add(loaded)
+        try:
+            # The tables may promise more than the log has now; see `LogDirectory.load_logs`.
+            directory.write_recovery_points()
+            directory.write_high_watermarks()
+        except StorageError:
+            directory.add(failed)
+            loaded.close()
+            raise
+        for line in loaded.recovery_report.lines():
+            log.info("%s was loaded again: %s", loaded.topic_partition, line)
+        self._raised.pop(failed, None)
+        self._delayed.pop(failed, None)
+        return loaded
+
     def _check_all_read(self, partition: TopicPartition) -> None:
         for directory in self.directories:
             if directory.offline_reason is not None and not directory.fully_loaded:
@@ -204,7 +253,10 @@ class Logs:
     def _create(
         self, partition: TopicPartition, topic_id: TopicId, config: TopicConfig, now: Instant
     ) -> Log:
-        directory = self._roomiest()
+        directory = self._half_made.pop(partition, None)
+        if directory is None or directory.offline_reason is not None:
+            directory = self._roomiest()
+        directory.finish_forgetting()
         if directory.ignores_case:
             _check_case(directory, partition)
         path = join(directory.path, str(partition))
@@ -224,12 +276,18 @@ class Logs:
         except StorageError:
             # The next attempt may find more room in another directory, and two logs would be there.
             if is_new:
-                with suppress(StorageError):
-                    self.files.remove_tree(path)
+                self._undo(directory, partition, path)
             raise
         created.raised = self._raised
         directory.add(created)
         return created
+
+    def _undo(self, directory: Directory, partition: TopicPartition, path: str) -> None:
+        try:
+            self.files.remove_tree(path)
+        except StorageError as error:
+            log.warning("What was begun in %s stays for the next attempt: %s", path, error)
+            self._half_made[partition] = directory
 
     def _delete(self, directory: Directory, logs: Sequence[Log], now: Instant) -> None:
         """Rename the logs away; the tables of the directory are written once for all of them."""
@@ -237,8 +295,11 @@ class Logs:
             return
         for deleted in logs:
             due_ms = now.monotonic_ms + deleted.config.file_delete_delay_ms
-            path = deleted.delete(f"{self._random.getrandbits(128):032x}")
-            self.removed.append(Removed(due_ms, directory, deleted, path))
+            try:
+                deleted.delete(f"{self._random.getrandbits(128):032x}")
+            except NoRoom as error:  # `forget` makes it durable, now or when there is room
+                log.warning("The deletion of %s is synced later: %s", deleted.directory, error)
+            self.removed.append(Removed(due_ms, directory, deleted, deleted.directory))
         directory.forget([deleted.topic_partition for deleted in logs])
 
     def _roomiest(self) -> Directory:

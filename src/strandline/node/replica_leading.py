@@ -14,7 +14,7 @@ from strandline.node.purgatory import Watched
 from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import BatchHeader, WritableBuffer
 from strandline.replication.in_sync import InSyncState
-from strandline.storage.files import DiskFull
+from strandline.storage.files import NoRoom
 from strandline.storage.log_append import AppendResult
 from strandline.types import BrokerId, Instant, Offset
 
@@ -73,7 +73,7 @@ class LeadsPartition(ReplicaState):
 
     def _failed_to_append(self, error: StorageError) -> None:
         """A disk that fails is not used any more (F-46); one that is full only for now (F-48)."""
-        if not isinstance(error, DiskFull) or self.log.failure is not None:
+        if not isinstance(error, NoRoom) or self.log.failure is not None:
             self.fail(error)
 
     def _check_appendable(self, *, acks_all: bool) -> None:

@@ -25,10 +25,14 @@ from strandline.node.logs import Directory, Removed
 from strandline.node.replica import NOBODY, Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replica_state import ReplicaState
-from strandline.storage.files import DiskFull, Files
+from strandline.storage.files import Files, NoRoom
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
+
+
+class BrokenOff(StorageError):
+    """An operation on a log broke off for want of something: it must be loaded again."""
 
 
 class RoleChange(NamedTuple):
@@ -210,11 +214,12 @@ class Replicas:
             if known is None:
                 if partition not in self._unavailable:
                     log.error("%s cannot be used: %s", partition, error)
-                self._set_aside(partition, error)
+                if not isinstance(error, NoRoom) or partition not in self.offline:
+                    self._set_aside(partition, error)
                 return None
             self._set_aside(partition, error)
             was_leading = known.is_leading
-            if not isinstance(error, DiskFull):
+            if not isinstance(error, NoRoom):
                 known.fail(error)
             return self._give_away(known, error, was_leading=was_leading)
 
@@ -224,13 +229,15 @@ class Replicas:
         return frozenset(
             partition
             for partition, error in self._unavailable.items()
-            if not isinstance(error, DiskFull)
+            if not isinstance(error, NoRoom)
         )
 
     @property
     def delayed(self) -> list[TopicPartition]:
-        """Partitions whose replica here can be used as soon as the disk has room again."""
-        return [at for at, error in self._unavailable.items() if isinstance(error, DiskFull)]
+        """Partitions whose replica here can be used as soon as there is room again."""
+        return [
+            at for at, error in self._unavailable.items() if isinstance(error, NoRoom | BrokenOff)
+        ]
 
     @property
     def is_without_directory(self) -> bool:
@@ -240,7 +247,11 @@ class Replicas:
     @property
     def has_news_of_disks(self) -> bool:
         """Whether `take_failed` is due, or `offline` has changed since it was."""
-        return self._has_news or any(d.offline_reason is not None for d in self._logs.usable)
+        return (
+            self._has_news
+            or self._logs.has_failed_logs
+            or any(d.offline_reason is not None for d in self._logs.usable)
+        )
 
     def note_failed_logs(self) -> None:
         """Have those given up whose log alone has failed, in a directory that works."""
@@ -251,7 +262,7 @@ class Replicas:
 
         They are refused with KAFKA_STORAGE_ERROR from now on; `offline` names them.
         """
-        self._has_news = False
+        self._has_news = self._logs.has_failed_logs = False
         failed = [each for each in self if each.log.failure is not None]
         for directory in self._logs.take_failed():
             failed += self.in_directory(directory)
@@ -262,7 +273,11 @@ class Replicas:
                 continue
             directory_of_log = self._logs.directory_of(at)
             reason = replica.log.failure or (directory_of_log and directory_of_log.offline_reason)
-            error = StorageError(f"The disk under it failed: {reason}")
+            error: StorageError
+            if replica.log.may_reload:
+                error = BrokenOff(f"It is loaded again when there is room: {reason}")
+            else:
+                error = StorageError(f"The disk under it failed: {reason}")
             self._set_aside(at, error)
             replica.log.fail(str(error))
             changes.append(self._give_away(replica, error, was_leading=replica.is_leading))

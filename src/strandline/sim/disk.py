@@ -159,6 +159,11 @@ class Disk:
         self._faults.faults = [fault for fault in self._faults.faults if not fault.is_full]
         self._watch()
 
+    def starve(self, share: float = 1.0) -> None:
+        """That share of the operations gets no handle of a file; with 0 all do again."""
+        self._faults.starved = share
+        self._watch()
+
     def drop_on_sync(self, path_part: str = "") -> None:
         """The next sync of such a file fails and drops what it was to write (F-45).
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final, Literal, TypeAlias
 
 from strandline.errors import StorageError
-from strandline.storage.files import DiskFull
+from strandline.storage.files import DiskFull, OutOfHandles
 from strandline.storage.memory_files import ProcessEnded
 from strandline.storage.memory_inodes import PowerCut
 
@@ -25,6 +25,10 @@ READING: Final = frozenset({"read", "list", "examine"})
 TAKES_SPACE: Final = frozenset(
     {"append", "write", "extend", "reserve", "create", "create directory"}
 )
+TAKES_HANDLE: Final = TAKES_SPACE - {"create directory"} | {
+    *("truncate", "read", "list", "sync", "sync directory"),
+}
+"""What a process cannot do that may open no file; renaming, removing and asking it can."""
 WAITS: Final = frozenset({"sync", "sync directory"})
 """The operations that wait for the disk itself; the others only reach the memory."""
 
@@ -77,8 +81,9 @@ class CrashPoint:
 class Faults:
     """See the module.
 
-    `stall_us` is how long the disk has let the machine wait since somebody took the number.
-    `happened` counts the faults that were met, by (operation, kind).
+    `starved` is the share of the operations that need a handle and get none. `stall_us` is how long
+    the disk has let the machine wait since somebody took the number. `happened` counts the faults
+    that were met, by (operation, kind).
     """
 
     random: Random
@@ -87,6 +92,7 @@ class Faults:
     faults: list[Fault] = field(default_factory=list)
     drops: list[str] = field(default_factory=list)
     slow: list[tuple[frozenset[str], str, int]] = field(default_factory=list)
+    starved: float = 0.0
     crash: CrashPoint | None = None
     has_crashed: bool = False
     stall_us: int = 0
@@ -97,7 +103,8 @@ class Faults:
     @property
     def is_idle(self) -> bool:
         """Whether operations need not be checked at all."""
-        return not (self.faults or self.drops or self.slow or self.crash or self.on_operation)
+        has_faults = self.faults or self.drops or self.slow or self.starved
+        return not (has_faults or self.crash or self.on_operation)
 
     def check(self, operation: str, path: str) -> None:
         """What happens to an operation before it takes effect; raises what it meets."""
@@ -107,6 +114,9 @@ class Faults:
             self.operations += 1
             if self.on_operation is not None:
                 self.on_operation(operation, path)
+        if self.starved and operation in TAKES_HANDLE and self.random.random() < self.starved:
+            self._count("no handle")
+            raise OutOfHandles(f"Cannot {operation} {path}: Too many open files.")
         for operations, path_part, each_us in self.slow:
             if operation in operations and path_part in path:
                 self.stall_us += each_us
@@ -141,4 +151,5 @@ class Faults:
         self.faults.clear()
         self.drops.clear()
         self.slow.clear()
+        self.starved = 0.0
         self.crash = None

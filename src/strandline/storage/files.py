@@ -34,8 +34,19 @@ class MissingFile(StorageError):
     """The named file or directory does not exist."""
 
 
-class DiskFull(StorageError):
-    """There is no room, or no more quota. Nothing is broken: it works again when space returns."""
+class NoRoom(StorageError):
+    """Something that is needed has run out. Nothing is broken: it works again when there is more.
+
+    The file system is as it was before the operation that raised this.
+    """
+
+
+class DiskFull(NoRoom):
+    """There is no space on the disk, or no more quota."""
+
+
+class OutOfHandles(NoRoom):
+    """The process, or the machine, has no descriptor left to open a file with (EMFILE, ENFILE)."""
 
 
 class UnreadableFile(StorageError):
@@ -94,6 +105,11 @@ class File(Protocol):
         It is good until the next call to storage; whoever needs it longer duplicates it. In-memory
         files raise `StorageError`.
         """
+
+    def keep_open(self) -> None:
+        """Open the handle now and hold it until `close`: no later call fails for want of one.
+
+        `sync` may then not run beside `close`."""
 
     def close(self) -> None:
         """Give the handle up for good. Does not sync."""

@@ -128,7 +128,7 @@ class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, Replaces
             self._finish_files()
         except StorageError as error:
             # Some files are in their final state and some are not: only a restart can go on.
-            self.fail(f"The log could not be closed cleanly: {error}")
+            self.fail(f"The log could not be closed cleanly: {error}", error)
             raise
         finally:
             self.close()

@@ -323,7 +323,7 @@ class AppendsRecords(LogState):
             except StorageError as error:
                 # The marker is in the log and cannot be taken back; readers who go on would get
                 # aborted records. Recovery rebuilds the index.
-                self.fail(f"An abort could not be indexed: {error}")
+                self.fail(f"An abort could not be indexed: {error}", error)
                 raise
         self.producers.complete_transaction(completed)
 

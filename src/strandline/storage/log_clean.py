@@ -20,7 +20,7 @@ from __future__ import annotations
 from strandline.errors import StorageError
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.compaction.segment_writer import cleaned_paths
-from strandline.storage.files import Files
+from strandline.storage.files import Files, NoRoom
 from strandline.storage.log_state import LogState
 from strandline.storage.segment import Segment
 from strandline.storage.segment_names import CLEANED, SWAP
@@ -50,7 +50,8 @@ class ReplacesSegments(LogState):
         try:
             self._replace(result, now_ms)
         except StorageError as error:
-            self.fail(f"The compacted segment {result.base_offset} could not be put in: {error}")
+            base = result.base_offset
+            self.fail(f"The compacted segment {base} could not be put in: {error}", error)
             raise
         return True
 
@@ -79,8 +80,11 @@ class ReplacesSegments(LogState):
                 for path in cleaned_paths(self.directory, result.base_offset, suffix):
                     self.files.remove(path)
             self.files.sync_directory(self.directory)
-        except StorageError:
-            self.fail(f"A compacted segment could neither be put in nor removed: {cause}")
+        except StorageError as error:
+            self.fail(
+                f"A compacted segment could neither be put in nor removed: {cause}",
+                error if isinstance(cause, NoRoom) else cause,
+            )
 
     def _replace(self, result: CleaningResult, now_ms: int) -> None:
         first = self.segments.index_of(result.base_offset)

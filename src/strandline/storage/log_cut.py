@@ -51,7 +51,7 @@ class DropsRecords(LogState):
             self._end_at(self._cut_last_segment(offset, now_ms), now_ms)
         except StorageError as error:
             # Memory and disk may differ from here on; a restart recovers what is there.
-            self.fail(f"The truncation to offset {offset} failed: {error}")
+            self.fail(f"The truncation to offset {offset} failed: {error}", error)
             raise
         return True
 
@@ -71,7 +71,7 @@ class DropsRecords(LogState):
             self.leader_epochs.flush()
             self.producers.truncate_fully_and_start_at(offset)
         except StorageError as error:
-            self.fail(f"The truncation of everything failed: {error}")
+            self.fail(f"The truncation of everything failed: {error}", error)
             raise
         new.synced_names = True
         self._move_log_start(offset if log_start_offset is None else log_start_offset)
@@ -138,25 +138,30 @@ class DropsRecords(LogState):
 
     def rename_directory(self, directory: str) -> None:
         """Move the whole partition to another name in the same log directory, durably."""
+        self._rename_directory(directory)
+        self.files.sync_directory(parent_of(directory))
+
+    def _rename_directory(self, directory: str) -> None:
         self.files.rename(self.directory, directory)
         self.directory = directory
         self.segments.moved_to(directory)
         self.leader_epochs.moved_to(join(directory, LEADER_EPOCHS_NAME))
         self.producers.moved_to(directory)
         self.unsynced_snapshots = [join(directory, name_of(p)) for p in self.unsynced_snapshots]
-        self.files.sync_directory(parent_of(directory))
 
     def delete(self, unique_id: str) -> str:
         """Give the partition up: rename its directory to `-delete` and take no more appends.
 
         `unique_id` (32 hex digits) keeps the name apart from earlier ones. Returns the directory,
         whose contents the log directory removes after `file.delete.delay.ms`. Answers on their way
-        may still read until `close`, which comes before the removal.
+        may still read until `close`, which comes before the removal. After `NoRoom` the log is
+        deleted (`closed`), but not durably: the name of its directory is to be synced later.
         """
         name = retired_directory_name(self.topic_partition, DirectoryKind.DELETED, unique_id)
         self.cuts += 1
-        self.rename_directory(join(parent_of(self.directory), name))
+        self._rename_directory(join(parent_of(self.directory), name))
         self.closed = True
+        self.files.sync_directory(parent_of(self.directory))
         return self.directory
 
     def close(self) -> None:

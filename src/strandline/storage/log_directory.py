@@ -31,7 +31,15 @@ from strandline.errors import StorageError
 from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
-from strandline.storage.files import DiskFull, Files, Lock, LockHeld, join, parent_of
+from strandline.storage.files import (
+    Files,
+    Lock,
+    LockHeld,
+    NoRoom,
+    OutOfHandles,
+    join,
+    parent_of,
+)
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
 from strandline.types import NO_OFFSET, BrokerId, Offset, TopicPartition
 
@@ -123,6 +131,8 @@ class LogDirectory(Generic[LogType]):
         self._cleaner_table = OffsetCheckpoint(files, join(path, CLEANER_OFFSETS))
         self._cleaner_offsets: dict[TopicPartition, Offset] = {}
         self._to_load: list[LogToLoad] = []
+        self._is_stale = False
+        """Whether the tables, or the names in the directory, may still have deleted partitions."""
 
     # ── opening ────────────────────────────────────────────────────────────────────────────────
 
@@ -130,14 +140,14 @@ class LogDirectory(Generic[LogType]):
         """Take possession and read everything but the logs; whether the directory is usable.
 
         Raises `LockHeld` if another process uses it and `ForeignDirectory` if it belongs to
-        another broker or cluster. Any other disk error takes it offline.
+        another broker or cluster, and `OutOfHandles`. Any other disk error takes it offline.
         """
         try:
             with self._or_offline("open"):
                 self._take_possession(broker_id, cluster_id)
                 self.clean_shutdown = take_marker(self._files, self.path)
                 self._scan()
-        except (LockHeld, ForeignDirectory):
+        except (LockHeld, ForeignDirectory, OutOfHandles):
             self.close()
             raise
         except StorageError as failure:
@@ -146,7 +156,10 @@ class LogDirectory(Generic[LogType]):
         return True
 
     def load_logs(self, load_log: Callable[[LogToLoad], LogType]) -> bool:
-        """Load every partition found; whether all of them were. A disk error ends it, offline."""
+        """Load every partition found; whether all of them were. A disk error ends it, offline.
+
+        Raises `OutOfHandles`: nothing is wrong with the disk then; the start may be tried again.
+        """
         fell = is_less_committed = False
         try:
             with self._or_offline("load the logs of"):
@@ -163,6 +176,8 @@ class LogDirectory(Generic[LogType]):
                     self.write_recovery_points()
                 if is_less_committed:
                     self.write_high_watermarks()  # nor for committed
+        except OutOfHandles:
+            raise
         except StorageError as failure:
             self.go_offline(str(failure))  # a full disk, too
             return False
@@ -187,11 +202,20 @@ class LogDirectory(Generic[LogType]):
         for topic_partition in partitions:
             self.logs.pop(topic_partition, None)
             self._cleaner_offsets.pop(topic_partition, None)
+        self._is_stale = True
+        self.finish_forgetting()
+
+    def finish_forgetting(self) -> None:
+        """Take out of the tables what a full disk, for one, kept there. Before a log is made."""
+        if not self._is_stale:
+            return
         self.write_recovery_points()
         self.write_log_starts()
         self.write_high_watermarks()
         with self._or_offline("checkpoint"):
             self._cleaner_table.write(self._cleaner_offsets)
+            self._files.sync_directory(self.path)
+        self._is_stale = False
 
     def write_recovery_points(self) -> bool:
         """Checkpoint how far each log is synced. Returns False before every log is loaded."""
@@ -339,7 +363,8 @@ class LogDirectory(Generic[LogType]):
     def _or_offline(self, operation: str) -> Iterator[None]:
         """Run a disk operation; its failure takes the directory offline and is raised again.
 
-        A full disk does not: what could not be written is written when there is room.
+        A full disk does not, nor a want of handles: what could not be written is written when there
+        is room.
         """
         if self.offline_reason is not None:
             raise StorageError(
@@ -347,7 +372,7 @@ class LogDirectory(Generic[LogType]):
             )
         try:
             yield
-        except (LockHeld, ForeignDirectory, DiskFull):
+        except (LockHeld, ForeignDirectory, NoRoom):
             raise
         except StorageError as failure:
             self.go_offline(str(failure))

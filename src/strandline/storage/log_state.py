@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from strandline.config.topic import LONG_MAX, TopicConfig
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError, StorageError
 from strandline.records.rules import AppendRules
-from strandline.storage.files import File, Files
+from strandline.storage.files import File, Files, NoRoom
 from strandline.storage.flush_plan import FlushPlan
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.producer_state import ProducerStates
@@ -74,6 +74,7 @@ class LogState:
         "log_start_fell",
         "log_start_offset",
         "log_start_saved",
+        "may_reload",
         "producers",
         "raised",
         "random",
@@ -115,6 +116,9 @@ class LogState:
         self.log_start_fell = False
         self.high_watermark_fell = False
         self.failure: str | None = None
+        self.may_reload = False
+        """Whether it failed because an operation broke off for want of something: the files are as
+        after a crash, and may be loaded again."""
         self.closed = False
         self.cuts = 0
         self.bookmarks: dict[int, Bookmark] = {}
@@ -240,7 +244,7 @@ class LogState:
             segment.discard()
         except StorageError as error:
             # Its name stands for offsets that the old segment would go on to fill.
-            self.fail(str(error))
+            self.fail(str(error), error)
 
     def start_segment(self, segment: Segment, now_ms: int) -> None:
         """Make the last segment the active one."""
@@ -323,10 +327,11 @@ class LogState:
 
     # -- Checks ------------------------------------------------------------------------------
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, cause: StorageError | None = None) -> None:
         """Take no more appends: what is on disk and what is in memory may differ (KAFKA-10778)."""
         if self.failure is None:
             self.failure = reason
+            self.may_reload = isinstance(cause, NoRoom)
 
     def check_usable(self) -> None:
         """Raise `StorageError` when the log failed or was closed."""

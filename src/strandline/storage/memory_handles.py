@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 from strandline.errors import StorageError
-from strandline.storage.files import Buffer, DiskFull, UnreadableFile
+from strandline.storage.files import Buffer, DiskFull, NoRoom, OutOfHandles, UnreadableFile
 from strandline.storage.memory_inodes import Contents
 
 
@@ -81,6 +81,8 @@ class MemoryFile:
         if self._world.is_watched:
             try:
                 self._world.ask("read", self.path)
+            except NoRoom:
+                raise
             except StorageError as error:
                 raise UnreadableFile(str(error)) from error
         end = position + length
@@ -108,6 +110,8 @@ class MemoryFile:
             raise StorageError(f"Cannot sync {self.path}: an earlier write or sync failed.")
         try:
             self._world.ask("sync", self.path)
+        except NoRoom:
+            raise  # nothing was asked of the disk
         except StorageError:
             self.failed = True
             raise
@@ -118,6 +122,9 @@ class MemoryFile:
 
     def fileno(self) -> int:
         raise StorageError(f"Cannot give a descriptor of {self.path}: it is in memory.")
+
+    def keep_open(self) -> None:
+        """In memory a file is always open."""
 
     def close(self) -> None:
         self.closed = True
@@ -134,6 +141,8 @@ class MemoryFile:
     def _claim_append(self, data: Buffer) -> None:
         try:
             self._world.claim("append", self.path, len(data))
+        except OutOfHandles:
+            raise  # the file could not even be opened
         except StorageError as error:
             # A failing disk takes a part of the data before it fails.
             self._contents.write(self.size, bytes(data[: len(data) // 2]))

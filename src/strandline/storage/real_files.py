@@ -1,14 +1,7 @@
 """Files of the operating system. With `system_calls` the only part of storage that knows `os`.
 
-It must not know what the bytes mean. Its theory: a log directory holds far more files than a
-process may have open, so a `RealFile` is a name and a size, and its descriptor comes and goes.
-`RealFiles` keeps a bounded number of descriptors and gives up the one that was idle longest
-("second chance": a file used since the last sweep is passed over once), which costs the hot path
-one attribute store instead of a reordering.
-
-Threads: everything runs in the node's thread except `sync` and `sync_directory`. Only the node's
-thread opens, gives up and closes descriptors, and `sync` works on a duplicate taken under the
-lock, so a descriptor can never be closed, or its number reused, while it is being synced.
+It must not know what the bytes mean. A `RealFile` is a name and a size, and its descriptor comes
+and goes (`file_handles`, which also says what belongs to which thread).
 """
 
 from __future__ import annotations
@@ -16,18 +9,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import threading
-from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
 
 from strandline.errors import StorageError
+from strandline.storage.file_handles import NO_DESCRIPTOR, FileHandles
 from strandline.storage.files import (
     Buffer,
     DiskFull,
     LockHeld,
     MissingFile,
+    NoRoom,
+    OutOfHandles,
     UnreadableFile,
     parent_of,
 )
@@ -40,8 +34,8 @@ from strandline.storage.system_calls import (
     write_buffers,
 )
 
-OPEN_HANDLES_DEFAULT: Final = 4096
-NO_DESCRIPTOR: Final = -1
+OPEN_HANDLES_DEFAULT: Final = 64
+"""For work that has a budget of its own; a broker gives its files what it may have."""
 
 
 def storage_error(
@@ -52,6 +46,10 @@ def storage_error(
         kind = MissingFile
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         kind = DiskFull
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
+        kind = OutOfHandles
+    elif error.errno == errno.ENOMEM:
+        kind = NoRoom
     return kind(f"Cannot {operation} {path}: {error.strerror or error}.")
 
 
@@ -61,14 +59,24 @@ class RealFile:
     `descriptor` is `NO_DESCRIPTOR` while none is open.
     """
 
-    __slots__ = ("_handles", "closed", "descriptor", "failed", "path", "recently_used", "size")
+    __slots__ = (
+        "_handles",
+        "closed",
+        "descriptor",
+        "failed",
+        "is_pinned",
+        "path",
+        "recently_used",
+        "size",
+    )
 
-    def __init__(self, path: str, size: int, handles: _Handles) -> None:
+    def __init__(self, path: str, size: int, handles: FileHandles) -> None:
         self.path = path
         self.size = size
         self.failed = False
         self.closed = False
         self.recently_used = False
+        self.is_pinned = False
         self.descriptor = NO_DESCRIPTOR
         self._handles = handles
 
@@ -147,15 +155,18 @@ class RealFile:
             # success; believing it would lose data silently.
             raise StorageError(f"Cannot sync {self.path}: an earlier write or sync failed.")
         try:
-            descriptor = self._handles.duplicate(self)
-            try:
-                sync_data(descriptor)
-            finally:
-                os.close(descriptor)
+            descriptor = self._handles.duplicate(self) if not self.is_pinned else self.descriptor
         except OSError as error:
-            if not isinstance(error, FileNotFoundError):
-                self.failed = True
+            # Nothing was asked of the disk yet, so nothing is known to be wrong with it.
             raise storage_error("sync", self.path, error) from error
+        try:
+            sync_data(descriptor)
+        except OSError as error:
+            self.failed = True
+            raise storage_error("sync", self.path, error) from error
+        finally:
+            if not self.is_pinned:
+                os.close(descriptor)
 
     def moved_to(self, path: str) -> None:
         self.path = path
@@ -163,30 +174,25 @@ class RealFile:
     def fileno(self) -> int:
         return self._open_descriptor()
 
+    def keep_open(self) -> None:
+        self._open_descriptor()
+        self.is_pinned = True
+
     def close(self) -> None:
         self.closed = True
-        self.release_descriptor()
-
-    def release_descriptor(self) -> None:
-        """Close the descriptor; the next use opens a new one unless the file is closed."""
-        with self._handles.lock:
-            descriptor, self.descriptor = self.descriptor, NO_DESCRIPTOR
-            if descriptor >= 0:
-                self._handles.count -= 1
-                os.close(descriptor)
+        self._handles.take_back(self)
 
     def _open_descriptor(self) -> int:
         self.recently_used = True
-        if self.descriptor < 0:
+        descriptor = self.descriptor
+        if descriptor < 0:
             if self.closed:
                 raise StorageError(f"Cannot use {self.path}: the file is closed.")
-            self._handles.make_room()
             try:
-                self.descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                descriptor = self._handles.give(self)
             except OSError as error:
                 raise storage_error("open", self.path, error) from error
-            self._handles.remember(self)
-        return self.descriptor
+        return descriptor
 
     def _writable_descriptor(self) -> int:
         if self.failed:
@@ -210,43 +216,6 @@ class RealFile:
                 f"{self.size} bytes failed: {error.strerror or error}."
             )
         return storage_error("append to", self.path, cause)
-
-
-class _Handles:
-    """The open descriptors of all files, at most `limit` of them."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.lock = threading.Lock()
-        self.count = 0
-        self._clock: deque[RealFile] = deque()
-
-    def make_room(self) -> None:
-        """Give up idle descriptors until one more fits."""
-        clock = self._clock
-        while self.count >= self.limit and clock:
-            file = clock.popleft()
-            if file.descriptor < 0:
-                continue
-            if file.recently_used:
-                file.recently_used = False
-                clock.append(file)
-            else:
-                file.release_descriptor()
-
-    def remember(self, file: RealFile) -> None:
-        self.count += 1
-        self._clock.append(file)
-        if len(self._clock) > 2 * self.limit:
-            # Closed files leave the clock only when the hand passes them.
-            self._clock = deque({id(f): f for f in self._clock if f.descriptor >= 0}.values())
-
-    def duplicate(self, file: RealFile) -> int:
-        """A descriptor of the file that is the caller's own."""
-        with self.lock:
-            if file.descriptor >= 0:
-                return os.dup(file.descriptor)
-            return os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
 
 
 class RealLock:
@@ -280,8 +249,11 @@ class RealLock:
 class RealFiles:
     """The file system; see `files.Files`."""
 
-    def __init__(self, open_handles_max: int = OPEN_HANDLES_DEFAULT) -> None:
-        self._handles = _Handles(open_handles_max)
+    def __init__(
+        self, open_handles_max: int = OPEN_HANDLES_DEFAULT, handles: FileHandles | None = None
+    ) -> None:
+        """`handles` are shared with other `RealFiles` of the same thread."""
+        self._handles = FileHandles(open_handles_max) if handles is None else handles
 
     @property
     def open_handles(self) -> int:
@@ -301,14 +273,17 @@ class RealFiles:
 
     def _create(self, path: str) -> RealFile:
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            os.close(self._open(path, os.O_RDWR | os.O_CREAT))
         except OSError as error:
             raise storage_error("create", path, error) from error
         return RealFile(path, 0, self._handles)
 
+    def _open(self, path: str, flags: int) -> int:
+        return self._handles.call(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
+
     def read_bytes(self, path: str) -> bytes:
         try:
-            with open(path, "rb") as file:
+            with open(self._open(path, os.O_RDONLY), "rb") as file:
                 return file.read()
         except OSError as error:
             raise storage_error("read", path, error) from error
@@ -316,7 +291,7 @@ class RealFiles:
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
         try:
-            with open(temporary, "wb") as file:
+            with open(self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
                 file.write(data)
                 file.flush()
                 sync_all(file.fileno())
@@ -345,7 +320,7 @@ class RealFiles:
 
     def list_directory(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(path))
+            return sorted(self._handles.call(lambda: os.listdir(path)))
         except OSError as error:
             raise storage_error("list", path, error) from error
 
@@ -372,7 +347,7 @@ class RealFiles:
 
     def remove_tree(self, path: str) -> None:
         try:
-            shutil.rmtree(path)
+            self._handles.call(lambda: shutil.rmtree(path))
         except FileNotFoundError:
             if os.path.lexists(path):
                 # Somebody else removes files here at the same time: go on with what is left.
@@ -382,7 +357,7 @@ class RealFiles:
 
     def sync_directory(self, path: str) -> None:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 sync_all(descriptor)
             finally:
@@ -392,7 +367,7 @@ class RealFiles:
 
     def lock(self, path: str) -> RealLock:
         try:
-            return RealLock(path)
+            return self._handles.call(lambda: RealLock(path))
         except (BlockingIOError, PermissionError) as error:
             raise LockHeld(f"Another process holds the lock {path}.") from error
         except OSError as error:

@@ -71,7 +71,7 @@ class DropsOldSegments(LogState):
             snapshots = self.producers.snapshots
             retired = [snapshots.retire(Offset(segment.base_offset)) for segment in dropped]
         except StorageError as error:
-            self.fail(f"Old segments could not be dropped: {error}")
+            self.fail(f"Old segments could not be dropped: {error}", error)
             raise
         self.segments.retire_files([path for path in retired if path is not None], due_ms)
         return len(dropped)
