@@ -73,6 +73,43 @@ class TestOwnership:
         assert (report.groups, report.offsets) == (1, 4)
         assert other.offsets() == world.offsets()
 
+    def test_offsets_are_told_when_the_end_of_the_loaded_log_is_committed(self, world, world_type):
+        """What stands above the high watermark may be lost with the leadership."""
+        world.commit((0, 5))
+        world.stable_group(group="members")
+        other = world_type(load=False)
+        other.run(other.coordinator.start_loading(0, 5, other.now))
+        other.coordinator.replay(0, 5, world.log[0])
+        effects, report = other.coordinator.finish_loading(0, 5, other.now, is_committed=False)
+        other.run(effects)
+        asked = [
+            other.ask(OffsetFetchRequest(other.token(), (GroupFetch(group, None),), stable))
+            for group, stable in [("g", False), ("g", True), ("unknown", False)]
+        ]
+        assert not other.replies.keys() & set(asked)
+        [described] = other.answer(DescribeGroupsRequest(other.token(), 5, ("members",))).groups
+        assert described.state == "Stable", "all else goes on"
+        other.run(other.coordinator.appended(report.append_id, None, other.now))
+        first, second, third = (other.replies[token].groups[0] for token in asked)
+        assert first == second
+        assert first.topics[0].partitions[0].offset == 5
+        assert third.topics == ()
+        assert other.offsets() == world.offsets()
+
+    def test_offsets_that_stay_uncommitted_are_refused_after_a_while(self, world, world_type):
+        world.commit((0, 5))
+        other = world_type(load=False)
+        other.run(other.coordinator.start_loading(0, 5, other.now))
+        other.coordinator.replay(0, 5, world.log[0])
+        other.run(other.coordinator.finish_loading(0, 5, other.now, is_committed=False)[0])
+        request = OffsetFetchRequest(other.token(), (GroupFetch("g", None),), False)
+        token = other.ask(request)
+        other.advance(other.settings.offset_commit_timeout_ms)
+        assert other.replies[token].groups[0].error is ErrorCode.NOT_COORDINATOR
+        lost = other.ask(OffsetFetchRequest(other.token(), (GroupFetch("g", None),), False))
+        other.run(other.coordinator.unload_partition(0, 6, other.now))
+        assert other.replies[lost].groups[0].error is ErrorCode.NOT_COORDINATOR
+
     def test_news_of_old_epochs_is_ignored(self, world):
         world.load(epoch=5)
         world.commit((0, 5))

@@ -119,6 +119,45 @@ def committed(client: Client, group: str = GROUP) -> tuple[int, int]:
     return found.error_code, found.committed_offset
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_new_coordinator_tells_no_offsets_that_may_still_be_lost(
+    make: Callable[..., ClusterWorld], is_lost: bool
+) -> None:
+    """It has read them from the end of its log, above the high watermark: the next coordinator
+    might not have them, and a consumer's position would go back."""
+    world = make("offsets.topic.num.partitions=1")
+    first = coordinator_of(world)
+    world.run_until(world.is_settled)
+    assert commit(world[first].connect(), 1) == 0
+    second, third = (int(b) for b in world.partition(CONSUMER_OFFSETS).replicas if b != first)
+    world.run_until(lambda: world.are_logs_equal(CONSUMER_OFFSETS))
+    world.hold((first, third))
+    world[first].connect().send(commit_request(5), 8)
+    world.run_until(
+        lambda: (
+            world.offsets(second, CONSUMER_OFFSETS)[0] > world.offsets(third, CONSUMER_OFFSETS)[0]
+        )
+    )
+    world.hold((first, third), (second, third))
+    world.kill(first, expire=True)
+    world.run_until(lambda: world.partition(CONSUMER_OFFSETS).leader == second)
+    world.run_until(lambda: coordinator_of(world, ask=second) == second)
+    client = world[second].connect()
+    topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    client.send(OffsetFetchRequest(group_id=GROUP, topics=[topic]), 6)
+    world.run(500)
+    assert client.answers == []
+    if is_lost:
+        world.kill(second, expire=True)
+        world.hold()
+        world.run_until(lambda: world.partition(CONSUMER_OFFSETS).leader == third)
+        world.run_until(lambda: committed(world[third].connect()) == (0, 1))
+    else:
+        world.hold()
+        world.run_until(lambda: len(client.answers) == 1)
+        assert client.answers[0].topics[0].partitions[0].committed_offset == 5
+
+
 def test_c11_offsets_of_topics_and_partitions_that_do_not_exist_cannot_be_deleted(
     world: ClusterWorld,
 ) -> None:

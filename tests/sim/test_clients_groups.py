@@ -321,14 +321,25 @@ def test_an_acknowledged_commit_is_told_to_later_generations() -> None:
         of.committing("g", AT, offset)
         of.committed("g", AT, 1, offset)
     assert [of.floor("g", AT, generation) for generation in (1, 2)] == [-1, 7]
-    of.fetched("g", AT, 7, floor=7)
+    of.fetched("g", AT, 7, floor=7, generation=2)
     assert sentences(of) == []
-    of.fetched("g", AT, 3, floor=7)
-    of.fetched("g", AT, -1, floor=7)
+    of.fetched("g", AT, 3, floor=7, generation=2)
+    of.fetched("g", AT, -1, floor=7, generation=2)
     assert [what[:42] for what in sentences(of)] == [
         "Group g was told the committed offset 3 af",
         "Group g was told the committed offset -1 a",
     ]
+
+
+def test_an_offset_that_was_told_is_told_to_later_generations() -> None:
+    """Also if its commit was never acknowledged: the next coordinator must have it."""
+    of = watch()
+    of.committing("g", AT, 7)
+    of.commit_unknown("g", AT, 1, 7)
+    of.fetched("g", AT, 7, floor=of.floor("g", AT, 2), generation=2)
+    assert of.floor("g", AT, 3) == 7
+    of.fetched("g", AT, -1, floor=7, generation=3)
+    assert [what[:42] for what in sentences(of)] == ["Group g was told the committed offset -1 a"]
 
 
 def test_a_commit_whose_fate_is_unknown_may_come_late_but_only_in_its_generation() -> None:
@@ -345,7 +356,7 @@ def test_a_commit_whose_fate_is_unknown_may_come_late_but_only_in_its_generation
 
 def test_nobody_is_told_what_nobody_committed() -> None:
     of = watch()
-    of.fetched("g", AT, 4, floor=-1)
+    of.fetched("g", AT, 4, floor=-1, generation=2)
     assert sentences(of) == ["Group g was told the offset 4, which nobody committed"]
 
 
@@ -354,7 +365,7 @@ def test_a_reader_that_has_jumped_is_let_off() -> None:
     of.committing("g", AT, 7)
     of.committed("g", AT, 1, 7)
     of.forget("g", AT)
-    of.fetched("g", AT, 2, floor=7)
+    of.fetched("g", AT, 2, floor=7, generation=2)
     assert sentences(of) == []
 
 
@@ -365,7 +376,7 @@ def test_offsets_of_a_topic_that_may_be_deleted_prove_nothing() -> None:
         watch.committing("g", each, 5)
         watch.committed("g", each, 1, 5)
     watch.forget_topic("t")
-    watch.fetched("g", at, -1, floor=watch.floor("g", at, 2))
+    watch.fetched("g", at, -1, floor=watch.floor("g", at, 2), generation=2)
     assert watch.findings == []
-    watch.fetched("g", other, -1, floor=watch.floor("g", other, 2))
+    watch.fetched("g", other, -1, floor=watch.floor("g", other, 2), generation=2)
     assert [finding.invariant for finding in watch.findings] == ["I-39"]

@@ -274,14 +274,20 @@ class GroupCoordinator:
             loading.replay(records)
 
     def finish_loading(
-        self, partition: int, epoch: LeaderEpoch, now: Instant
+        self, partition: int, epoch: LeaderEpoch, now: Instant, *, is_committed: bool = True
     ) -> tuple[list[Effect], LoadReport | None]:
-        """All records are in: serve the partition. No report: it is not (or no longer) loading."""
+        """All records are in: serve the partition. No report: it is not (or no longer) loading.
+
+        `is_committed`: whether all that was replayed is below the high watermark. If not, the
+        report names an append, whose end (`appended`) is to be told when it is.
+        """
         loading = self._loading(partition, epoch)
         if loading is None:
             return [], None
         self._owned[partition] = _Owned(epoch, loading.served)
-        report = loading.finish(now)
+        report = loading.finish(now, is_committed=is_committed)
+        if report.append_id is not None:
+            self._appends[report.append_id] = loading.served
         return self._drain(), report
 
     def load_partition(

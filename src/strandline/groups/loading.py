@@ -34,6 +34,8 @@ class LoadReport:
     """How many records of each kind that is not served."""
     damaged_records: int
     """Records that were skipped because their bytes make no sense."""
+    append_id: int | None = None
+    """If the log's end was not committed: tell the end of this append when it is."""
 
 
 class Loading:
@@ -54,8 +56,13 @@ class Loading:
                 # One bad record must not make all groups of the partition unreachable for ever.
                 self._damaged += 1
 
-    def finish(self, now: Instant) -> LoadReport:
-        """All records are in: make the groups live."""
+    def finish(self, now: Instant, *, is_committed: bool) -> LoadReport:
+        """All records are in: make the groups live.
+
+        Unless everything that was read `is_committed`, the end of the log may still be lost with
+        the leadership: no offsets are told before the append in the report has ended.
+        """
+        append_id = None if is_committed else self._shard.expect_loaded()
         for group_id in self._shard.offsets.group_ids() - self._shard.groups.keys():
             group = Group(group_id, created_ms=now.wall_ms)
             group.is_stored = True
@@ -68,6 +75,7 @@ class Loading:
             ),
             unknown_kinds=dict(self._unknown),
             damaged_records=self._damaged,
+            append_id=append_id,
         )
 
     def _apply(self, record: CoordinatorRecord) -> None:

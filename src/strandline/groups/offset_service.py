@@ -119,6 +119,10 @@ class OffsetService:
         """Handle one group of an OffsetFetch: `deliver` its offsets, now or when stable."""
         append_id = self._shard.offsets.last_append(wanted.group_id) if require_stable else None
         if append_id is None:
+            # What a new coordinator found above its high watermark may vanish with it; and it may
+            # have been acknowledged, so the offset before it is no answer either.
+            append_id = self._shard.unsettled_load
+        if append_id is None:
             deliver(self._read(wanted))
             return
         self._shard.when_settled(append_id, now, partial(self._settled, wanted, deliver))

@@ -87,6 +87,7 @@ class Shard:
         self._surroundings = surroundings
         self._pending: dict[int, _PendingAppend] = {}
         """Appends that are neither durable nor refused, in the order of the log."""
+        self._loaded: int | None = None
         self._writing: Counter[str] = Counter()
         """How many pending appends hold a record of each group; no zeros."""
 
@@ -131,6 +132,19 @@ class Shard:
         )
         self._expect_end(append_id, now)
         return append_id
+
+    def expect_loaded(self) -> int:
+        """What was read from the log is not committed to its end yet: an append without records
+        stands for it, before all others; returns its id."""
+        self._surroundings.appends += 1
+        append_id = self._loaded = self._surroundings.appends
+        self._pending[append_id] = _PendingAppend((), [])
+        return append_id
+
+    @property
+    def unsettled_load(self) -> int | None:
+        """The append that stands for what was loaded, while that may still be lost."""
+        return self._loaded if self._loaded in self._pending else None
 
     def when_settled(self, append_id: int, now: Instant, outcome: Outcome) -> None:
         """Be told the end of an append that is under way, within the time for a new one."""

@@ -49,6 +49,7 @@ class _Load(NamedTuple):
 
     replica: Replica
     leader_epoch: LeaderEpoch
+    end_offset: Offset
     records: Iterator[CoordinatorRecord]
 
 
@@ -95,8 +96,9 @@ class GroupHost:
         """Load the groups of a partition of `__consumer_offsets` that is led here now."""
         partition, epoch = replica.topic_partition.partition, replica.leader_epoch
         effects = self._coordinator.start_loading(partition, epoch, now)
-        records = committed_records(replica.log, replica.log.log_end_offset, self._read_bytes)
-        load = self._loads[partition] = _Load(replica, epoch, records)
+        end_offset = replica.log.log_end_offset
+        records = committed_records(replica.log, end_offset, self._read_bytes)
+        load = self._loads[partition] = _Load(replica, epoch, end_offset, records)
         self._carry_out(effects, now)
         self._load_on(load, now)
 
@@ -130,7 +132,15 @@ class GroupHost:
 
     def _loaded(self, load: _Load, now: Instant) -> None:
         at = load.replica.topic_partition
-        effects, report = self._coordinator.finish_loading(at.partition, load.leader_epoch, now)
+        effects, report = self._coordinator.finish_loading(
+            at.partition,
+            load.leader_epoch,
+            now,
+            is_committed=load.replica.commit_outcome(load.end_offset) is not None,
+        )
+        if report is not None and report.append_id is not None:
+            self._undecided[at.partition] += 1
+            self._await(load.replica, at.partition, report.append_id, load.end_offset, now)
         if report is not None and (report.unknown_kinds or report.damaged_records):
             log.warning(
                 "%s holds records that were skipped: %d damaged, %s of kinds that are not served",
@@ -177,22 +187,22 @@ class GroupHost:
         if outcome is not None and not self._undecided[effect.partition]:
             return _told(outcome)
         self._undecided[effect.partition] += 1
-        self._await(replica, effect, required, now)
+        self._await(replica, effect.partition, effect.append_id, required, now)
         return ()
 
     def _await(
-        self, replica: Replica, effect: AppendRecords, required: Offset, now: Instant
+        self, replica: Replica, partition: int, append_id: int, required: Offset, now: Instant
     ) -> None:
         """Tell the coordinator once the records are committed, or never will be."""
 
         def decided(code: ErrorCode, at: Instant) -> None:
             if code is ErrorCode.REQUEST_TIMED_OUT:
                 # Who waits has a limit of its own; the records stay in the log.
-                self._await(replica, effect, required, at)
+                self._await(replica, partition, append_id, required, at)
                 return
-            self._undecided[effect.partition] -= 1
+            self._undecided[partition] -= 1
             for outcome in _told(code):
-                self._carry_out(self._coordinator.appended(effect.append_id, outcome, at), at)
+                self._carry_out(self._coordinator.appended(append_id, outcome, at), at)
 
         replica.await_commit(required, decided, deadline_ms=now.monotonic_ms + _LOOK_AGAIN_MS)
 

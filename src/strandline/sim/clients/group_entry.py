@@ -258,7 +258,7 @@ class GroupEntrant(Reader):
         version = self.cluster.versions.of(ApiKey.OFFSET_FETCH)
         request = fetch_offsets(self.group, owned, self.ids(), version)
         floors = {at: self.watch.floor(self.group, at, self.generation) for at in owned}
-        then = partial(self._offsets_told, attempt, floors)
+        then = partial(self._offsets_told, attempt, self.generation, floors)
         self.cluster.ask(connection, ApiKey.OFFSET_FETCH, request, then)
 
     def ids(self) -> dict[str, TopicId]:
@@ -266,7 +266,11 @@ class GroupEntrant(Reader):
         return {topic: self.cluster.topic_id(topic) for topic in self.topics}
 
     def _offsets_told(
-        self, attempt: int, floors: Mapping[TopicPartition, int], outcome: Outcome
+        self,
+        attempt: int,
+        generation: int,
+        floors: Mapping[TopicPartition, int],
+        outcome: Outcome,
     ) -> None:
         code, offsets = 0, dict[TopicPartition, int]()
         if not isinstance(outcome, Lost):
@@ -275,5 +279,7 @@ class GroupEntrant(Reader):
         if self.failed(attempt, outcome, code):
             return
         for at, floor in floors.items():
-            self.watch.fetched(self.group, at, offsets.get(at, -1), floor=floor)
+            self.watch.fetched(
+                self.group, at, offsets.get(at, -1), floor=floor, generation=generation
+            )
         self.settle({at: offsets.get(at, -1) for at in floors})

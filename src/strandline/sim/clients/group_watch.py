@@ -9,7 +9,8 @@ coordinator must have written first is held against it.
   number is higher than that of all whose first answer was known when the question was put.
 - In one generation, one member owns a partition, and one member leads.
 - Whoever owns a partition in generation g is told at least what earlier generations have committed
-  for it and got acknowledged, and nothing that nobody ever tried to commit.
+  for it and got acknowledged, or were told, and nothing that nobody ever tried to commit. (What one
+  coordinator told, its successor must have.)
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Commits:
 
     tried: dict[int, None] = field(default_factory=dict)
     acknowledged: dict[int, int] = field(default_factory=dict)
-    """Highest acknowledged offset by generation."""
+    """Highest offset by generation that was acknowledged, or told to a member."""
     unknown: dict[int, int] = field(default_factory=dict)
     """Lowest offset by generation whose commit had no definite outcome: it may still come, behind
     one that was acknowledged, until the next generation begins."""
@@ -137,17 +138,22 @@ class GroupWatch:
         late = [offset for each, offset in commits.unknown.items() if last <= each < generation]
         return min([commits.acknowledged[last], *late])
 
-    def fetched(self, group: str, at: TopicPartition, offset: int, *, floor: int) -> None:
-        """A member was told a committed offset (-1: none); `floor` is from when it asked."""
+    def fetched(
+        self, group: str, at: TopicPartition, offset: int, *, floor: int, generation: int
+    ) -> None:
+        """A member of that generation was told a committed offset (-1: none); `floor` is from when
+        it asked."""
         commits = self._commits(group, at)
         if commits.is_forgotten or at.topic in self._deleted:
             return
         if offset < floor:
             self._found(
                 f"Group {group} was told the committed offset {offset} after {floor} had been "
-                "acknowledged",
+                "acknowledged or told",
                 at,
             )
+        elif offset >= 0:
+            self.committed(group, at, generation, offset)
         if offset >= 0 and offset not in commits.tried:
             self._found(f"Group {group} was told the offset {offset}, which nobody committed", at)
 
