@@ -67,5 +67,6 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-52": "The same seed gives the same run.",
     "I-53": "A follower that stays behind leaves the in-sync set.",
     "I-54": "An idempotent producer is not refused with what comes next.",
+    "I-55": "A consumer is told where a leader epoch ends.",
     BUG: "No part of a broker fails in a way that it does not expect.",
 }

@@ -19,8 +19,8 @@ from strandline.protocol.messages.fetch import FetchResponse, PartitionData
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Lost, Outcome
 from strandline.sim.clients.fetch_session import FetchFrom, FetchSession, Limits
-from strandline.sim.clients.reading import read
-from strandline.sim.clients.seats import Seat
+from strandline.sim.clients.reading import Read, read
+from strandline.sim.clients.seats import EpochEnd, Seat
 from strandline.sim.clients.standing import Stander
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
@@ -229,6 +229,8 @@ class Reader(Stander):
             self.found("I-26", f"{self.name} was sent {found.beyond}", seat.at)
         if data.log_start_offset > seat.log_start:
             self.log_starts(seat, data.log_start_offset)
+        if seat.epoch_end is not None and seat.epoch_end.leader_epoch == when.led.get(seat.at):
+            self._compare_epochs(seat, seat.epoch_end, found)
         if found.records:
             self.counters["records read"] += len(found.records)
             polled = Polled(self.name, seat.place, found.records)
@@ -242,6 +244,20 @@ class Reader(Stander):
             # The broker has compared its epoch with the one that it was asked in.
             is_compared = wanted.leader_epoch if self._version >= EPOCHS_SINCE else found.epoch
             seat.checked_epoch = max(seat.checked_epoch, is_compared)
+
+    def _compare_epochs(self, seat: Seat, told: EpochEnd, found: Read) -> None:
+        """I-55: what is read from the leader that said where an epoch ends must agree with that."""
+        for offset, epoch in found.epochs:
+            if (offset < told.end) != (epoch <= told.asked):
+                self.found(
+                    "I-55",
+                    f"{self.name} was told in leader epoch {told.leader_epoch} that epoch "
+                    f"{told.asked} ends at {told.end}, but at {offset} lies a batch of epoch "
+                    f"{epoch}",
+                    seat.at,
+                )
+                seat.epoch_end = None
+                return
 
     def _corrupt(self, connection: Connection, seat: Seat, what: str) -> None:
         if connection.is_damaged:

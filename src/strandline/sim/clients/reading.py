@@ -28,6 +28,8 @@ class Read:
     epoch: LeaderEpoch = NO_EPOCH
     """The leader epoch of the last batch."""
     records: list[tuple[int, bytes]] = field(default_factory=list)
+    epochs: list[tuple[int, LeaderEpoch]] = field(default_factory=list)
+    """Of each batch, the first offset and the leader epoch."""
     corrupt: str | None = None
     """What is wrong with the bytes behind `position`."""
     beyond: str | None = None
@@ -55,6 +57,7 @@ def read(data: PartitionData, position: int, *, isolation: int) -> Read:
                     value = value_of(record.value)
                     if record.offset >= found.position and value is not None:
                         found.records.append((record.offset, value))
+            found.epochs.append((header.base_offset, header.leader_epoch))
             found.position = header.next_offset
             found.epoch = header.leader_epoch
     except CorruptRecords as error:

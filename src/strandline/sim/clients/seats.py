@@ -11,10 +11,20 @@ history is told (`Assigned`), so that a jump that nobody meant is found.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.client import place_of
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+
+
+class EpochEnd(NamedTuple):
+    """What a leader has answered to OffsetForLeaderEpoch."""
+
+    leader_epoch: LeaderEpoch
+    """In which it leads."""
+    asked: LeaderEpoch
+    end: int
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +43,8 @@ class Seat:
     """The leader epoch of the last record before the position."""
     checked_epoch: LeaderEpoch = NO_EPOCH
     """The leader epoch in which the position is known to be in the log."""
+    epoch_end: EpochEnd | None = None
+    """What the last leader said that was asked for the end of an epoch."""
     is_busy: bool = False
     """Whether a request about it is on its way."""
     not_before_us: int = 0
@@ -56,5 +68,6 @@ class Seat:
         self.place = place_of(self.at, topic_id)
         self.position = self.end = self.replica = self.lost_position = None
         self.epoch = self.checked_epoch = NO_EPOCH
+        self.epoch_end = None
         self.log_start = 0
         return True

@@ -24,7 +24,7 @@ from strandline.sim.clients.offsets import (
     offset_for_epoch,
     only_partition,
 )
-from strandline.sim.clients.seats import Seat
+from strandline.sim.clients.seats import EpochEnd, Seat
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Assigned, StartSeen
@@ -147,6 +147,8 @@ class Stander(SimClient):
         position = seat.position
         if position is None:
             return
+        if answer.end_offset >= 0 and seat.epoch < leader.epoch:
+            seat.epoch_end = EpochEnd(leader.epoch, seat.epoch, answer.end_offset)
         if answer.end_offset >= position and answer.leader_epoch >= 0:
             seat.checked_epoch = leader.epoch
             return

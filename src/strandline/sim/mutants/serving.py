@@ -95,6 +95,13 @@ def _log_end_for_epoch(self: OffsetForLeaderEpochHandler, topic: str, partition:
     return answer
 
 
+def _three_too_much(self: OffsetForLeaderEpochHandler, topic: str, partition: Any) -> Any:
+    answer = _true_look_up(self, topic, partition)
+    if answer.error_code == ErrorCode.NONE and answer.end_offset != NO_OFFSET:
+        answer.end_offset += 3
+    return answer
+
+
 def _untold(attribute: str, argument: str) -> Any:
     """A session that finds a change of this offset not worth telling."""
 
@@ -217,9 +224,14 @@ SERVING: Final = (
     Mutant(
         "ends-of-epochs",
         "OffsetForLeaderEpoch says where that epoch ended, not where the log does (KIP-320).",
-        (),
+        ("I-55",),
         patch(OffsetForLeaderEpochHandler, _look_up=_log_end_for_epoch),
-        "what consumers have read is cut by unclean elections only, and then nothing is promised",
+    ),
+    Mutant(
+        "exact-ends-of-epochs",
+        "OffsetForLeaderEpoch says exactly where an epoch ended (KIP-320).",
+        ("I-55",),
+        patch(OffsetForLeaderEpochHandler, _look_up=_three_too_much),
     ),
     Mutant(
         "send-readers-to-complete-replicas",
