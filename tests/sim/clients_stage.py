@@ -25,7 +25,7 @@ from strandline.protocol.schema import decode_request
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.connection import Peer
 from strandline.sim.clients.make import make_client
-from strandline.sim.clients.world import Leadership
+from strandline.sim.history.lookups import Leadership
 from strandline.sim.history.operations import Event
 from strandline.sim.plan import ClientSpec, Options
 from strandline.sim.schedule import Schedule
@@ -132,6 +132,8 @@ class Stage:
         """(broker, epoch) by (topic, partition); metadata requests are answered with them."""
         self.topic_ids: dict[str, UUID] = {}
         self.controller = 1
+        self.ends_at = 0
+        """What high watermarks are."""
         self.starts_at = 0
         """Where all logs begin."""
 
@@ -143,6 +145,11 @@ class Stage:
         """See `ClientWorld`."""
         return self.leaders[at.topic, at.partition][1]
 
+    def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
+        """See `ClientWorld`."""
+        del broker_id, at
+        return self.ends_at
+
     def log_start(self, at: TopicPartition) -> int:
         """See `ClientWorld`."""
         del at
@@ -151,7 +158,11 @@ class Stage:
     def leadership(self, broker_id: BrokerId, at: TopicPartition) -> Leadership | None:
         """See `ClientWorld`."""
         broker, epoch = self.leaders[at.topic, at.partition]
-        return Leadership(broker_id, 1, epoch) if broker == broker_id else None
+        return (
+            Leadership(broker_id, 1, epoch, self.topic_ids[at.topic])
+            if broker == broker_id
+            else None
+        )
 
     def note(self, text: str) -> None:
         """See `ClientWorld`."""

@@ -22,7 +22,7 @@ from strandline.sim.faults.planner import draw_actions
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
-from strandline.sim.workload import draw_clients
+from strandline.sim.workload import draw_askers, draw_clients
 
 BEYOND_ONE_OF: Final = 6
 """One of so many seeds has the profile `beyond`."""
@@ -38,6 +38,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
         profile = BEYOND if streams("profile").randrange(BEYOND_ONE_OF) == 0 else SAFE
     options = _options(seed, profile, streams)
     clients = draw_clients(options, streams("clients"))
+    clients += draw_askers(options, streams("askers"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
     clients = at_a_followers_pace(clients, options)
     return Plan(options, clients, draw_actions(options, clients, streams("faults")))

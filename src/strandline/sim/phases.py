@@ -81,7 +81,8 @@ class Course:
             scene.on_loss = self.checkers.note_lossy
             world.observers.append(self.checkers)
         told_of_deletion = None if self.checkers is None else self.checkers.note_records_deleted
-        self.crew = Crew(world, plan.clients, on_deleted=told_of_deletion)
+        told_of_time = None if self.checkers is None else self.checkers.rules.times.check
+        self.crew = Crew(world, plan.clients, on_deleted=told_of_deletion, on_time=told_of_time)
         self._found: list[Violation] = []
         """What did not come right, and what the clients' history says."""
         self.phases: list[tuple[str, int]] = []

@@ -17,6 +17,15 @@ PAUSES: Final = ("30ms", "80ms", "150ms", "200ms", "300ms", "500ms")
 """Of producers, between two batches; the shortest first."""
 
 
+def draw_askers(options: Options, random: Random) -> tuple[ClientSpec, ...]:
+    """Who asks for records by their times; drawn by itself, so that all others stay as they are."""
+    if random.random() >= 0.25:
+        return ()
+    topic = random.choice(options.topics)
+    wishes = {"topic": topic.name, "every": random.choice(("100ms", "300ms", "1s"))}
+    return (ClientSpec("times", "q1", wishes | {"partition": _partitions(topic, random)}),)
+
+
 def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
     """The clients of a run."""
     topics = options.topics

@@ -24,9 +24,9 @@ from strandline.errors import ProtocolError
 from strandline.node.replica import Replica
 from strandline.sim import settled
 from strandline.sim.bugs import BugWatch
-from strandline.sim.clients.world import Leadership
 from strandline.sim.clock import NodeClock
 from strandline.sim.disk import Disk
+from strandline.sim.history.lookups import Leadership
 from strandline.sim.history.operations import Event
 from strandline.sim.latency import End
 from strandline.sim.machine import Machine
@@ -190,6 +190,11 @@ class World:
         state = self.image.partition(at)
         return -1 if state is None else state.leader_epoch
 
+    def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
+        """That of a broker's replica; 0 if it has none at this moment."""
+        replica = self.replica(broker_id, at)
+        return 0 if replica is None else replica.log.high_watermark
+
     def log_start(self, at: TopicPartition) -> int:
         """The highest start of the partition's log on any broker that is up; 0 without any."""
         replicas = [self.replica(broker_id, at) for broker_id in self.machines]
@@ -200,7 +205,7 @@ class World:
         replica = self.replica(broker_id, at)
         if replica is None or not replica.is_leading:
             return None
-        return Leadership(broker_id, self[broker_id].life, replica.leader_epoch)
+        return Leadership(broker_id, self[broker_id].life, replica.leader_epoch, replica.topic_id)
 
     def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         for observer in self.observers:

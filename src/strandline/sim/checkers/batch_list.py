@@ -42,6 +42,11 @@ class BatchList:
         remains = self.remains.get(batch.base_offset)
         return batch.records if remains is None else remains.records
 
+    def newest_in(self, batch: Batch) -> int:
+        """The largest time of the batch, as its header has it here."""
+        remains = self.remains.get(batch.base_offset)
+        return batch.max_timestamp if remains is None else remains.max_timestamp
+
     def crc_of(self, batch: Batch) -> int:
         """The checksum that the batch has here."""
         remains = self.remains.get(batch.base_offset)

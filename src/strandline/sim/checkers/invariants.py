@@ -68,5 +68,6 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-53": "A follower that stays behind leaves the in-sync set.",
     "I-54": "An idempotent producer is not refused with what comes next.",
     "I-55": "A consumer is told where a leader epoch ends.",
+    "I-56": "A look-up by time finds the first record of that time.",
     BUG: "No part of a broker fails in a way that it does not expect.",
 }

@@ -15,6 +15,7 @@ from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
 from strandline.sim.checkers.serving_rules import ServingRules
 from strandline.sim.checkers.storage_rules import StorageRules
+from strandline.sim.checkers.time_rules import TimeRules
 from strandline.sim.checkers.truths import Truths
 from strandline.sim.checkers.violations import Findings
 from strandline.sim.checkers.waiting_rules import WaitingRules
@@ -37,6 +38,7 @@ class Rules:
     serving: ServingRules
     waiting: WaitingRules
     storage: StorageRules
+    times: TimeRules
     compaction: CompactionRules
 
     @classmethod
@@ -62,5 +64,6 @@ class Rules:
             ServingRules(findings),
             WaitingRules(findings),
             StorageRules(findings),
+            TimeRules(findings, truths),
             compaction,
         )

@@ -288,9 +288,7 @@ class Shadow(BatchList):
 
     def _dropped(self, index: int) -> Dropped:
         batch = self.batches[index]
-        remains = self.remains.get(batch.base_offset)
-        newest = batch.max_timestamp if remains is None else remains.max_timestamp
-        return Dropped(batch, self.size_of(index), newest)
+        return Dropped(batch, self.size_of(index), self.newest_in(batch))
 
     @property
     def is_followed(self) -> bool:

@@ -130,10 +130,21 @@ class StorageRules:
             relative, position = offsets.entry(slot)
             if self._position_of_end(shadow, segment, base + relative) != position:
                 self._add_index(shadow, segment, f"says that {base + relative} is at {position}")
+        first, newest = shadow.index_at(base), -1
         for slot in range(0, times.entries, max(1, times.entries // max(1, probes))):
             timestamp, relative = times.entry(slot)
             if self._position_of_end(shadow, segment, base + relative) is None:
                 self._add_index(shadow, segment, f"names {base + relative} for {timestamp}")
+            stop = shadow.index_at(base + relative + 1)
+            newest = max(newest, *map(shadow.newest_in, shadow.batches[first:stop]), -1)
+            first = stop
+            if newest != timestamp:
+                self._add_index(
+                    shadow,
+                    segment,
+                    f"says that nothing up to {base + relative} is newer than {timestamp}, but "
+                    f"{newest} is the largest time there",
+                )
         for index in batches:
             batch = shadow.batches[index]
             floor = offsets.lookup(batch.next_offset - 1)

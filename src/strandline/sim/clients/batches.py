@@ -15,7 +15,7 @@ from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.sim.clients.wishes import Wishes
-from strandline.sim.clients.world import Leadership
+from strandline.sim.history.lookups import Leadership
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.schedule import START_US
 from strandline.types import (

@@ -16,9 +16,11 @@ from strandline.sim.clients.admin import AdminOperation
 from strandline.sim.clients.client import Finding, SimClient, topic_of
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
+from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.compacted import POLICY, is_compacted
 from strandline.sim.history.checker import check
+from strandline.sim.history.lookups import TimeAnswer
 from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent, Value
 from strandline.sim.history.report import Report
 from strandline.sim.plan import Action, ClientSpec
@@ -38,12 +40,17 @@ class Crew:
         specs: Sequence[ClientSpec],
         *,
         on_deleted: Callable[[TopicPartition, int], None] | None = None,
+        on_time: Callable[[TimeAnswer], None] | None = None,
     ) -> None:
-        """`on_deleted` hears what DeleteRecords has promised, as soon as it has. Raises `BadScript`
+        """`on_deleted` hears what DeleteRecords has promised, as soon as it has, and `on_time` what
+        look-ups by time were told. Raises `BadScript`
         for a line that makes no sense."""
         self.world = world
         self.group_watch = GroupWatch(world.schedule)
         self.clients = [make_client(world, spec, self.group_watch) for spec in specs]
+        for client in self.clients:
+            if isinstance(client, TimesAsker) and on_time is not None:
+                client.on_told = on_time
         self.operations: list[AdminOperation] = []
         self.last_readers: list[str] = []
         self._on_deleted = on_deleted

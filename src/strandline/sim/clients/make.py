@@ -28,6 +28,7 @@ from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.idempotent import IdempotentProducer
 from strandline.sim.clients.producer import Producer
+from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
@@ -50,6 +51,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "producer": _producer,
     "consumer": _alone(Consumer),
     "ends": _alone(EndsWatcher),
+    "times": _alone(TimesAsker),
     "garbage": _alone(GarbageClient),
     "group": GroupMember,
 }

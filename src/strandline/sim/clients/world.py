@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from strandline.sim.clients.connection import Peer, Wire
+from strandline.sim.history.lookups import Leadership
 from strandline.sim.history.operations import Event
 from strandline.sim.plan import Options
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
 from strandline.types import BrokerId, TopicPartition
-
-
-class Leadership(NamedTuple):
-    """Who leads a partition: one process in one leader epoch."""
-
-    broker_id: BrokerId
-    life: int
-    """Of the broker's processes the how-manieth."""
-    leader_epoch: int
 
 
 class ClientNetwork(Protocol):
@@ -48,6 +40,9 @@ class ClientWorld(Protocol):
 
     def leader_epoch(self, at: TopicPartition) -> int:
         """The newest leader epoch of a partition that anybody can know of; -1 without any."""
+
+    def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
+        """That of a broker's replica; 0 if it has none at this moment."""
 
     def log_start(self, at: TopicPartition) -> int:
         """The highest start of the partition's log on any broker that is up; 0 without any."""

@@ -22,8 +22,10 @@ from strandline.storage.log_state import LogState
 from strandline.storage.producer_state import ProducerStates, Reload
 from strandline.storage.recovery import Recovery
 from strandline.storage.segment import Segment
+from strandline.storage.time_index import TimeIndex
 from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicPartition
 
+_true_add_largest = TimeIndex.add_largest
 _true_flush_plan = LogState.flush_plan
 _true_log_synced = Background.log_synced
 _true_open = Logs.open
@@ -138,7 +140,18 @@ def _as_noted(self: Recovery, end: Offset) -> Offset:
 _NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
 _STALE = patch(Recovery, _recover_segment=_without_epochs)
 
+
+def _an_hour_early(self: TimeIndex, timestamp: int, offset: int, **more: Any) -> None:
+    _true_add_largest(self, timestamp - 3_600_000, offset, **more)
+
+
 RECOVERING: Final = (
+    Mutant(
+        "name-times-as-they-are",
+        "A time index names the largest time up to an offset, and none that is older (4.3).",
+        ("I-04", "I-56"),
+        patch(TimeIndex, add_largest=_an_hour_early),
+    ),
     Mutant(
         "recovery-trusts-everything",
         "After an unclean shutdown every batch from the recovery point on is read and checked; "
