@@ -57,7 +57,7 @@ from strandline.storage.meta_properties import read_meta_properties
 from strandline.storage.partition_metadata import read_topic_id
 from strandline.storage.producer_snapshot import decode_snapshot
 from strandline.storage.transaction_index import TransactionIndex
-from strandline.types import Offset, TopicPartition
+from strandline.types import NO_TIMESTAMP, Offset, TopicPartition
 
 Target = Callable[[bytes], None]
 
@@ -118,10 +118,14 @@ def batches(data: bytes) -> None:
         struct.pack_into(">qi", records, 0, 0, len(records) - 12)
         records[16] = 2
         set_crc(records, 0, len(records))
+    rules = _RULES[data[0] % len(_RULES)]
     try:
-        validate_client_batch(records, _RULES[data[0] % len(_RULES)], _NOW_MS)
+        taken = validate_client_batch(records, rules, _NOW_MS)
     except ProtocolError:
         return
+    found = list(read_records(taken.buffer))
+    assert [record.offset for record in found] == list(range(taken.header.record_count))
+    assert taken.header.max_timestamp == max(NO_TIMESTAMP, *(each.timestamp for each in found))
 
 
 def columns(data: bytes) -> None:

@@ -4,6 +4,7 @@
     ├── ProtocolError           an answer with a Kafka error code; says whether a retry may help
     ├── MalformedFrame          bytes that do not follow the protocol: one connection closes
     ├── CorruptRecords          the bytes of a record batch are damaged
+    │   └── RecordsTooLarge     they decompress to more than is accepted
     ├── InvalidSetting          a setting's name or value is refused; names the setting
     ├── BadScript               a scenario or plan of the simulator cannot be understood (in `sim`)
     ├── TableError              a table refuses a batch, or is none (in `lakehouse.tables`, a tree)
@@ -250,6 +251,10 @@ class MalformedFrame(StrandlineError):
 
 class CorruptRecords(StrandlineError):
     """The bytes of a record batch are damaged or do not follow the record format."""
+
+
+class RecordsTooLarge(CorruptRecords):
+    """The records of a batch decompress to more than the reader accepts; they may be sound."""
 
 
 class InvalidSetting(StrandlineError):

@@ -1,7 +1,7 @@
 """Produce requests with batches that a client may not write: refused as a real Kafka refuses them.
 
 Every request goes to both brokers; compared is each partition's error code, and where it has none
-its offset. What single records must look like is compared in `tests/records/test_java.py`.
+its offset. `docs/compatibility.md` has the rulings on what differs; it is listed here, too.
 """
 
 from __future__ import annotations
@@ -30,13 +30,31 @@ from strandline.protocol.messages.produce import (
 )
 from strandline.records.batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, parse_header
 from strandline.records.builder import build_batch, join_batch
+from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.types import ProducerEpoch, ProducerId
 from tests.java.kafka_broker import Kafka
 from tests.java.processes import Broker, ToolServer, Workshop
+from tests.records.lies import (
+    LIES,
+    LOOSE_LIES,
+    ODDITIES,
+    Claim,
+    batch_of,
+    broken_streams,
+)
 
 Answer = tuple[int, int]
 _PARTITIONS: Final = 3
+_SERVER_ERROR: Final = -1
+_DIFFERENT: Final = {
+    "LIES": (_SERVER_ERROR,),
+    "LOOSE_LIES": (0, _SERVER_ERROR),
+    "STREAMS": (_SERVER_ERROR,),
+    "twice": (0, _SERVER_ERROR),
+}
+"""What Kafka may answer where Strandline says INVALID_RECORD: an error of the server in place of
+one of the client, and 0 where it does not look."""
 
 
 class Side:
@@ -120,6 +138,13 @@ class Both:
         assert ours == theirs
         return {index: code for index, (code, _) in ours.items()}
 
+    def send_apart(
+        self, topic: str, batches: dict[int, bytes]
+    ) -> tuple[dict[int, Answer], dict[int, Answer]]:
+        """The answers of Kafka and of Strandline, which may differ."""
+        theirs, ours = (side.send(topic, batches) for side in self._sides)
+        return theirs, ours
+
 
 @pytest.fixture(scope="module")
 def both(workshop: Workshop, tools: ToolServer, broker: Broker) -> Iterator[Both]:
@@ -179,6 +204,28 @@ def test_c3_which_batch_of_a_request_decides(both: Both) -> None:
         assert both.send(topic, {0: first, 1: batch()}) == code, first
     assert both.send(topic, {0: wrong}, acks=7) == {0: 53}
     assert both.send(topic, {0: batch()}, acks=7) == {0: 21}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("names", ["LIES", "LOOSE_LIES", "ODDITIES", "STREAMS"])
+def test_c4_what_is_in_a_batch(both: Both, names: str, codec: Codec) -> None:
+    """Sent once to each; only what `_DIFFERENT` lists is answered in another way."""
+    topic = both.new_topic()
+    now_ms = int(time.time() * 1000)
+    if names == "STREAMS":
+        batches = {
+            name: batch_of(packed, Claim(b""), now_ms, codec)
+            for name, packed in broken_streams(codec).items()
+        }
+    else:
+        claims = {"LIES": LIES, "LOOSE_LIES": LOOSE_LIES, "ODDITIES": ODDITIES}[names]
+        batches = {name: claim.batch(now_ms, codec) for name, claim in claims.items()}
+    for name, data in batches.items():
+        different = _DIFFERENT.get(name) or _DIFFERENT.get(names, ())
+        theirs, ours = both.send_apart(topic, {0: data})
+        assert ours[0][0] == (0 if names == "ODDITIES" else 87), name
+        assert theirs[0][0] == ours[0][0] or theirs[0][0] in different, name
+    assert both.send_apart(topic, {1: batch()})[0][1][0] == 0
 
 
 def test_control_batches_and_ids_without_transactions(both: Both) -> None:

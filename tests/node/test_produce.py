@@ -8,12 +8,19 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
-from strandline.records.batch import CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT, parse_header
+from strandline.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    iterate_headers,
+    parse_header,
+)
 from strandline.records.builder import join_batch
 from strandline.records.codec import Codec
 from strandline.types import NO_TOPIC_ID
 from tests.node.messages import batch, fetch, list_offsets, offsets, produce, produced, values
-from tests.node.world import Client, World
+from tests.node.world import WALL_MS, Client, World
+from tests.records.lies import LIES, ODDITIES
 
 
 def end_offset(world: World, topic: str = "orders") -> int:
@@ -207,6 +214,40 @@ def test_what_has_no_frame_refuses_every_partition(world: World, at: int) -> Non
         ErrorCode.CORRUPT_MESSAGE,
     ]
     assert [world.replica("wide", n).log.log_end_offset for n in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_c4_a_header_that_lies_about_time_is_put_right(
+    world: World, version: int, codec: Codec
+) -> None:
+    """Records of this second were removed as too old, and lookups by time did not find them."""
+    client = world.connect()
+    for name in ("nothing odd", "a largest timestamp that is too small", "no largest timestamp"):
+        lie = ODDITIES[name].batch(WALL_MS, codec)
+        assert produced(client.ask(produce(lie), version)).error_code == 0
+    log = world.replica("orders").log
+    for segment in log.segments.all:
+        for _, header in iterate_headers(segment.log.read_at(0, segment.log.size)):
+            assert header.max_timestamp == WALL_MS
+        assert segment.largest_timestamp().timestamp == WALL_MS
+    found = client.ask(list_offsets(WALL_MS), 7).topics[0].partitions[0]
+    assert (found.offset, found.timestamp) == (0, WALL_MS)
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_c4_what_cannot_be_read_is_refused_alone(world: World, version: int) -> None:
+    world.create_topic("wide", 3)
+    client = world.connect()
+    for name, lie in LIES.items():
+        before = [world.replica("wide", n).log.log_end_offset for n in range(3)]
+        packed = lie.batch(WALL_MS, Codec.GZIP)
+        batches = {("wide", 0): lie.batch(WALL_MS), ("wide", 1): packed, ("wide", 2): batch(b"a")}
+        answer = client.ask(produce(batches), version)
+        codes = [each.error_code for each in answer.responses[0].partition_responses]
+        assert codes == [ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD, 0], name
+        after = [world.replica("wide", n).log.log_end_offset for n in range(3)]
+        assert after == [before[0], before[1], before[2] + 1]
 
 
 def test_a_control_batch_without_a_transaction_is_refused_alone(world: World) -> None:

@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from strandline.node.effects import Chunk
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import request_frame
+from strandline.records.batch import iterate_headers
 from strandline.records.codec import Codec
 from strandline.storage.log_read import LogSlice
 from strandline.types import TopicId
 from tests.node.messages import batch, produce
 from tests.node.world import WALL_MS, Client, World, joined
+from tests.records.lies import LIES, LOOSE_LIES, ODDITIES
 
 _CONNECTIONS = 2
+CLAIMS = {**LIES, **LOOSE_LIES, **ODDITIES}
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Step:
     cut: int
     behind: bytes
     milliseconds: int
+    lie: str = ""
+    """Which of the claims is sent in place of a good batch."""
 
 
 class RawClient(Client):
@@ -67,6 +72,7 @@ class Side:
         self.world = World()
         self.world.create_topic("orders")
         self.world.create_topic("other", segment_bytes="1048576", max_message_bytes="2000")
+        self.world.create_topic("keyed", cleanup_policy="compact")
         self.clients = [self._connect() for _ in range(_CONNECTIONS)]
 
     def _connect(self) -> RawClient:
@@ -102,6 +108,8 @@ def frame_of(step: Step, topic_id: TopicId) -> bytes:
         codec=step.codec,
         timestamp=step.timestamp,
     )
+    if step.lie:
+        data = CLAIMS[step.lie].batch(step.timestamp, step.codec)
     by_id = {"topic_id": topic_id} if step.version >= 13 else {}
     message = produce(data, step.topic, acks=step.acks, **by_id)  # type: ignore[arg-type]
     chunks = request_frame(KNOWN[ApiKey.PRODUCE], step.version, 7, "test", message)
@@ -116,7 +124,7 @@ STEPS = st.builds(
     Step,
     connection=st.integers(0, _CONNECTIONS - 1),
     version=st.sampled_from([3, 7, 8, 9, 9, 9, 13]),
-    topic=st.sampled_from(["orders", "orders", "orders", "other"]),
+    topic=st.sampled_from(["orders", "orders", "orders", "other", "keyed"]),
     acks=st.sampled_from([-1, -1, -1, 1, 0, 2]),
     producer_id=st.sampled_from([-1, -1, 5, 6]),
     epoch=st.integers(0, 1),
@@ -128,6 +136,7 @@ STEPS = st.builds(
     cut=st.sampled_from([0, 0, 0, 0, 1, 3]),
     behind=st.sampled_from([b"", b"", b"", b"", b"\0", b"tail"]),
     milliseconds=st.sampled_from([0, 1, 700_000]),
+    lie=st.sampled_from(["", "", *CLAIMS]) | st.just(""),
 )
 FLIPS = st.tuples(st.integers(0, 250), st.sampled_from([1, 8, 128, 255]))
 REUSES = st.tuples(st.integers(0, 2), st.integers(0, 6), st.none() | st.none() | FLIPS)
@@ -139,7 +148,7 @@ def compare(steps: list[Step]) -> tuple[Side, Side]:
     for step in steps:
         frame = frame_of(step, short.topic_id(step.topic))
         assert short.send(step, frame) == general.send(step, frame), step
-    for topic in ("orders", "other"):
+    for topic in ("orders", "other", "keyed"):
         assert short.world.log_bytes(topic) == general.world.log_bytes(topic)
         ours, theirs = (side.world.replica(topic).log for side in (short, general))
         assert ours.log_end_offset == theirs.log_end_offset
@@ -175,6 +184,20 @@ def test_a_damaged_byte_behind_a_learnt_shape(version: int, flips: list[tuple[in
     for flip in flips:
         steps += [replace(plain, flip=flip), plain]
     compare(steps)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("name", CLAIMS)
+def test_c4_a_lie_behind_a_learnt_shape(name: str, codec: Codec) -> None:
+    """What a batch claims in its header is not believed on the short way, either."""
+    plain = Step(0, 9, "orders", -1, -1, 0, 0, 3, codec, WALL_MS, None, 0, b"", 0)
+    short, general = compare([plain, plain, replace(plain, lie=name), plain])
+    for side in (short, general):
+        log = side.world.replica("orders").log
+        assert log.log_end_offset == (9 + CLAIMS[name].count if name in ODDITIES else 9)
+        for segment in log.segments.all:
+            for _, header in iterate_headers(segment.log.read_at(0, segment.log.size)):
+                assert WALL_MS <= header.max_timestamp <= WALL_MS + 2
 
 
 def test_the_short_way_is_taken_at_all() -> None:

@@ -3,8 +3,8 @@
 This file knows which codec does what to bytes. It must not know what the bytes mean.
 
 A batch of one megabyte may decompress to gigabytes, so `decompress` takes the most that the caller
-accepts and never allocates beyond it. Which library serves a codec follows from that, then from
-speed:
+accepts and never allocates beyond it. Formats that are taken apart here, block by block, have a
+limit on their blocks as well. Which library serves a codec follows from that, then from speed:
 
 - gzip: the standard library's zlib, the only one here that stops at a given output size.
 - snappy: cramjam; a block states its size in front.
@@ -20,7 +20,7 @@ from typing import Final
 
 import cramjam
 
-from strandline.errors import CorruptRecords
+from strandline.errors import CorruptRecords, RecordsTooLarge
 from strandline.records import lz4_frame, snappy_stream, zstd_frame
 from strandline.records.codec import CODEC_BY_SETTING, Codec
 
@@ -31,6 +31,7 @@ __all__ = [
     "Codec",
     "compress",
     "decompress",
+    "inflate",
 ]
 
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -39,6 +40,8 @@ DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 DEFAULT_LEVELS: Final = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.DEFAULT_LEVEL, Codec.ZSTD: 3}
 """Kafka's defaults of `compression.gzip.level`, `.lz4.level` and `.zstd.level`."""
 
+_BUFFER_IS_FULL: Final = "failed to write whole buffer"
+"""What the library says of a buffer that is too small for what comes out."""
 _GZIP_WINDOW_BITS: Final = 31  # a window of 2^15 bytes, plus 16: with gzip's header and trailer
 _GZIP_MEMBERS_MAX: Final = 64  # writers make one; each further one costs a copy of what follows it
 
@@ -63,12 +66,22 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
 def decompress(
     codec: Codec, data: bytes | bytearray | memoryview, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """Decompress all of `data`; raises `CorruptRecords` when damaged or above `max_bytes`."""
+    """Decompress all of `data`; see `inflate`."""
+    return bytes(inflate(codec, data, max_bytes))
+
+
+def inflate(
+    codec: Codec, data: bytes | bytearray | memoryview, max_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> bytes | memoryview:
+    """Decompress all of `data`, for who only looks at it: no copy is made where none is needed.
+
+    Raises `CorruptRecords` when damaged, and its subclass `RecordsTooLarge` above `max_bytes`.
+    """
     match codec:
         case Codec.NONE:
             if len(data) > max_bytes:
-                raise CorruptRecords(f"The records take more than {max_bytes} bytes.")
-            return bytes(data)
+                raise RecordsTooLarge(f"The records take more than {max_bytes} bytes.")
+            return memoryview(data)
         case Codec.GZIP:
             return _gunzip(memoryview(data), max_bytes)
         case Codec.SNAPPY:
@@ -90,24 +103,27 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes:
             raise CorruptRecords(f"Gzip data is damaged: {error}.") from error
         room -= len(part)
         if room < 0:
-            raise CorruptRecords(f"Gzip data decompresses to more than {max_bytes} bytes.")
+            raise RecordsTooLarge(f"Gzip data decompresses to more than {max_bytes} bytes.")
         if not member.eof:
             raise CorruptRecords("Gzip data is cut off.")
         parts.append(part)
         if not member.unused_data:
-            return b"".join(parts)
+            return part if len(parts) == 1 else b"".join(parts)
         data = data[len(data) - len(member.unused_data) :]
     raise CorruptRecords(f"Gzip data has more than {_GZIP_MEMBERS_MAX} members.")
 
 
-def _unzstd(data: memoryview, max_bytes: int) -> bytes:
+def _unzstd(data: memoryview, max_bytes: int) -> memoryview:
     if not data:
         raise CorruptRecords("There is no Zstandard frame.")
-    out = bytearray(min(zstd_frame.content_bytes_max(data), max_bytes))
+    content_bytes_max = zstd_frame.content_bytes_max(data)
+    out = bytearray(min(content_bytes_max, max_bytes))
     try:
         size = cramjam.zstd.decompress_into(data, out)
     except cramjam.DecompressionError as error:
-        raise CorruptRecords(
-            f"Zstandard data is damaged or decompresses to more than {max_bytes} bytes: {error}."
-        ) from error
-    return bytes(memoryview(out)[:size])
+        if content_bytes_max > max_bytes and str(error) == _BUFFER_IS_FULL:
+            raise RecordsTooLarge(
+                f"Zstandard data decompresses to more than {max_bytes} bytes."
+            ) from error
+        raise CorruptRecords(f"Zstandard data is damaged: {error}.") from error
+    return memoryview(out)[:size]

@@ -23,13 +23,17 @@ from typing import Final
 
 import cramjam
 
-from strandline.errors import CorruptRecords, InvariantViolated
+from strandline.errors import CorruptRecords, InvariantViolated, RecordsTooLarge
 
 DEFAULT_LEVEL: Final = 9
 """`compression.lz4.level` at which Java uses the fast compressor; all others mean "high"."""
 
 _LOWEST_HIGH_LEVEL: Final = 3
 _HIGHEST_HIGH_LEVEL: Final = 12
+_BLOCKS_MAX: Final = 1 << 15
+"""Most blocks of a frame that is read; each costs a round in Python. Writers fill theirs, so that
+this many hold 2 GiB."""
+
 _MAGIC: Final = 0x184D2204
 _BLOCK_BYTES: Final = 64 * 1024
 _STORED_BIT: Final = 0x80000000
@@ -80,42 +84,66 @@ def _compress_block(block: memoryview, level: int) -> bytes:
     return frame[len(_LIBRARY_HEADER) + 4 : -8]
 
 
-def decompress_frame(data: memoryview, max_bytes: int) -> bytes:
-    """Decompress one frame, which must fill `data`; the result has at most `max_bytes`."""
+def decompress_frame(data: memoryview, max_bytes: int) -> memoryview:
+    """Decompress one frame, which must fill `data`; the result has at most `max_bytes`.
+
+    Raises `CorruptRecords`; its subclass `RecordsTooLarge` if it is more.
+    """
+    blocks, room = _outline(data)
+    out = bytearray(min(room, max_bytes))
+    filled = 0
+    with memoryview(out) as target:
+        for block, is_stored, block_room in blocks:
+            size = min(block_room, len(out) - filled)
+            if not is_stored:
+                filled += _decompress_block(block, target[filled : filled + size], block_room)
+            elif size < block_room:
+                raise RecordsTooLarge(f"LZ4 data decompresses to more than {max_bytes} bytes.")
+            else:
+                target[filled : filled + size] = block
+                filled += size
+    return memoryview(out)[:filled]
+
+
+def _outline(data: memoryview) -> tuple[list[tuple[memoryview, bool, int]], int]:
+    """The blocks of a frame, each with whether it is stored and the most that it makes.
+
+    The second value is the most that all make together.
+    """
     flags, block_bytes_max, position = _read_descriptor(data)
     trailer_bytes = 4 if flags & _BLOCK_CHECKSUM_BIT else 0
-    out = bytearray()
-    while True:
-        size_field = _read_uint32(data, position)
+    blocks: list[tuple[memoryview, bool, int]] = []
+    total = 0
+    while (size_field := _read_uint32(data, position)) & ~_STORED_BIT:
         size = size_field & ~_STORED_BIT
+        is_stored = size_field != size
         position += 4
-        if size == 0:
-            break
         if size > block_bytes_max or len(data) - position < size + trailer_bytes:
             raise CorruptRecords(f"An LZ4 block of {size} bytes does not fit in its frame.")
-        block = data[position : position + size]
-        room = min(block_bytes_max, max_bytes - len(out))
-        if size_field & _STORED_BIT:
-            if size > room:
-                raise CorruptRecords(f"LZ4 data decompresses to more than {max_bytes} bytes.")
-            out += block
-        else:
-            out += _decompress_block(block, room)
+        if len(blocks) == _BLOCKS_MAX:
+            raise CorruptRecords(f"An LZ4 frame has more than {_BLOCKS_MAX} blocks.")
+        # One byte of a block stands for at most 255 bytes: a short one needs no full-size room.
+        room = size if is_stored else min(block_bytes_max, 255 * size)
+        blocks.append((data[position : position + size], is_stored, room))
+        total += room
         position += size + trailer_bytes
-    position += 4 if flags & _CONTENT_CHECKSUM_BIT else 0
+    position += 8 if flags & _CONTENT_CHECKSUM_BIT else 4
     if position != len(data):
         raise CorruptRecords("An LZ4 frame does not end where its data ends.")
-    return bytes(out)
+    return blocks, total
 
 
-def _decompress_block(block: memoryview, room: int) -> memoryview:
-    # One byte of a block stands for at most 255 bytes, so a short block needs no full-size buffer.
-    buffer = bytearray(min(room, 255 * len(block)))
+def _decompress_block(block: memoryview, target: memoryview, room: int) -> int:
+    """Decompress into `target`, which may be less than the block needs; returns the size."""
     try:
-        size = cramjam.lz4.decompress_block_into(block, buffer, output_len=len(buffer))
+        return int(cramjam.lz4.decompress_block_into(block, target, output_len=len(target)))
     except cramjam.DecompressionError as error:
+        if len(target) < room:
+            # The library does not say which it is.
+            raise RecordsTooLarge(
+                f"An LZ4 block is damaged or decompresses to more than {len(target)} bytes."
+            ) from error
         raise CorruptRecords(f"An LZ4 block does not decompress to {room} bytes.") from error
-    return memoryview(buffer)[:size]
 
 
 def _read_descriptor(data: memoryview) -> tuple[int, int, int]:

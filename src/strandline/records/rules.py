@@ -14,7 +14,14 @@ from strandline.records.batch import TimestampType
 from strandline.records.codec import CODEC_BY_SETTING, Codec
 from strandline.records.compression import DECOMPRESSED_BYTES_MAX
 
-UNLIMITED_MS: Final = 2**63 - 1
+PRODUCED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What a produced batch may decompress to, on topics with an ordinary `max.message.bytes`. All else
+that the broker does waits while a batch is opened, for a tenth of a second at this size."""
+_TIMES_MESSAGE_BYTES: Final = 4
+"""Where batches may be large, they may decompress to this multiple of that, at most to
+`DECOMPRESSED_BYTES_MAX`, the most that readers here accept."""
+_INT64_MAX: Final = 2**63 - 1
+UNLIMITED_MS: Final = _INT64_MAX
 """The default of `message.timestamp.before.max.ms`: records may be as old as they like."""
 
 
@@ -37,18 +44,19 @@ class AppendRules:
     """Compression level for batches that are packed anew; None is the codec's default."""
     allow_control: bool = False
     """A coordinator's own append: offsets, record count and control bit are not checked."""
-    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
-    """What one batch may decompress to, where it must be opened."""
+    max_decompressed_bytes: int = PRODUCED_BYTES_MAX
+    """What one batch may decompress to."""
 
     @property
-    def header_suffices(self) -> bool:
-        """Whether the header alone decides every batch whose times are not in the future."""
-        return (
-            not self.compacted
-            and self.timestamp_type is TimestampType.CREATE_TIME
-            and self.before_max_ms == UNLIMITED_MS
-            and self.codec is None
-        )
+    def keeps_batches(self) -> bool:
+        """Whether every batch that breaks no rule is appended as it came."""
+        return self.timestamp_type is TimestampType.CREATE_TIME and self.codec is None
+
+    def timestamp_limits(self, now_ms: int) -> tuple[int, int]:
+        """The earliest and the latest timestamp that a record may have from its producer."""
+        if self.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return -_INT64_MAX - 1, _INT64_MAX
+        return now_ms - self.before_max_ms, min(now_ms + self.after_max_ms, _INT64_MAX)
 
     @classmethod
     def for_topic(cls, config: TopicConfig, *, allow_control: bool = False) -> AppendRules:
@@ -72,4 +80,8 @@ class AppendRules:
             codec=codec,
             level=None if codec is None else levels.get(codec),
             allow_control=allow_control,
+            max_decompressed_bytes=min(
+                max(PRODUCED_BYTES_MAX, _TIMES_MESSAGE_BYTES * config.max_message_bytes),
+                DECOMPRESSED_BYTES_MAX,
+            ),
         )

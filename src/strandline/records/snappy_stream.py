@@ -19,11 +19,14 @@ from typing import Final
 
 import cramjam
 
-from strandline.errors import CorruptRecords
+from strandline.errors import CorruptRecords, RecordsTooLarge
 
 _MAGIC: Final = b"\x82SNAPPY\x00"
 _WRITTEN_HEADER: Final = _MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _CHUNK_BYTES: Final = 32 * 1024
+_CHUNKS_MAX: Final = 1 << 15
+"""Most chunks that are read; each costs a round in Python. Writers fill theirs, so that this many
+hold 1 GiB."""
 _UINT32: Final = Struct(">I")
 
 
@@ -55,6 +58,8 @@ def decompress_stream(data: memoryview, max_bytes: int) -> bytes:
         parts.append(_decompress_block(data[position : position + size], room))
         room -= len(parts[-1])
         position += size
+        if len(parts) > _CHUNKS_MAX:
+            raise CorruptRecords(f"Snappy data has more than {_CHUNKS_MAX} chunks.")
     return b"".join(parts)
 
 
@@ -62,7 +67,7 @@ def _decompress_block(block: memoryview, room: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > room:
-            raise CorruptRecords(f"Snappy data decompresses to more than {room} bytes.")
+            raise RecordsTooLarge(f"Snappy data decompresses to more than {room} bytes.")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CorruptRecords("A Snappy block is damaged.") from error

@@ -3,17 +3,20 @@
 This file knows a topic's rules for what is appended. It must not know offsets or leader epochs
 (the log assigns them), nor producers' sequences (the log's producer state checks them).
 
-A produce request holds exactly one batch per partition. In the common case, CreateTime and no
-recompression on a topic that is not compacted, only the header and the checksum are looked at: the
-records stay as they came. They are opened (`record_checks.py`) when the header cannot decide. The
-order of the checks, their codes and their limits are those of Kafka 4.3
-(`ProduceRequest.validateRecords`, `UnifiedLog.append`, `LogValidator`), with these differences:
+A produce request holds exactly one batch per partition. Its records are walked, decompressed for
+that if need be: what readers could not read is not acknowledged, and the largest timestamp, on
+which retention and lookups by time depend, is the records' and not what the header claims. In the
+common case the batch is then appended as it came. The order of the checks, their codes and their
+limits are those of Kafka 4.3 (`ProduceRequest.validateRecords`, `UnifiedLog.append`,
+`LogValidator`), with these differences:
 
-- Kafka opens every batch, refuses malformed records and corrects a wrong largest timestamp. Here
-  that happens only to batches that are opened.
+- Offset deltas must count up from 0 (Kafka asks that of compressed batches only), and every field
+  must be as its readers want it (Kafka skips over keys, values and headers in compressed batches).
 - A codec that does not exist is UNSUPPORTED_COMPRESSION_TYPE (Kafka: UNKNOWN_SERVER_ERROR).
-- Malformed records under a right checksum are always INVALID_RECORD: sending them again, which
-  CORRUPT_MESSAGE asks for, cannot help (Kafka: sometimes UNKNOWN_SERVER_ERROR).
+- Malformed records or compressed data under a right checksum are always INVALID_RECORD: sending
+  them again, which CORRUPT_MESSAGE asks for, cannot help (Kafka: sometimes UNKNOWN_SERVER_ERROR).
+- What decompresses to more than `AppendRules.max_decompressed_bytes` is MESSAGE_TOO_LARGE (Kafka
+  has no limit).
 - A client's batch with a delete horizon is INVALID_RECORD: only compaction decides when tombstones
   may go (Kafka takes it). The unused attribute bits 7 to 15 are ignored, as in Kafka.
 - Recompression packs the same records anew without rewriting them one by one. (A batch whose
@@ -25,14 +28,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, RecordsTooLarge
 from strandline.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER,
+    HEADER_BYTES,
     LOG_OVERHEAD,
     BatchHeader,
+    Buffer,
     TimestampType,
     WritableBuffer,
     set_max_timestamp,
@@ -40,14 +45,12 @@ from strandline.records.batch import (
 )
 from strandline.records.builder import join_batch
 from strandline.records.codec import Codec
-from strandline.records.compression import compress
+from strandline.records.compression import compress, inflate
 from strandline.records.produced_framing import only_batch
-from strandline.records.record import payload_of
 from strandline.records.record_checks import (
     RecordError,
     RecordsRejectedError,
-    check_records,
-    must_open,
+    newest_timestamp,
 )
 from strandline.records.rules import AppendRules
 from strandline.types import NO_TIMESTAMP
@@ -101,14 +104,15 @@ def validate_client_batch(
         _check_client_fields(header)
 
     batch = memoryview(buffer)[:size]
-    payload: bytes | None = None
-    max_timestamp = header.max_timestamp
-    if must_open(header, rules, now_ms):
-        payload = _open(header, batch, rules)
-        max_timestamp = check_records(header, payload, rules, now_ms)
+    payload: Buffer
+    if header.attributes & CODEC_MASK:
+        payload, start = _open(header, batch, rules), 0
+    else:
+        payload, start = batch, HEADER_BYTES
+    max_timestamp = newest_timestamp(header, payload, rules, now_ms, start)
     is_repacked = rules.codec is not None and _must_repack(header, rules.codec)
     if is_repacked:
-        batch = _repack(header, _open(header, batch, rules) if payload is None else payload, rules)
+        batch = _repack(header, memoryview(payload)[start:], rules)
         header = BatchHeader._make(HEADER.unpack_from(batch))
     if len(batch) > rules.segment_bytes:
         raise ProtocolError(
@@ -150,9 +154,12 @@ def _check_size(size: int, max_message_bytes: int) -> None:
         )
 
 
-def _open(header: BatchHeader, batch: memoryview, rules: AppendRules) -> bytes:
+def _open(header: BatchHeader, batch: memoryview, rules: AppendRules) -> Buffer:
     try:
-        return payload_of(header, batch, max_bytes=rules.max_decompressed_bytes)
+        return inflate(header.codec, batch[HEADER_BYTES:], rules.max_decompressed_bytes)
+    except RecordsTooLarge as error:
+        # Java's producer splits a batch that gets this answer and sends the parts.
+        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
     except CorruptRecords as error:
         raise _invalid(str(error)) from error
 
@@ -163,7 +170,7 @@ def _must_repack(header: BatchHeader, target: Codec) -> bool:
     return source != target and not (header.attributes & CONTROL_BIT and source == Codec.NONE)
 
 
-def _repack(header: BatchHeader, payload: bytes, rules: AppendRules) -> memoryview:
+def _repack(header: BatchHeader, payload: memoryview, rules: AppendRules) -> memoryview:
     codec = Codec.NONE if rules.codec is None else rules.codec
     repacked = header._replace(attributes=header.attributes & ~CODEC_MASK | codec)
     batch = join_batch(repacked, compress(codec, payload, rules.level))

@@ -18,6 +18,9 @@ from strandline.errors import CorruptRecords
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
 _BLOCK_BYTES_MAX: Final = 128 * 1024
+_BLOCKS_MAX: Final = 1 << 15
+"""Most blocks of all frames together, and most frames. Writers fill their blocks, so that this many
+hold 4 GiB; each costs a round in Python."""
 _DICTIONARY_ID_BYTES: Final = (0, 1, 2, 4)
 
 
@@ -25,12 +28,15 @@ def content_bytes_max(data: memoryview) -> int:
     """An upper bound of what the frames in `data` decompress to; they must fill it exactly."""
     total = 0
     position = 0
-    while position < len(data):
+    blocks_left = _BLOCKS_MAX
+    for _ in range(_BLOCKS_MAX):
+        if position >= len(data):
+            break
         magic = _read_little(data, position, 4)
         if magic & ~0xF == _SKIPPABLE_MAGIC:
             position += 8 + _read_little(data, position + 4, 4)
         elif magic == _MAGIC:
-            content, position = _walk_frame(data, position + 4)
+            content, position, blocks_left = _walk_frame(data, position + 4, blocks_left)
             total += content
         else:
             raise CorruptRecords("The data is not a Zstandard frame.")
@@ -39,8 +45,8 @@ def content_bytes_max(data: memoryview) -> int:
     return total
 
 
-def _walk_frame(data: memoryview, position: int) -> tuple[int, int]:
-    """The most that the frame's blocks make, and the position behind the frame."""
+def _walk_frame(data: memoryview, position: int, blocks_left: int) -> tuple[int, int, int]:
+    """The most that the frame's blocks make, the position behind it, and the blocks left."""
     descriptor = _read_little(data, position, 1)
     single_segment = bool(descriptor & 0x20)
     position += 1
@@ -54,9 +60,10 @@ def _walk_frame(data: memoryview, position: int) -> tuple[int, int]:
     stated_size, position = _read_content_size(data, position, descriptor)
     if single_segment and stated_size is not None:
         window = stated_size
-    blocks, position = _walk_blocks(data, position, min(window, _BLOCK_BYTES_MAX))
+    limits = min(window, _BLOCK_BYTES_MAX), blocks_left
+    content, position, blocks_left = _walk_blocks(data, position, *limits)
     position += 4 if descriptor & 0x04 else 0
-    return (blocks if stated_size is None else min(blocks, stated_size)), position
+    return content if stated_size is None else min(content, stated_size), position, blocks_left
 
 
 def _read_content_size(data: memoryview, position: int, descriptor: int) -> tuple[int | None, int]:
@@ -73,10 +80,15 @@ def _read_content_size(data: memoryview, position: int, descriptor: int) -> tupl
             return _read_little(data, position, 8), position + 8
 
 
-def _walk_blocks(data: memoryview, position: int, block_bytes_max: int) -> tuple[int, int]:
+def _walk_blocks(
+    data: memoryview, position: int, block_bytes_max: int, blocks_left: int
+) -> tuple[int, int, int]:
     total = 0
     last = False
     while not last:
+        blocks_left -= 1
+        if blocks_left < 0:
+            raise CorruptRecords(f"Zstandard data has more than {_BLOCKS_MAX} blocks.")
         header = _read_little(data, position, 3)
         position += 3
         last = bool(header & 1)
@@ -93,7 +105,7 @@ def _walk_blocks(data: memoryview, position: int, block_bytes_max: int) -> tuple
                 position += size
             case _:
                 raise CorruptRecords("A Zstandard block has a type that does not exist.")
-    return total, position
+    return total, position, blocks_left
 
 
 def _read_little(data: memoryview, position: int, size: int) -> int:

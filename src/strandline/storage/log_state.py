@@ -65,9 +65,9 @@ class LogState:
         "failure",
         "files",
         "flush_at_offset",
-        "header_suffices",
         "high_watermark",
         "high_watermark_fell",
+        "keeps_batches",
         "last_flush_ms",
         "leader_epochs",
         "log_end_offset",
@@ -151,7 +151,7 @@ class LogState:
         """Follow settings of the topic, or new ones, from the next append on."""
         self.config = config
         self.client_rules = AppendRules.for_topic(config)
-        self.header_suffices = self.client_rules.header_suffices
+        self.keeps_batches = self.client_rules.keeps_batches
         self.coordinator_rules = AppendRules.for_topic(config, allow_control=True)
         self.segment_bytes = config.segment_bytes
         self._set_flush_offset()

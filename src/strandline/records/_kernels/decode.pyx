@@ -15,6 +15,14 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 from cpython.buffer cimport PyBuffer_FillInfo
 
+from strandline.records._kernels.fields cimport (
+    INT64_MAX,
+    read_bytes,
+    read_varint,
+    read_varlong,
+    sum_fits,
+)
+
 from crc32c import crc32c
 
 from strandline.errors import InvariantViolated
@@ -30,7 +38,6 @@ from strandline.records.columns import (
 )
 from strandline.records.compression import DECOMPRESSED_BYTES_MAX
 
-cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t MILLISECONDS_MAX = INT64_MAX // 1000
 cdef int64_t OFFSET_MAX = INT64_MAX
 
@@ -476,75 +483,3 @@ cdef inline int64_t int64_at(const uint8_t* at) noexcept nogil:
     return <int64_t> (
         (<uint64_t> <uint32_t> int32_at(at) << 32) | <uint64_t> <uint32_t> int32_at(at + 4)
     )
-
-
-cdef inline bint sum_fits(int64_t base, int64_t delta, int64_t* total) noexcept nogil:
-    """The sum, if it is one of 64 bits; the least of them is taken for too small, as in the twin."""
-    total[0] = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    if delta >= 0:
-        return total[0] >= base and total[0] != -INT64_MAX - 1
-    return total[0] < base and total[0] != -INT64_MAX - 1
-
-
-cdef inline bint read_varint(
-    const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int32_t* value
-) noexcept nogil:
-    """A signed 32-bit number of at most five bytes; false if there is none before `end`."""
-    cdef Py_ssize_t position = at[0]
-    cdef uint64_t folded = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while shift < 32:
-        if position >= end:
-            return False
-        byte = data[position]
-        position += 1
-        folded |= <uint64_t> (byte & 0x7F) << shift
-        if byte < 0x80:
-            if folded >> 32:
-                return False
-            at[0] = position
-            value[0] = <int32_t> (<uint32_t> (folded >> 1) ^ -<uint32_t> (folded & 1))
-            return True
-        shift += 7
-    return False
-
-
-cdef inline bint read_varlong(
-    const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, int64_t* value
-) noexcept nogil:
-    """A signed 64-bit number of at most ten bytes; false if there is none before `end`."""
-    cdef Py_ssize_t position = at[0]
-    cdef uint64_t folded = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while shift < 64:
-        if position >= end:
-            return False
-        byte = data[position]
-        position += 1
-        if shift == 63 and byte > 1 and byte < 0x80:
-            return False
-        folded |= <uint64_t> (byte & 0x7F) << shift
-        if byte < 0x80:
-            at[0] = position
-            value[0] = <int64_t> ((folded >> 1) ^ -(folded & 1))
-            return True
-        shift += 7
-    return False
-
-
-cdef inline bint read_bytes(
-    const uint8_t* data, Py_ssize_t* at, Py_ssize_t end, const uint8_t** start, int32_t* size
-) noexcept nogil:
-    """A byte string with its size in front; -1 and every other negative size is null."""
-    if not read_varint(data, at, end, size):
-        return False
-    if size[0] < 0:
-        start[0] = NULL
-        return True
-    if size[0] > end - at[0]:
-        return False
-    start[0] = data + at[0]
-    at[0] += size[0]
-    return True
