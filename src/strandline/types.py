@@ -32,6 +32,11 @@ TopicId = UUID
 NO_TOPIC_ID: Final = UUID(int=0)
 
 
+Lives = tuple[tuple[int, int], ...]
+"""Processes of one broker, the oldest first: the first and the last broker epoch of each. A process
+registers more than once if its session expires."""
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic. A tuple, because it is the key of most maps."""
 

@@ -47,7 +47,7 @@ from strandline.cluster.znodes import (
 )
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, Lives, TopicPartition
 
 Result = TypeVar("Result")
 Key = TypeVar("Key", BrokerId, ConfigResource)
@@ -100,7 +100,12 @@ class Story:
         return applied.results
 
     def join(
-        self, number: int, rack: str | None = None, *, previous_epoch: int = NO_PREVIOUS_EPOCH
+        self,
+        number: int,
+        rack: str | None = None,
+        *,
+        previous_epoch: int = NO_PREVIOUS_EPOCH,
+        lives: Lives | None = None,
     ) -> None:
         """A broker registers."""
         node = BrokerNode(
@@ -108,6 +113,7 @@ class Story:
             (Endpoint("PLAINTEXT", "h", 9000 + number),),
             rack,
             previous_epoch=previous_epoch,
+            lives=lives,
         )
         self.do(register_broker(self.image, node), session_of(number))
 

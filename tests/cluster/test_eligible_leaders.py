@@ -230,6 +230,42 @@ def test_when_all_crashed_the_last_leader_leads_before_the_first_assigned() -> N
     assert leads(story)[0] == 2
 
 
+def test_c2_a_replica_on_an_older_disk_is_not_complete() -> None:
+    """Its marker is that of an earlier clean shutdown: it lacks what was written since."""
+    story = three(min_isr=2)
+    first = story.epoch(3)
+    story.restart(3, is_clean=True)
+    story.reconcile()
+    story.shrink(1, 2, 3)
+    second = story.epoch(3)
+    story.leave(1)
+    story.reconcile()
+    story.leave(2)
+    story.reconcile()
+    story.leave(3)
+    story.reconcile()
+    assert leads(story)[2:] == ((3,), (2,))
+    assert story.partition().in_sync_epochs[THREE] == second
+    story.join(3, previous_epoch=first, lives=((first, first),))
+    story.reconcile()
+    assert leads(story) == (-1, 3, (), (2,))
+    assert story.partition().last_known_elr == (THREE,)
+    story.join(2, previous_epoch=story.partition().in_sync_epochs[TWO])
+    story.reconcile()
+    assert leads(story)[0] == 2
+
+
+def test_a_replica_is_complete_whichever_of_its_lives_was_recorded() -> None:
+    story = three(min_isr=2)
+    first = story.epoch(3)
+    story.leave(1, 2)
+    story.reconcile()
+    story.leave(3)
+    story.join(3, previous_epoch=first, lives=((first, first + 1), (first + 5, first + 9)))
+    story.reconcile()
+    assert leads(story)[0] == 3
+
+
 # ── another minimum ────────────────────────────────────────────────────────────────────────────
 
 MIN_IN_SYNC = "min.insync.replicas"

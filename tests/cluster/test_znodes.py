@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -157,6 +158,16 @@ def test_our_own_keys_of_a_partition_state_are_read_strictly(broken: bytes) -> N
         PartitionStateNode.decode(PARTITION, KAFKAS_STATE[:-1] + b"," + broken + b"}")
 
 
+def test_c2_a_broker_holds_what_was_recorded_in_a_life_that_its_disk_has_seen() -> None:
+    node = BrokerNode(BROKER, (Endpoint("A", "h", 1),), previous_epoch=77)
+    assert [node.holds(epoch) for epoch in (76, 77, 99)] == [False, True, True], "as in 0.1.0"
+    node = replace(node, lives=((77, 77), (81, 84)))
+    held = [epoch for epoch in range(70, 90) if node.holds(epoch)]
+    assert held == [77, 81, 82, 83, 84]
+    assert not replace(node, lives=()).holds(77)
+    assert not replace(node, previous_epoch=NO_PREVIOUS_EPOCH).holds(77)
+
+
 def test_our_own_keys_of_a_broker() -> None:
     plain = BrokerNode.decode(BROKER, KAFKAS_BROKER)
     assert (plain.previous_epoch, plain.is_shutting_down) == (NO_PREVIOUS_EPOCH, False)
@@ -165,16 +176,22 @@ def test_our_own_keys_of_a_broker() -> None:
         BROKER,
         (Endpoint("A", "h", 1),),
         previous_epoch=77,
+        lives=((77, 77), (81, 84)),
         is_shutting_down=True,
         offline=offline,
     )
     written = json.loads(node.encode())
     assert (written["previous_epoch"], written["shutting_down"]) == (77, True)
+    assert written["lives"] == [[77, 77], [81, 84]]
     assert written["offline"] == {"t": [0, 3], "u": [1]}
     assert BrokerNode.decode(BROKER, node.encode()) == node
     for broken in (
         b'"shutting_down":1',
         b'"previous_epoch":"x"',
+        b'"lives":7',
+        b'"lives":[7]',
+        b'"lives":[[7]]',
+        b'"lives":[["7",8]]',
         b'"offline":["t"]',
         b'"offline":{"t":0}',
         b'"offline":{"t":[true]}',

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError
 
+from tests.faults.acknowledged import produce_all, read_all
 from tests.faults.run import TOPIC
 from tests.faults.zookeeper_cluster import STEADY, ZooKeeperCluster
 
 MIN_IN_SYNC: Final = "min.insync.replicas"
 RECORDS: Final = 100
-READ_S: Final = 60.0
 
 
 class Row(NamedTuple):
@@ -52,7 +51,7 @@ def test_c1_brokers_with_different_minimums_lose_nothing_that_was_acknowledged(
         assert cluster.leader_of(TOPIC) == leader
         cluster.stop(follower)
         cluster.wait_until_out_of_sync(TOPIC, follower)
-        acknowledged, refused = produce_all(cluster)
+        acknowledged, refused = produce_all(cluster, RECORDS)
         if row.is_killed:
             cluster.kill(leader)
         else:
@@ -70,43 +69,3 @@ def change_file(cluster: ZooKeeperCluster, broker: int, minimum: int) -> None:
     cluster.own_settings[broker][MIN_IN_SYNC] = str(minimum)
     cluster.stop(broker)
     cluster.start(broker)
-
-
-def produce_all(cluster: ZooKeeperCluster) -> tuple[set[bytes], Counter[int]]:
-    """Send records with acks=all, each once; what was acknowledged, and why the others were not."""
-    acknowledged: set[bytes] = set()
-    refused: Counter[int] = Counter()
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            acknowledged.add(message.value() or b"")
-        else:
-            refused[error.code()] += 1
-
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0})
-    for number in range(RECORDS):
-        producer.produce(TOPIC, b"%d" % number, partition=0, on_delivery=delivered)
-        producer.flush()
-    return acknowledged, refused
-
-
-def read_all(cluster: ZooKeeperCluster) -> set[bytes]:
-    """Everything that the partition has in the end."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "group.id": "all", "enable.partition.eof": True}
-    )
-    values = set()
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        while True:
-            message = consumer.poll(READ_S)
-            assert message is not None, "the partition cannot be read"
-            error = message.error()
-            if error is None:
-                values.add(message.value() or b"")
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return values
-            else:
-                assert error.retriable(), error
-    finally:
-        consumer.close()

@@ -55,6 +55,7 @@ def test_an_expired_session_is_followed_by_a_registration_that_lost_nothing(
     # Nothing was lost since the *first* one, whichever of them the controller had seen.
     assert world.image.brokers[BrokerId(1)].previous_epoch == before
     after = world[1].node.broker_epoch
+    assert world[1].node.membership.lives == ((before, after),)
     world.run_until(lambda: world.partition("t").in_sync_epochs.get(BrokerId(1)) == after)
     world.run_until(world.is_settled)
     answer = world.leader_of("t").connect().ask(produce(batch(b"x"), "t"), 9)
@@ -216,12 +217,48 @@ def test_an_ousted_process_stops_and_leaves_the_id_to_the_other(world: ClusterWo
     world.run_until(lambda: not world[2].is_running)
 
 
+def test_c2_a_disk_from_before_the_last_clean_stop_is_not_taken_for_complete(
+    world: ClusterWorld,
+) -> None:
+    """A volume that comes back from a copy, taken after an earlier stop that was clean as well."""
+    world.create_topic("t", (1, 2, 3), **{"min.insync.replicas": "2"})
+    assert world.stop(3)
+    copy = world[3].machine.disk.image()
+    world.start(3)
+    world.run_until(world.is_settled)
+    answer = world.leader_of("t").connect().ask(produce(batch(b"x"), "t", acks=-1), 9)
+    assert produced(answer).error_code == ErrorCode.NONE
+    for broker in (1, 2, 3):
+        assert world.stop(broker)
+    assert (world.partition("t").in_sync_replicas, world.partition("t").elr) == ((3,), (2,))
+    world[3].machine.disk.files = copy
+    world.start(3)
+    world.run_until(lambda: world.partition("t").last_known_elr == (3,))
+    world.start(1)
+    world.start(2)
+    world.run_until(lambda: world.partition("t").leader == 2)
+    world.run_until(world.is_settled)
+
+
+def test_lives_are_kept_over_clean_restarts(world: ClusterWorld) -> None:
+    lives = []
+    for _ in range(3):
+        lives.append(world[2].node.broker_epoch)
+        world.restart(2)
+        world.run_until(world.is_settled)
+    membership = world[2].node.membership
+    assert membership.lives == tuple((each, each) for each in (*lives, membership.broker_epoch))
+    assert all(map(membership.holds, lives))
+    assert not membership.holds(lives[1] + 1), "that was the registration of another broker"
+
+
 def test_who_was_ousted_claims_nothing_when_it_stops(world: ClusterWorld) -> None:
     mine = world.image.brokers[BrokerId(2)]
     assert world[2].node.unbroken_since == mine.epoch
     world.store.apply([SetData(mine.node.path, elsewhere(mine), mine.version)])
     world.run_until(lambda: world[2].node.membership.is_ousted)
     assert world[2].node.unbroken_since == -1
+    assert world[2].node.membership.lives is None
 
 
 def test_a_registration_whose_answer_was_lost_long_ago_is_still_known_as_ours(

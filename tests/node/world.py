@@ -145,6 +145,9 @@ class World:
             None,
             self.now.wall_ms,
             previous_epoch=self._previous_epoch(),
+            lives=None
+            if self.directory.clean_shutdown is None
+            else self.directory.clean_shutdown.lives,
         )
         self.node = Node(
             self.config,

@@ -28,6 +28,23 @@ def test_the_marker_is_kafkas() -> None:
     assert take_marker(files.crash_clone(Random(3)), "/data") == CleanShutdown(17)
 
 
+def test_c2_the_marker_names_the_processes_of_which_everything_is_there() -> None:
+    """So that a directory which comes back from an older copy is not taken for complete."""
+    files = disk()
+    lives = ((17, 17), (20, 23))
+    write_marker(files, "/data", 17, lives)
+    assert files.read_bytes(PATH) == b'{"version":0,"brokerEpoch":17,"lives":[[17,17],[20,23]]}'
+    assert take_marker(files, "/data") == CleanShutdown(17, lives)
+
+
+@pytest.mark.parametrize(
+    "lives", ["17", "[17]", "[[17]]", "[[1,2,3]]", '[["1","2"]]', "[[1,true]]"]
+)
+def test_lives_that_do_not_parse_are_unknown(lives: str) -> None:
+    data = f'{{"version":0,"brokerEpoch":17,"lives":{lives}}}'.encode()
+    assert take_marker(disk(data), "/data") == CleanShutdown(17)
+
+
 def test_it_is_taken_once_whatever_crashes() -> None:
     """KAFKA-10471: a crash while logs are loaded must count as one."""
     files = disk()

@@ -22,7 +22,7 @@ from strandline.storage.files import Files, join, parent_of
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.meta_properties import read_meta_properties
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, Lives, TopicPartition
 
 UNKNOWN_EPOCH = -1
 
@@ -91,6 +91,25 @@ class LogDirectories:
         }
         (epoch, *others) = epochs
         return UNKNOWN_EPOCH if others or epoch is None else epoch
+
+    @property
+    def lives(self) -> Lives | None:
+        """The processes of which all directories hold everything; None if no marker tells any.
+
+        Those of one shutdown have equal markers. If they differ, one of the directories is an older
+        copy, and lacks what is not in its own.
+        """
+        found = [
+            directory.clean_shutdown.lives
+            for directory in self.all
+            if directory.clean_shutdown is not None
+        ]
+        told = [lives for lives in found if lives is not None]
+        if not told:
+            return None
+        if len(told) < len(found):
+            return ()
+        return tuple(life for life in told[0] if all(life in lives for lives in told))
 
     def load(
         self,

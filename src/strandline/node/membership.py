@@ -30,11 +30,16 @@ from strandline.node.metadata import Metadata
 from strandline.node.settings import Settings
 from strandline.node.standing_order import StandingOrder
 from strandline.node.timers import Timers
-from strandline.types import Instant, TopicPartition
+from strandline.types import Instant, Lives, TopicPartition
 
 log = logging.getLogger(__name__)
 
 NOT_REGISTERED: Final = -1
+_STILL_ALIVE: Final = 2**63 - 1
+"""The last epoch of a process that goes on: whatever was recorded of it since it began is true."""
+_LIVES_MAX: Final = 16
+"""So many processes are named. A record of one before them would be older than as many clean
+restarts without a controller that looked."""
 
 
 class Membership:
@@ -56,6 +61,8 @@ class Membership:
             metadata, timers, "register with the cluster", self._decide, self._told
         )
         self._first_epoch: int = NOT_REGISTERED
+        self._former_since = registration.previous_epoch
+        self._former_lives = registration.lives
         self._is_leaving = False
         self._is_overdue = False
         self._was_ousted = False
@@ -85,7 +92,10 @@ class Membership:
     def _give_up_continuity(self) -> None:
         """Another process has been this broker: what the cluster knows of it is not true of us."""
         self._first_epoch = NOT_REGISTERED
-        self._registration = replace(self._registration, previous_epoch=NO_PREVIOUS_EPOCH)
+        self._former_since, self._former_lives = NO_PREVIOUS_EPOCH, None
+        self._registration = replace(
+            self._registration, previous_epoch=NO_PREVIOUS_EPOCH, lives=None
+        )
 
     def act(self, now: Instant) -> None:
         """Write what is missing. Once per turn."""
@@ -100,6 +110,36 @@ class Membership:
         """
         before = self._registration.previous_epoch
         return self._first_epoch if before == NO_PREVIOUS_EPOCH else before
+
+    @property
+    def lives(self) -> Lives | None:
+        """The processes of this broker of which nothing was lost, this one with them.
+
+        None if that is not known: the one before, of version 0.1.0, told no more than since when.
+        """
+        return self._lives_until(self.broker_epoch)
+
+    def holds(self, epoch: int) -> bool:
+        """Whether this process has everything that the broker held under that registration."""
+        return self._again().holds(epoch)
+
+    def _again(self) -> BrokerNode:
+        """What to tell with the next registration of this process."""
+        return replace(
+            self._registration,
+            previous_epoch=self.unbroken_since,
+            lives=self._lives_until(_STILL_ALIVE),
+        )
+
+    def _lives_until(self, last_epoch: int) -> Lives | None:
+        if self._first_epoch == NOT_REGISTERED:
+            return self._former_lives
+        former = self._former_lives
+        if self._former_since == NO_PREVIOUS_EPOCH:
+            former = ()
+        elif former is None:
+            former = ((self._former_since, self._first_epoch - 1),)
+        return (*former, (self._first_epoch, last_epoch))[-_LIVES_MAX:]
 
     @property
     def is_registered(self) -> bool:
@@ -194,7 +234,7 @@ class Membership:
     def _register(self, image: ClusterImage) -> Decision[str]:
         if self._first_epoch != NOT_REGISTERED:
             # The session expired, but this process and its logs went on.
-            self._registration = replace(self._registration, previous_epoch=self.unbroken_since)
+            self._registration = self._again()
         sentence = f"Broker {self.broker_id} is registered."
         return Decision((sentence,), register_broker(image, self._registration))
 

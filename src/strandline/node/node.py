@@ -152,7 +152,10 @@ class Node:
 
         `broker_epoch` goes into the marker of a clean shutdown: that is `unbroken_since`.
         """
-        closed = [directory.close_clean(broker_epoch) for directory in self.replicas.directories]
+        lives = self.membership.lives
+        closed = [
+            directory.close_clean(broker_epoch, lives) for directory in self.replicas.directories
+        ]
         return all(closed)
 
     def abandon(self) -> None:

@@ -130,6 +130,7 @@ class StartUp:
             self._config.broker_rack,
             self._clock().wall_ms,
             previous_epoch=self.directories.previous_epoch,
+            lives=self.directories.lives,
         )
         return Node(
             self._config,

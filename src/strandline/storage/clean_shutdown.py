@@ -3,6 +3,10 @@
 This file knows the marker. Its presence at start says that every log was flushed and closed, so
 that nothing needs recovery, and it names the broker epoch that shut down. Before Kafka 3.7 it was
 empty; since then it is JSON: `{"version":0,"brokerEpoch":17}`.
+
+One key is our own, `"lives":[[17,17],[20,23]]`: of which processes of this broker the directory
+holds everything. A directory that comes back from an older copy lacks the later ones. Kafka and
+version 0.1.0 do not write it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.storage.files import Files, MissingFile, join
+from strandline.types import Lives
 
 FILE_NAME: Final = ".kafka_cleanshutdown"
 VERSION: Final = 0
@@ -22,7 +27,10 @@ class CleanShutdown:
     """The last shutdown was clean."""
 
     broker_epoch: int | None
-    """The epoch of the broker that shut down; None if the marker does not say."""
+    """The epoch of the broker that shut down, the earliest since which nothing was lost; None if
+    the marker does not say."""
+    lives: Lives | None = None
+    """None if the marker does not say."""
 
 
 def take_marker(files: Files, directory: str) -> CleanShutdown | None:
@@ -37,12 +45,16 @@ def take_marker(files: Files, directory: str) -> CleanShutdown | None:
         return None
     files.remove(path)
     files.sync_directory(directory)
-    return CleanShutdown(_broker_epoch(data))
+    return CleanShutdown(_broker_epoch(data), _lives(data))
 
 
-def write_marker(files: Files, directory: str, broker_epoch: int) -> None:
+def write_marker(
+    files: Files, directory: str, broker_epoch: int, lives: Lives | None = None
+) -> None:
     """Say durably that everything in the log directory is flushed and closed."""
-    content = {"version": VERSION, "brokerEpoch": broker_epoch}
+    content: dict[str, object] = {"version": VERSION, "brokerEpoch": broker_epoch}
+    if lives is not None:
+        content["lives"] = lives
     data = json.dumps(content, separators=(",", ":")).encode()
     files.write_atomically(join(directory, FILE_NAME), data)
 
@@ -54,3 +66,12 @@ def _broker_epoch(data: bytes) -> int | None:
     except (ValueError, KeyError, TypeError):
         return None
     return epoch if type(epoch) is int else None
+
+
+def _lives(data: bytes) -> Lives | None:
+    try:
+        pairs = json.loads(data)["lives"]
+        lives = tuple((first, last) for first, last in pairs)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return lives if all(type(epoch) is int for life in lives for epoch in life) else None

@@ -41,7 +41,7 @@ from strandline.storage.files import (
     parent_of,
 )
 from strandline.storage.meta_properties import ForeignDirectory, MetaProperties, claim_directory
-from strandline.types import NO_OFFSET, BrokerId, Offset, TopicPartition
+from strandline.types import NO_OFFSET, BrokerId, Lives, Offset, TopicPartition
 
 LOCK_FILE: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -262,7 +262,7 @@ class LogDirectory(Generic[LogType]):
 
     # ── closing ────────────────────────────────────────────────────────────────────────────────
 
-    def close_clean(self, broker_epoch: int) -> bool:
+    def close_clean(self, broker_epoch: int, lives: Lives | None = None) -> bool:
         """Sync and close every log, write the tables, mark the shutdown clean, release the lock.
 
         Returns whether the next start may skip recovery. One log that fails to close does not
@@ -276,7 +276,7 @@ class LogDirectory(Generic[LogType]):
             if not (self.fully_loaded or self.clean_shutdown):
                 return False
             with self._or_offline("mark the clean shutdown of"):
-                write_marker(self._files, self.path, broker_epoch)
+                write_marker(self._files, self.path, broker_epoch, lives)
         except StorageError:
             return False
         finally:

@@ -3,9 +3,9 @@
 A partition's state records the broker epoch under which each member of the in-sync set, or of the
 eligible leaders, was last known to be complete. Compared with the registrations of now, that tells
 a member that stayed from one that is gone and from one that restarted, however much later somebody
-looks (KIP-380). A registration says since which earlier one nothing was lost (KIP-966); a record
-from that one or a later one still holds. Here it is only judged; what follows from it is
-`partition_repair`'s to say.
+looks (KIP-380). A registration says of which earlier ones nothing was lost (KIP-966): a record from
+one of these still holds. Here it is only judged; what follows from it is `partition_repair`'s to
+say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from strandline.cluster.image import ClusterImage, PartitionImage
-from strandline.cluster.znodes import NO_PREVIOUS_EPOCH
 from strandline.types import BrokerId, TopicPartition
 
 
@@ -27,7 +26,7 @@ class Standing(Enum):
     CLEAN = auto()
     """Registered anew, and lost nothing in between."""
     UNCLEAN = auto()
-    """Registered anew after a crash: the end of its log may be lost."""
+    """Registered anew after a crash, or with an older disk: the end of its log may be lost."""
     GONE = auto()
     """Not registered, or its disk failed: what it held is as it was, for all we know."""
 
@@ -40,7 +39,6 @@ class Brokers:
         self._image = image
         self._offline = {b: brokers[b].offline for b in brokers if brokers[b].offline}
         self.epochs: dict[BrokerId, int] = {b: brokers[b].epoch for b in brokers}
-        self._previous = {b: brokers[b].previous_epoch for b in brokers}
         self._leaving = frozenset(b for b in brokers if brokers[b].is_shutting_down)
         self.serving: dict[BrokerId, int] = {
             b: epoch for b, epoch in self.epochs.items() if b not in self._leaving
@@ -74,9 +72,8 @@ class Brokers:
             return Standing.GONE
         if recorded is None or recorded == epoch:
             return Standing.PRESENT
-        # The broker's own registrations in between were all of that unbroken line.
-        is_unbroken = NO_PREVIOUS_EPOCH < self._previous[broker] <= recorded
-        return Standing.CLEAN if is_unbroken else Standing.UNCLEAN
+        is_whole = self._image.brokers[broker].node.holds(recorded)
+        return Standing.CLEAN if is_whole else Standing.UNCLEAN
 
 
 @dataclass(frozen=True, slots=True)

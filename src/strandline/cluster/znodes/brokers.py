@@ -6,18 +6,22 @@
      "rack": "r1",                                              only when there is one
      "features": {"name": {"min_version": 1, "max_version": 3}},
      "previous_epoch": 77,                                      of our own: only when there is one
+     "lives": [[77, 77], [81, 84]],                             of our own: only with the one above
      "shutting_down": true,                                     of our own: only when it is
      "offline": {"topic": [0, 3]}}                              of our own: only when there are any
 
 `host` and `port` are those of the first plaintext listener, or null and -1: very old clients of
 the tree read only them. Versions 2 to 4 lack the later keys and are read; 5 is written.
 
-Three keys are not Kafka's, and its readers pass over them. `previous_epoch` is that of the earliest
+Four keys are not Kafka's, and its readers pass over them. `previous_epoch` is that of the earliest
 registration since which nothing was lost. A process that registers again after its session expired
 keeps what it named the first time, or names its first registration; a clean shutdown leaves the
-same in its marker. `shutting_down` is set by a broker that is about to stop, in place of Kafka's
-ControlledShutdown request. `offline` names the replicas that the broker cannot use because the disk
-under them failed, in place of Kafka's notification nodes, LeaderAndIsr answers and directory ids.
+same in its marker. `lives` names, process by process, the registrations whose records the broker
+has: not all since `previous_epoch` if its disk came back from an older copy. Without it (version
+0.1.0) they are all of them. `shutting_down` is set by a broker that is about to stop, in place of
+Kafka's ControlledShutdown request. `offline` names the replicas that the broker cannot use because
+the disk under them failed, in place of Kafka's notification nodes, LeaderAndIsr answers and
+directory ids.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from typing import Final, NamedTuple
 
 from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes.content import Content, Extra, Json, encoded
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, Lives, TopicPartition
 
 ROOT: Final = "/brokers/ids"
 NO_PREVIOUS_EPOCH: Final = -1
@@ -72,6 +76,8 @@ class BrokerNode:
     extra: Extra = field(default_factory=dict)
     previous_epoch: int = NO_PREVIOUS_EPOCH
     """All that this broker held under that registration, and later ones, it holds (KIP-966)."""
+    lives: Lives | None = None
+    """Of which processes it holds everything; None: of all since `previous_epoch`."""
     is_shutting_down: bool = False
     offline: frozenset[TopicPartition] = frozenset()
     """Partitions whose replica on this broker lies on a failed disk."""
@@ -79,6 +85,12 @@ class BrokerNode:
     @property
     def path(self) -> str:
         return path_of(self.broker_id)
+
+    def holds(self, epoch: int) -> bool:
+        """Whether nothing is lost of what this broker held under that former registration."""
+        if not NO_PREVIOUS_EPOCH < self.previous_epoch <= epoch:
+            return False
+        return self.lives is None or any(first <= epoch <= last for first, last in self.lives)
 
     def encode(self) -> bytes:
         plain = next((e for e in self.endpoints if e.protocol == _PLAINTEXT), None)
@@ -99,6 +111,8 @@ class BrokerNode:
             values["rack"] = self.rack
         if self.previous_epoch != NO_PREVIOUS_EPOCH:
             values["previous_epoch"] = self.previous_epoch
+            if self.lives is not None:
+                values["lives"] = [list[Json](life) for life in self.lives]
         if self.is_shutting_down:
             values["shutting_down"] = True
         if self.offline:
@@ -121,6 +135,7 @@ class BrokerNode:
             timestamp_ms=content.integer("timestamp", -1),
             features=_features(content),
             previous_epoch=content.integer("previous_epoch", NO_PREVIOUS_EPOCH),
+            lives=content.optional_pairs("lives"),
             is_shutting_down=content.flag("shutting_down"),
             offline=_partitions(content, "offline"),
             extra=content.rest(),

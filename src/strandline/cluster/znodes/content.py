@@ -66,6 +66,21 @@ class Content:
         """A list of numbers; missing means empty."""
         return self._integers(key, self._values.pop(key, []))
 
+    def optional_pairs(self, key: str) -> tuple[tuple[int, int], ...] | None:
+        """A list of lists of two numbers; None if it is missing."""
+        values = self._values.pop(key, None)
+        if values is None:
+            return None
+        if not isinstance(values, list):
+            raise self.malformed(f"{key!r} is not a list")
+        pairs = []
+        for value in values:
+            numbers = self._integers(key, value)
+            if len(numbers) != 2:
+                raise self.malformed(f"{key!r} holds something that is not a pair")
+            pairs.append((numbers[0], numbers[1]))
+        return tuple(pairs)
+
     def texts(self, key: str) -> tuple[str, ...]:
         values = self._values.pop(key, None)
         if not isinstance(values, list):

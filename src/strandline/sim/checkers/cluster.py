@@ -30,8 +30,7 @@ class Cluster:
         """
         if recorded is None or not self.is_up(broker):
             return False
-        since = self.machines[broker].node.membership.unbroken_since
-        return 0 <= since <= recorded
+        return self.machines[broker].node.membership.holds(recorded)
 
     def broker_epoch(self, broker: BrokerId) -> int:
         """The newest registration that the broker's process knows of; -1 for none."""

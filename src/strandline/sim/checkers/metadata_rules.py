@@ -9,7 +9,6 @@ replica with its leader.
 from __future__ import annotations
 
 from strandline.cluster.image import ClusterImage, PartitionImage
-from strandline.cluster.znodes import NO_PREVIOUS_EPOCH
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
@@ -205,12 +204,13 @@ class MetadataRules:
         registered = image.brokers.get(broker)
         if registered is None or registered.epoch != recorded:
             return  # it has gone since; whoever comes back is judged then
-        if not NO_PREVIOUS_EPOCH < registered.previous_epoch <= before:
+        if not registered.node.holds(before):
             self._findings.add(
                 "I-33",
                 f"{truth.at}: broker {broker} was complete under broker epoch {before}, has "
                 f"restarted uncleanly (epoch {recorded}, unbroken since "
-                f"{registered.previous_epoch}) and is still called complete",
+                f"{registered.previous_epoch}, lives {registered.node.lives}) and is still called "
+                f"complete",
                 truth.at,
             )
 
