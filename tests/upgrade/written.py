@@ -57,7 +57,7 @@ def main(home: Path, end: str) -> None:
 
     _commit_offsets(cluster, expected["group"])
     _alter(admin, ResourceType.TOPIC, "plain-none", {"max.message.bytes": "900000"}, expected)
-    _alter(admin, ResourceType.BROKER, "2", {"min.insync.replicas": "2"}, expected)
+    _alter(admin, ResourceType.BROKER, "2", {"message.max.bytes": "2000000"}, expected)
     _leave_one_behind(cluster)
 
     topics = [f"plain-{codec}" for codec in CODECS] + ["accounts", "shortened", "behind"]
