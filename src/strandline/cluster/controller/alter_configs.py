@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from strandline.cluster.controller.decision import (
     Decision,
@@ -34,6 +34,16 @@ from strandline.config.alter import (
 )
 from strandline.config.broker import BrokerConfig
 from strandline.errors import ErrorCode, ProtocolError
+
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+_NO_SETTINGS: Final = {
+    8: "AlterConfigs does not change the levels of loggers; IncrementalAlterConfigs does.",
+    CLIENT_METRICS: "Strandline does not collect metrics from clients (KIP-714), so there are no "
+    "subscriptions to them.",
+    GROUP: "Settings of single groups are for the group protocols of KIP-848, KIP-932 and "
+    "KIP-1071, which are not served; classic groups have none in Kafka either.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +163,13 @@ def _resource(kind: int, name: str, broker: BrokerConfig) -> ConfigResource:
                 f"this is broker {broker.node_id}.",
             )
         return ConfigResource(ResourceKind.BROKER, name)
-    raise ProtocolError(
-        ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings that can change."
-    )
+    raise no_settings(kind)
+
+
+def no_settings(kind: int) -> ProtocolError:
+    """The refusal of a type of resource that has no settings here, with the reason."""
+    reason = _NO_SETTINGS.get(kind, f"Resources of type {kind} have no settings here.")
+    return ProtocolError(ErrorCode.INVALID_REQUEST, reason)
 
 
 def _write(

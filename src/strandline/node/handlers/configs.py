@@ -15,6 +15,8 @@ from strandline.cluster.controller import (
     alter_configs,
     incremental_alter_configs,
 )
+from strandline.cluster.controller.alter_configs import CLIENT_METRICS, GROUP, no_settings
+from strandline.cluster.controller.decision import duplicates, refuse_duplicate
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.topic_names import name_problem
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
@@ -27,6 +29,7 @@ from strandline.config.describe import (
 )
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller
+from strandline.node.handlers.broker_loggers import BROKER_LOGGER, BrokerLoggers
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.node.settings import Settings
@@ -42,8 +45,9 @@ from strandline.protocol.messages import (
 )
 from strandline.types import BrokerId, Instant
 
-_CLIENT_METRICS: Final = 16
-_RESOURCE_TYPES: Final = frozenset({ResourceKind.TOPIC, ResourceKind.BROKER})
+_RESOURCE_TYPES: Final = frozenset({ResourceKind.TOPIC, ResourceKind.BROKER, BROKER_LOGGER})
+_WITHOUT_SETTINGS: Final = frozenset({CLIENT_METRICS, GROUP})
+"""Of these there are none, which is no error to ask for."""
 
 
 class ConfigsHandler:
@@ -56,6 +60,7 @@ class ConfigsHandler:
         self._controller = controller
         self._settings = settings
         self._broker_id = broker_id
+        self._loggers = BrokerLoggers(broker_id)
 
     def describe(
         self, request: Request[describe_configs.DescribeConfigsRequest], now: Instant
@@ -111,9 +116,9 @@ class ConfigsHandler:
                     f"by that broker.",
                 )
             return describe_broker(broker)
-        raise ProtocolError(
-            ErrorCode.INVALID_REQUEST, f"Resources of type {kind} have no settings here."
-        )
+        if kind == BROKER_LOGGER:
+            return self._loggers.describe(name)
+        raise no_settings(kind)
 
     def alter(self, request: Request[alter_messages.AlterConfigsRequest], now: Instant) -> None:
         """Answers AlterConfigs, versions 0 to 2: what is not named loses its override."""
@@ -145,7 +150,7 @@ class ConfigsHandler:
     ) -> None:
         """Answers IncrementalAlterConfigs, versions 0 and 1 (KIP-339)."""
         body = request.body
-        wanted = [
+        asked_for = [
             ConfigAlteration(
                 asked.resource_type,
                 asked.resource_name,
@@ -156,6 +161,11 @@ class ConfigsHandler:
             )
             for asked in body.resources
         ]
+        wanted = [each for each in asked_for if each.kind != BROKER_LOGGER]
+        loggers = self._alter_loggers(
+            [each for each in asked_for if each.kind == BROKER_LOGGER],
+            validate_only=body.validate_only,
+        )
 
         decide = partial(
             incremental_alter_configs,
@@ -166,11 +176,28 @@ class ConfigsHandler:
 
         def reply(results: Sequence[ConfigsAltered]) -> None:
             answers = [
-                incremental_messages.AlterConfigsResourceResponse(**_outcome(r)) for r in results
+                incremental_messages.AlterConfigsResourceResponse(**_outcome(result))
+                for result in (*results, *loggers)
             ]
             request.reply(incremental_messages.IncrementalAlterConfigsResponse(responses=answers))
 
         self._carry_out(decide, wanted, reply, now)
+
+    def _alter_loggers(
+        self, wanted: Sequence[ConfigAlteration], *, validate_only: bool
+    ) -> list[ConfigsAltered]:
+        """Loggers are of this process, and nothing of them is written to the metadata."""
+        repeated = duplicates(each.name for each in wanted)
+        results: dict[str, ConfigsAltered] = {}
+        for each in wanted:
+            refusal = None
+            try:
+                refuse_duplicate(each.name, repeated)
+                self._loggers.alter(each.name, each.alterations, validate_only=validate_only)
+            except ProtocolError as error:
+                refusal = Refusal.of(error)
+            results[each.name] = ConfigsAltered(each.kind, each.name, refusal)
+        return list(results.values())
 
     def _carry_out(
         self,
@@ -197,18 +224,20 @@ class ConfigsHandler:
         del now
         asked = set(request.body.resource_types)
         if request.version == 0:
-            asked = {_CLIENT_METRICS}
+            asked = {CLIENT_METRICS}
         elif not asked:
             asked = set(_RESOURCE_TYPES)
         response = list_config_resources.ListConfigResourcesResponse()
-        if asked - _RESOURCE_TYPES - {_CLIENT_METRICS}:
+        if asked - _RESOURCE_TYPES - _WITHOUT_SETTINGS:
             response.error_code = ErrorCode.UNSUPPORTED_VERSION
             request.reply(response)
             return
         image = self._metadata.image
+        brokers = [str(broker) for broker in image.brokers]
         names = {
-            ResourceKind.TOPIC: list(image.topics),
-            ResourceKind.BROKER: [str(broker) for broker in image.brokers],
+            int(ResourceKind.TOPIC): list(image.topics),
+            int(ResourceKind.BROKER): brokers,
+            BROKER_LOGGER: brokers,
         }
         response.config_resources = [
             list_config_resources.ConfigResource(resource_name=name, resource_type=kind)
