@@ -68,11 +68,15 @@ _missing_for_python() {
 
 # What an environment depends on. Python files of the package do not count: they are used in place.
 _made_from() {
+  local source
   pwd -P
   [ -z "$python" ] || "$python" -c 'import sys; print(sys.version, sys.base_prefix)'
   command -v cc || echo "no compiler"
   echo "kernels required: ${STRANDLINE_REQUIRE_KERNELS:-0}"
-  cat pyproject.toml setup.py src/strandline/records/_kernels/*.pyx src/strandline/records/_kernels/*.h
+  cat pyproject.toml setup.py
+  for source in src/strandline/records/_kernels/*.p[xy]? src/strandline/records/_kernels/*.h; do
+    if [ -e "$source" ]; then cat "$source"; fi
+  done
 }
 
 _has() { # Whether the environment has this extra, made from the same.

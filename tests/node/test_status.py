@@ -114,6 +114,14 @@ def test_a_leader_tells_of_its_followers(cluster: Cluster) -> None:
     assert by_broker[3]["log_end_offset"] is None
     assert by_broker[3]["lag"] is None
     assert all(each["counted"] and each["in_sync"] for each in by_broker.values())
+    assert leading["low_watermark"] is None, "broker 3 was never heard of"
+    cluster.fetch(3, 0)
+    cluster.world.turn()
+    found = status(cluster.world)
+    assert found["replicas"][0]["leading"]["low_watermark"] == 0
+    assert 'strandline_low_watermark{broker="1",topic="orders",partition="0"} 0' in (
+        metrics.exposition(found).splitlines()
+    )
 
 
 def test_a_follower_that_has_nothing_to_fetch_is_heard_of_all_the_same(cluster: Cluster) -> None:

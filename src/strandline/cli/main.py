@@ -65,10 +65,31 @@ COMMANDS = {
     show_envvar=True,
     help="Brokers to ask first. May also stand behind the command.",
 )
-@click.version_option(__version__, prog_name="strandline")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, asked: _show_version(context, asked=asked),
+    help="Show the version, and whether the compiled kernels are there.",
+)
 def cli(bootstrap: str) -> None:
     """A replicated commit log that speaks the Kafka protocol, and tools for any Kafka cluster."""
     del bootstrap
+
+
+def _show_version(context: click.Context, *, asked: bool) -> None:
+    if not asked or context.resilient_parsing:
+        return
+    from strandline.records._kernels import are_switched_off, missing, sentence_about
+
+    click.echo(f"strandline, version {__version__}")
+    without = missing()
+    if without:
+        click.echo(sentence_about(without, switched_off=are_switched_off()))
+    else:
+        click.echo("with its compiled kernels")
+    context.exit()
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener
 from strandline.errors import InvalidSetting, StorageError
+from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
 
 log = logging.getLogger(__name__)
@@ -159,6 +160,9 @@ def report_lines(
                 f"  recovery    {whose}the last shutdown was not clean; the logs were checked"
             )
         lines += [f"  notice      {whose}{notice}" for notice in report.notices]
+    without = missing()
+    if without:
+        lines.append(f"  notice      {sentence_about(without, switched_off=are_switched_off())}")
     if lack is not None:
         lines.append(f"  notice      {lack}")
     lines += [f"  {line}" for line in beside.splitlines()]

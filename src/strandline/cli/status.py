@@ -17,6 +17,7 @@ from strandline.cli.place import Place, place_argument
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.records._kernels import sentence_about
 from strandline.types import BrokerId
 
 _CHANGES_SHOWN: Final = 10
@@ -112,6 +113,11 @@ def print_cluster(documents: Documents) -> None:
     """Brokers, partitions that lack something, groups."""
     newest = _newest(documents)
     controller = newest["controller"]
+    slow = {broker: d["kernels_missing"] for broker, d in documents.items()
+            if d.get("kernels_missing")}  # fmt: skip
+    if slow:
+        names = next(iter(slow.values()))
+        click.echo(f"Broker {', '.join(map(str, slow))}: {sentence_about(names)}", err=True)
     click.echo(
         f"Cluster {newest['cluster_id']}  controller {_or_nobody(controller['broker'])} "
         f"(epoch {controller['epoch']})"
@@ -211,6 +217,13 @@ def print_partitions(documents: Documents) -> None:
             for _, replica in replicas
             for view in (replica["leading"] or {"followers": ()})["followers"]
         }
+        for _, replica in replicas:
+            # Brokers before 0.2 do not say it.
+            low = (replica["leading"] or {}).get("low_watermark")
+            if low is not None:
+                click.echo(
+                    f"low watermark {low}: every replica that may lead begins there or later"
+                )
         print_table(
             ("BROKER", "ROLE", "EPOCH", "START", "HIGH WATERMARK", "LAST STABLE", "LOG END",
              "BEHIND", "CAUGHT UP", "WAITING", "SIZE"),

@@ -127,6 +127,9 @@ class Leading:
     min_in_sync: int = told("in-sync replicas that acks=all needs")
     start_offset: int = told("where its log ended when this leader epoch began")
     end_known: bool = told("whether it knows all that is committed (KIP-207)")
+    low_watermark: int | None = told(
+        "the first offset that is left on every replica that may lead; null until all were heard of"
+    )
     followers: list[FollowerView] = told("its view of each follower")
 
 
@@ -356,6 +359,7 @@ class Status:
 
     version: int = told("of this document: 1")
     software: str = told("the version of Strandline")
+    kernels_missing: list[str] = told("compiled kernels in whose place it runs slower Python code")
     broker: int = told("who speaks")
     broker_epoch: int = told("its newest registration; -1 before the first")
     registered: bool = told("whether the metadata show this very process")

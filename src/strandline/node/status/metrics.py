@@ -86,6 +86,13 @@ def _offline_directories(document: Json) -> Iterable[Sample]:
     return [({}, len(offline))]
 
 
+def _low_watermarks(document: Json) -> Iterable[Sample]:
+    for each in document["replicas"]:
+        leading = each["leading"]
+        if leading is not None and leading["low_watermark"] is not None:
+            yield _at(each), leading["low_watermark"]
+
+
 def _of_log(name: str) -> Callable[[Json], Iterable[Sample]]:
     return lambda document: [(_at(each), each[name]) for each in document["replicas"]]
 
@@ -198,6 +205,9 @@ METRICS: Final[tuple[Metric, ...]] = (
            "Log LogStartOffset", _of_log("log_start_offset")),
     Metric("strandline_log_end_offset", "gauge", "the offset of a replica's next record",
            "Log LogEndOffset", _of_log("log_end_offset")),
+    Metric("strandline_low_watermark", "gauge",
+           "the first offset that is left on every replica that may lead, of led partitions", "",
+           _low_watermarks),
     Metric("strandline_high_watermark", "gauge", "everything below it is committed", "",
            _of_log("high_watermark")),
     Metric("strandline_last_stable_offset", "gauge",

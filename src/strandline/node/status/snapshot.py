@@ -35,6 +35,7 @@ from strandline.node.status.broker_facts import (
 )
 from strandline.node.status.group_facts import group_facts
 from strandline.node.status.replica_facts import partition_facts, replica_facts
+from strandline.records._kernels import missing
 from strandline.types import Instant, TopicPartition
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document
     return document.Status(
         version=document.VERSION,
         software=__version__,
+        kernels_missing=missing(),
         broker=node.broker_id,
         broker_epoch=node.broker_epoch,
         registered=membership.is_registered,

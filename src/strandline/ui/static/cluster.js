@@ -176,7 +176,8 @@ function detail(brokers, leader) {
   const refusals = told.flatMap((each) => each.refusals.map((refusal) => [each.broker, refusal]));
   return element("div", {},
     leading && section("What the leader knows of its followers", table(["#Broker", "#Log end", "#Lag", "In sync", "#Caught up ago", "#Fetched ago"], leading.leading.followers.map((each) =>
-      [String(each.broker), count(each.log_end_offset), count(each.lag), each.in_sync ? "yes" : "no", ago(each.caught_up_ago_ms), ago(each.fetched_ago_ms)]))),
+      [String(each.broker), count(each.log_end_offset), count(each.lag), each.in_sync ? "yes" : "no", ago(each.caught_up_ago_ms), ago(each.fetched_ago_ms)])),
+      leading.leading.low_watermark != null && element("p", { class: "quiet" }, `Low watermark ${count(leading.leading.low_watermark)}: every replica that may lead begins there or later.`)),
     changes.length > 0 && section("What changed, and why", table(["When (UTC)", "What", "#Epoch", "Before", "After", "Why"], changes.slice(0, 30).map((each) =>
       [clock(each.wall_ms), each.kind.replaceAll("_", " "), count(each.epoch), each.before.join(" ") || "none", each.after.join(" ") || "none", each.reason]))),
     parked.length > 0 && section("Who waits, and for what", table(["#Broker", "Request", "Client", "Waits for", "#At most"], parked.slice(0, 50).map(([broker, each]) =>
@@ -188,8 +189,8 @@ function detail(brokers, leader) {
       each.error ? element("p", { class: "bad" }, each.error) : element("pre", {}, JSON.stringify(each.replicas[0] ?? null, null, 2)))));
 }
 
-function section(title, content) {
-  return [element("h2", {}, title), element("div", { class: "card" }, content)];
+function section(title, ...content) {
+  return [element("h2", {}, title), element("div", { class: "card" }, ...content.filter(Boolean))];
 }
 
 function ago(milliseconds) {
