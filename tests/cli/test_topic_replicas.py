@@ -48,6 +48,27 @@ def test_a_topic_is_described_with_leaders_and_replicas(cluster: Cluster, name: 
     assert len(brokers.splitlines()) == 1 + 4 + 1 + 4
 
 
+def test_a_broker_that_is_down_is_shown_and_can_be_unregistered() -> None:
+    with Cluster(brokers=2) as cluster:
+        refused = run(cluster, "cluster", "unregister", "2")
+        assert refused.code == 1
+        assert "Broker 2 is running: stop it before." in refused.err
+        cluster.stop(2)
+        found = run(cluster, "cluster", "describe", "--json").json
+        assert [each["id"] for each in found["brokers"]] == [1]
+        assert [each["id"] for each in found["down"]] == [2]
+        (line,) = [
+            line
+            for line in run(cluster, "cluster", "describe").out.splitlines()
+            if line.strip().startswith("2")
+        ]
+        assert line.rstrip().endswith("down")
+        done = run(cluster, "cluster", "unregister", "2")
+        assert done.out == "Broker 2 is not a member of the cluster any more.\n"
+        assert run(cluster, "cluster", "describe", "--json").json["down"] == []
+        assert "There is no broker 2." in run(cluster, "cluster", "unregister", "2").err
+
+
 def test_partitions_are_moved(cluster: Cluster, name: str) -> None:
     cluster.create_topic(name, partitions=2, replication_factor=1)
     ended = run(cluster, "topics", "move", name, "--to", "1,2", "--wait")

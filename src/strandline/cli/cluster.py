@@ -12,11 +12,13 @@ from strandline.client.admin_cluster import (
     ClusterDescription,
     LogDirectoryInfo,
 )
+from strandline.client.metadata import BrokerInfo
+from strandline.types import BrokerId
 
 
 @click.group()
 def cluster() -> None:
-    """Show brokers and their disks."""
+    """Show brokers and their disks, and forget brokers that are gone."""
 
 
 @cluster.command()
@@ -32,15 +34,16 @@ def describe(bootstrap: str | None, as_json: bool) -> None:
         return
     click.echo(f"Cluster {found.cluster_id}")
     print_table(
-        ("BROKER", "ADDRESS", "RACK", "CONTROLLER"),
+        ("BROKER", "ADDRESS", "RACK", "CONTROLLER", "STATE"),
         (
             (
                 each.broker_id,
                 each.address,
                 each.rack,
                 "yes" if each.broker_id == found.controller else "",
+                "down" if each in found.fenced else "running",
             )
-            for each in found.brokers
+            for each in sorted((*found.brokers, *found.fenced), key=lambda each: each.broker_id)
         ),
     )
     click.echo()
@@ -60,23 +63,39 @@ def describe(bootstrap: str | None, as_json: bool) -> None:
     )
 
 
+@cluster.command()
+@bootstrap_option
+@click.argument("broker", type=click.IntRange(min=0))
+def unregister(bootstrap: str | None, broker: int) -> None:
+    """Have the cluster forget a broker that is down and will not come back.
+
+    Until then it is a member: a replication factor counts it, and replicas may be placed on it. Its
+    replicas stay assigned to it until they are moved (`strandline topics move`).
+    """
+    with open_cluster(bootstrap) as client:
+        ClusterAdmin(client).unregister(BrokerId(broker))
+    click.echo(f"Broker {broker} is not a member of the cluster any more.")
+
+
 def _held_bytes(directory: LogDirectoryInfo) -> int:
     return sum(replica.size_bytes for replica in directory.replicas.values())
+
+
+def _broker(each: BrokerInfo) -> dict[str, object]:
+    return {
+        "id": each.broker_id,
+        "host": each.address.host,
+        "port": each.address.port,
+        "rack": each.rack,
+    }
 
 
 def _as_json(found: ClusterDescription, directories: list[LogDirectoryInfo]) -> object:
     return {
         "cluster_id": found.cluster_id,
         "controller": found.controller,
-        "brokers": [
-            {
-                "id": each.broker_id,
-                "host": each.address.host,
-                "port": each.address.port,
-                "rack": each.rack,
-            }
-            for each in found.brokers
-        ],
+        "brokers": [_broker(each) for each in found.brokers],
+        "down": [_broker(each) for each in found.fenced],
         "log_directories": [
             {
                 "broker": each.broker,

@@ -9,16 +9,26 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.metadata import BrokerInfo
 from strandline.client.offsets import outcome
 from strandline.client.refusal import check
+from strandline.client.settings import Address
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from strandline.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from strandline.protocol.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from strandline.types import BrokerId, TopicPartition
 
 UNKNOWN_BYTES: Final = -1
+_FENCED_SINCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,8 @@ class ClusterDescription:
     cluster_id: str | None
     controller: BrokerId | None
     brokers: tuple[BrokerInfo, ...]
+    fenced: tuple[BrokerInfo, ...] = ()
+    """Members that are down. Brokers that do not serve DescribeCluster 2 do not tell them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +70,43 @@ class ClusterAdmin:
         self._cluster = cluster
 
     def describe(self) -> ClusterDescription:
-        """The brokers that are alive, in the order of their ids."""
+        """The brokers that are alive, and those that are down, in the order of their ids."""
         view = self._cluster.refresh()
         brokers = tuple(view.brokers[each] for each in sorted(view.brokers))
-        return ClusterDescription(view.cluster_id, view.controller, brokers)
+        fenced = self._cluster.retry(self._fenced)
+        return ClusterDescription(view.cluster_id, view.controller, brokers, fenced)
+
+    def _fenced(self) -> tuple[BrokerInfo, ...]:
+        connection = self._cluster.any_connection()
+        key = ApiKey.DESCRIBE_CLUSTER
+        if not connection.serves(key) or connection.version_for(key) < _FENCED_SINCE:
+            return ()
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        response = connection.call(key, DescribeClusterResponse, request)
+        check(response.error_code, response.error_message, "the cluster")
+        found = sorted(
+            (each for each in response.brokers if each.is_fenced), key=lambda each: each.broker_id
+        )
+        return tuple(
+            BrokerInfo(BrokerId(each.broker_id), Address(each.host, each.port), each.rack)
+            for each in found
+        )
+
+    def unregister(self, broker: BrokerId) -> None:
+        """Have the cluster forget a broker that is down and will not come back.
+
+        Raises ProtocolError: BROKER_ID_NOT_REGISTERED, or INVALID_REQUEST of one that runs.
+        """
+
+        def ask() -> None:
+            response = self._cluster.any_connection().call(
+                ApiKey.UNREGISTER_BROKER,
+                UnregisterBrokerResponse,
+                UnregisterBrokerRequest(broker_id=broker),
+            )
+            check(response.error_code, response.error_message, f"broker {broker}")
+
+        self._cluster.retry(ask)
 
     def log_directories(self) -> list[LogDirectoryInfo]:
         """The log directories of all brokers with the sizes of all replicas."""
