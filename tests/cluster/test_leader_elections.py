@@ -160,17 +160,17 @@ def test_nothing_goes_back_to_who_cannot_lead_or_while_it_is_moved() -> None:
 
 def test_a_rebalance_is_bounded() -> None:
     story = Story(2)
-    story.place("t", *([1, 2] for _ in range(410)))
+    story.place("t", *([1, 2] for _ in range(110)))
     story.announce_shutdown(1)
     story.reconcile()
     story.leave(1)
     story.join(1)
-    for number in range(410):
+    for number in range(110):
         story.rewrite(
             number=number,
             in_sync_replicas=(ONE, TWO),
             in_sync_epochs={ONE: story.epoch(1), TWO: story.epoch(2)},
         )
-    assert len(story.follow(rebalance(story.image, imbalance_percent_max=10))) == 400
+    assert len(story.follow(rebalance(story.image, imbalance_percent_max=10))) == 100
     assert rebalance(story.image, imbalance_percent_max=10).operations == ()
     assert len(story.follow(rebalance(story.image, imbalance_percent_max=1))) == 10

@@ -108,6 +108,6 @@ def test_a_huge_topic_is_made_and_deleted_in_steps() -> None:
         assert isinstance(event, TopicRemoved), "what is being deleted is not repaired"
         story.follow(decision)
         steps += 1
-    assert steps == 6
+    assert steps == 21
     assert (len(story.image.topics), story.image.requested_deletions) == (0, frozenset())
     assert str(TopicRemoved("t", 7)) == "Topic t is being deleted: 7 partitions left."

@@ -290,7 +290,8 @@ def test_r03_nothing_is_said_of_high_watermarks_before_any_role(
 def test_a_disk_that_fails_at_the_door_leaves_the_partition_without_a_role(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.world.files.on_call = failing({"rename"}, "leader-epoch-checkpoint")
+    cluster.replica().log.high_watermark_fell = True  # what a full disk did not take before
+    cluster.world.files.on_call = failing({"rename"}, "replication-offset-checkpoint")
     cluster.set_state()
     cluster.world.files.on_call = None
     assert "cannot be used" in caplog.text

@@ -87,6 +87,8 @@ class World:
         self.holds_metadata = False
         self.held: deque[WriteMetadata] = deque()
         self.synced: list[SyncLog] = []
+        self.holds_syncs = False
+        self.held_syncs: deque[SyncLog] = deque()
         self.halted: list[str] = []
         self.holds_cleaning = False
         self.held_cleaning: list[CleanLog] = []
@@ -218,8 +220,10 @@ class World:
                         self.held.append(effect)
                     case WriteMetadata():
                         self.write_metadata(effect)
+                    case SyncLog() if self.holds_syncs:
+                        self.held_syncs.append(effect)
                     case SyncLog():
-                        self._sync(effect)
+                        self.sync(effect)
                     case Dial() | Ask() | HangUp():
                         self.links.append(effect)
                     case CleanLog() if self.holds_cleaning:
@@ -295,7 +299,8 @@ class World:
             return error
         return None
 
-    def _sync(self, effect: SyncLog) -> None:
+    def sync(self, effect: SyncLog) -> None:
+        """Carry a sync out and tell the node."""
         self.synced.append(effect)
         result: bool | StorageError
         try:

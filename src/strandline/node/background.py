@@ -2,32 +2,28 @@
 
 Retention stands in `departing`, compaction in `cleaning`.
 
-Each piece of work has Kafka's interval and its own timer. fsync of log data is the driver's work
-in another thread: a log says what to sync (`FlushPlan`), the driver does, the log is told. At most
-one plan per log is under way.
+Each piece of work has Kafka's interval and its own timer. Syncing log data is the driver's work in
+another thread; what is asked of it, and when, stands in `syncing`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from itertools import count
 from typing import Final
 
 from strandline.errors import InvariantViolated, StorageError
 from strandline.node.cleaning import Cleaning
 from strandline.node.departing import Departing
 from strandline.node.dry_runs import DryRuns
-from strandline.node.effects import SyncLog
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
-from strandline.node.replica_state import ReplicaState
 from strandline.node.replicas import Replicas
 from strandline.node.settings import Settings
+from strandline.node.syncing import Syncing
 from strandline.node.timers import Timers
 from strandline.storage.files import NoRoom
-from strandline.storage.flush_plan import FlushPlan
 from strandline.types import Instant
 
 log = logging.getLogger(__name__)
@@ -47,10 +43,7 @@ class Background:
         self._replicas = replicas
         self._settings = settings
         self._timers = timers
-        self._outbox = outbox
-        self._tokens = count(1)
-        self._syncing: dict[int, tuple[ReplicaState, FlushPlan]] = {}
-        self._busy: set[ReplicaState] = set()
+        self._syncing = Syncing(replicas, outbox)
         self.cleaning = Cleaning(replicas, settings, timers, outbox)
         self.dry_runs = DryRuns(outbox)
         self.departing = Departing(replicas, timers, outbox, is_busy=self.cleaning.is_under_way)
@@ -77,25 +70,12 @@ class Background:
             self._repeat(interval_ms, max(first_ms, 1), work, now)
 
     def sync_if_wanted(self, now: Instant) -> None:
-        """Have logs synced that closed a segment or reached `flush.messages`."""
-        for replica in self._replicas.take_flushable():
-            self._sync_if_due(replica, now)
+        """Have logs synced that want it since this turn."""
+        self._syncing.end_turn(now)
 
     def log_synced(self, token: int, result: bool | StorageError, now: Instant) -> None:
         """The driver carried out a plan; false if a file was gone meanwhile."""
-        replica, plan = self._syncing.pop(token)
-        self._busy.discard(replica)
-        if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
-            log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
-            replica.log.wants_flush = True  # the next check of what is due asks again
-            return
-        if isinstance(result, StorageError):
-            # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
-            replica.fail(result)
-            return
-        if result:
-            replica.log.mark_flushed(plan, now.wall_ms)
-            self._sync_if_due(replica, now)  # for what was appended meanwhile
+        self._syncing.synced(token, result, now)
 
     def _repeat(self, interval_ms: int, first_ms: int, work: Work, now: Instant) -> None:
         def run(at: Instant) -> None:
@@ -166,29 +146,6 @@ class Background:
     def _roll_and_flush(self, now: Instant) -> None:
         def roll(replica: Replica) -> None:
             replica.log.roll_if_time_due(now.wall_ms)
-            self._sync_if_due(replica, now)
+            self._syncing.sync_if_due(replica, now)
 
         self._for_each_usable("Rolling", roll)
-
-    def _sync_if_due(self, replica: ReplicaState, now: Instant) -> None:
-        """One sync of a log at a time: what is wanted meanwhile is asked for again behind it.
-
-        Making the plan writes what indexes have waiting. For which there is no room now, that is
-        tried again later.
-        """
-        if replica in self._busy or replica.is_retired or replica.log.failure is not None:
-            return
-        try:
-            plan = replica.log.flush_plan_if_due(now.wall_ms)
-        except NoRoom as error:
-            log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
-            return
-        except StorageError as error:
-            replica.fail(error)
-            return
-        if plan is None:
-            return
-        token = next(self._tokens)
-        self._busy.add(replica)
-        self._syncing[token] = (replica, plan)
-        self._outbox.add(SyncLog(token, plan))

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from strandline.cluster.store import Operation
 from strandline.storage.compaction.plan import CleaningPlan
 from strandline.storage.files import Files
-from strandline.storage.flush_plan import FlushPlan
+from strandline.storage.flush_plan import SyncPlan
 from strandline.storage.log_read import LogSlice
 from strandline.types import BrokerId
 
@@ -57,7 +57,7 @@ class SyncLog:
     """fsync what the plan names, in another thread; answer with `Node.log_synced`."""
 
     token: int
-    plan: FlushPlan
+    plan: SyncPlan
 
 
 @dataclass(frozen=True, slots=True)

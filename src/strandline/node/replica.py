@@ -33,7 +33,7 @@ class Replica(LeadsPartition, FollowsPartition):
         if log.has_fallen:
             host.logs.save_cut(log)
         # KAFKA-7415: the epoch begins where the log ends now, whether or not it writes anything.
-        log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
+        log.begin_epoch(state.leader_epoch, log.log_end_offset)
         self.leader = Leader(
             host.broker_id,
             leader_epoch=state.leader_epoch,

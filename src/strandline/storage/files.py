@@ -14,8 +14,9 @@ Rules that every implementation keeps:
 - `File.append` writes everything or nothing: after a failed or short write the file is cut back
   to its old size. If even the cut fails, `File.failed` is set and the file refuses all writes.
 - Data is durable after `File.sync`, a name (create, rename, remove) after `sync_directory`.
-- All calls come from one thread, except `File.sync` and `Files.sync_directory`, which a driver
-  may call from another thread at any time, even while the file is written, renamed or closed.
+- All calls come from one thread, except `File.sync`, `Files.sync_directory` and
+  `Files.write_synced`, which a driver may call from another thread at any time, even while the
+  file is written, renamed or closed.
 """
 
 from __future__ import annotations
@@ -144,6 +145,12 @@ class Files(Protocol):
     def write_atomically(self, path: str, data: bytes) -> None:
         """Replace or create the file so that a crash at any moment leaves the old or the new
         contents: write `<path>.tmp`, sync it, rename it, sync the directory."""
+
+    def write_synced(self, path: str, data: bytes) -> None:
+        """Make a file with these contents, or give it them, durably. May run in any thread.
+
+        Its name is durable after `sync_directory` only, and a crash may leave any contents.
+        Raises `MissingFile` without its directory."""
 
     def exists(self, path: str) -> bool: ...
 

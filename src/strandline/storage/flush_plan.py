@@ -1,4 +1,4 @@
-"""What must be synced so that a log is durable up to an offset.
+"""What must be synced so that logs are durable up to an offset, or their leader epochs are.
 
 This file knows files and directories to sync. It must not know when that is due. A log makes a
 plan in the node's thread, a driver carries it out in any thread, and the log is told afterwards:
@@ -8,8 +8,10 @@ only then may its recovery point move, because that is a promise about the disk.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from strandline.storage.files import File, Files, MissingFile
+from strandline.storage.leader_epochs import EpochsToWrite
 from strandline.storage.segment import Segment
 from strandline.types import Offset
 
@@ -44,3 +46,47 @@ class FlushPlan:
             except MissingFile:
                 complete = False
         return complete
+
+
+@dataclass(frozen=True, slots=True)
+class EpochsPlan:
+    """Write leader epoch tables of several logs beside their files, to be adopted afterwards."""
+
+    tables: tuple[EpochsToWrite, ...]
+
+    def carry_out(self, files: Files) -> bool:
+        """Write and sync all of them; may run in any thread. False when a directory was gone.
+
+        Raises `StorageError`; then none of them may be adopted.
+        """
+        complete = True
+        for table in self.tables:
+            try:
+                table.write(files)
+            except MissingFile:
+                complete = False
+        return complete
+
+
+@dataclass(frozen=True, slots=True)
+class NamesPlan:
+    """Make the names in directories durable."""
+
+    directories: tuple[str, ...]
+
+    def carry_out(self, files: Files) -> bool:
+        """Sync all of them; may run in any thread. False when one was gone.
+
+        Raises `StorageError`.
+        """
+        complete = True
+        for directory in self.directories:
+            try:
+                files.sync_directory(directory)
+            except MissingFile:
+                complete = False
+        return complete
+
+
+SyncPlan: TypeAlias = FlushPlan | EpochsPlan | NamesPlan
+"""What a driver's thread for the disk carries out."""

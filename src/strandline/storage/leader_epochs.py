@@ -6,11 +6,18 @@ was cut. Theory: epochs and start offsets both strictly increase, so the last of
 epoch wrote is where the next one starts; followers truncate by that answer and never by the high
 watermark.
 
-An assignment, and a cut at the end, is written and synced before it is visible. So the file never
-lacks an entry that batches were written under, and never names an epoch for offsets that an older
-one goes on to fill: recovery takes such batches for truncated ones. A cut at the start only changes
-memory and is written by `flush` or with the next assignment: a stale entry that survives a crash is
-cut again when the log is loaded.
+Three times at which the file is written:
+
+- An epoch that begins is only noted in memory: a broker may take over thousands of partitions at
+  once. As long as nothing is written in it, nothing needs the entry after a crash; then recovery
+  finds it in the batches that it reads. So it must be durable before the recovery point passes its
+  first batch. It is written by steps of which those that sync may run in any thread (`prepare`,
+  `adopt`, `note_durable`), or at once by `flush_assigned`.
+- A cut at the end is durable when it returns, if the file may name what was cut: an epoch must not
+  come back for offsets that an older one goes on to fill, since recovery takes such batches for
+  truncated ones. Usually the file does not name it, because nothing was written in it.
+- A cut at the start only changes memory and is written by `flush` or with the next entry: a stale
+  entry that survives a crash is cut again when the log is loaded.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from strandline.config.topic import LONG_MAX
 from strandline.errors import InvariantViolated
 from strandline.storage.checkpoint_file import (
     encode_checkpoint,
@@ -30,6 +38,9 @@ from strandline.storage.files import Files
 from strandline.types import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
+NEXT_SUFFIX: Final = ".next"
+"""Ends the name of a table that is written and not in force yet; worthless after a restart."""
+ALL_WRITTEN: Final = Offset(LONG_MAX)
 
 
 class EpochEntry(NamedTuple):
@@ -39,21 +50,53 @@ class EpochEntry(NamedTuple):
     start_offset: Offset
 
 
+class EpochsToWrite(NamedTuple):
+    """A table as it was at one time, on its way to the disk."""
+
+    path: str
+    data: bytes
+    version: int
+    latest_entry: EpochEntry | None
+
+    def write(self, files: Files) -> None:
+        """Bring it to the disk beside the file, durably but for its name; in any thread."""
+        files.write_synced(self.path + NEXT_SUFFIX, self.data)
+
+
 class LeaderEpochs:
     """The leader epochs of one partition's log.
 
-    `latest` is the newest epoch or `NO_EPOCH`; a plain attribute, because every append compares
-    its epoch with it. Only this class moves it.
+    - `latest` is the newest epoch or `NO_EPOCH`; a plain attribute, because every append compares
+      its epoch with it. Only this class moves it.
+    - `unwritten_from`: where the first epoch begins that may not be on the disk; `ALL_WRITTEN`
+      without one. The recovery point must not pass it.
     """
 
-    __slots__ = ("_entries", "_files", "_path", "_unwritten", "latest")
+    __slots__ = (
+        "_entries",
+        "_files",
+        "_named_to",
+        "_path",
+        "_unwritten",
+        "_version",
+        "_written_latest",
+        "latest",
+        "unwritten_from",
+    )
 
     def __init__(self, files: Files, path: str) -> None:
         self.latest: LeaderEpoch = NO_EPOCH
+        self.unwritten_from = ALL_WRITTEN
         self._files = files
         self._path = path
         self._entries: list[EpochEntry] = []
         self._unwritten = False
+        self._version = 0
+        """Counts the changes and writes of the table: what was prepared before is void."""
+        self._written_latest: LeaderEpoch = NO_EPOCH
+        """The newest epoch that is certainly in the file."""
+        self._named_to: Offset = NO_OFFSET
+        """The greatest start offset that the file may have."""
 
     @classmethod
     def load(cls, files: Files, path: str) -> LeaderEpochs:
@@ -71,6 +114,8 @@ class LeaderEpochs:
             if epoch < 0 or start < 0:
                 raise malformed(path, " ".join(fields))
             entries = with_entry(entries, EpochEntry(LeaderEpoch(epoch), Offset(start))) or entries
+            epochs._named_to = max(epochs._named_to, Offset(start))
+        epochs._written_latest = entries[-1].epoch if entries else NO_EPOCH
         epochs._publish(entries)
         return epochs
 
@@ -88,10 +133,11 @@ class LeaderEpochs:
         """Whether `flush` has something to write."""
         return self._unwritten
 
-    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset, *, later: bool = False) -> bool:
         """Note that `epoch` starts at `start_offset`; returns whether that changed the table.
 
-        The change is on disk when this returns; after a `StorageError` the table is as before.
+        The change is on disk when this returns, unless it is to be written `later`; after a
+        `StorageError` the table is as before.
         Entries that contradict the new one (same or later epoch, or same or later start) go: no
         data was written under them, or it was truncated.
         """
@@ -100,7 +146,8 @@ class LeaderEpochs:
         changed = with_entry(self._entries, EpochEntry(epoch, start_offset))
         if changed is None:
             return False
-        self._write(changed)
+        if not later:
+            self._write(changed)
         self._publish(changed)
         return True
 
@@ -137,15 +184,16 @@ class LeaderEpochs:
         """Drop the epochs that start at or after `end_offset`; returns whether there were any.
 
         Needed even if the log itself does not shrink: an ex-leader may hold an epoch in which it
-        wrote nothing (KAFKA-10706). A negative offset is an unknown end and drops nothing. The
-        change is on disk when this returns; after a `StorageError` the table is as before.
+        wrote nothing (KAFKA-10706). A negative offset is an unknown end and drops nothing. When
+        this returns, the file names none of them; after a `StorageError` the table is as before.
         """
         if end_offset < 0:
             return False
         kept = up_to_end(self._entries, end_offset)
+        if self._named_to >= end_offset:
+            self._write(kept)
         if len(kept) == len(self._entries):
             return False
-        self._write(kept)
         self._publish(kept)
         return True
 
@@ -172,9 +220,39 @@ class LeaderEpochs:
         if self._unwritten:
             self._write(self._entries)
 
+    def flush_assigned(self) -> None:
+        """Write and sync the epochs that were assigned in memory only, at once."""
+        if self.unwritten_from != ALL_WRITTEN:
+            self._write(self._entries)
+
+    def prepare(self) -> EpochsToWrite:
+        """The table as it is now, to be written elsewhere (`EpochsToWrite.write`)."""
+        data = self._encoded(self._entries)
+        return EpochsToWrite(self._path, data, self._version, self.latest_entry)
+
+    def adopt(self, written: EpochsToWrite) -> bool:
+        """Let a prepared table take the place of the file; whether it is still the right one.
+
+        Durable when the directory is synced; then call `note_durable`.
+        """
+        if written.version != self._version:
+            return False
+        if written.latest_entry is not None:
+            self._named_to = max(self._named_to, written.latest_entry.start_offset)
+        self._files.rename(written.path + NEXT_SUFFIX, written.path)
+        return True
+
+    def note_durable(self, written: EpochsToWrite) -> bool:
+        """The table that was adopted is on the disk; whether it still is the table."""
+        if written.version != self._version:
+            return False
+        self._is_written(written.latest_entry)
+        return True
+
     def moved_to(self, path: str) -> None:
         """Tell that the file is now at `path`, because its directory was renamed."""
         self._path = path
+        self._version += 1
 
     def check(self) -> None:
         """Raise `InvariantViolated` unless epochs and starts strictly increase (I-03)."""
@@ -191,12 +269,30 @@ class LeaderEpochs:
 
     def _publish(self, entries: list[EpochEntry]) -> None:
         self._entries = entries
+        self._version += 1
         self.latest = entries[-1].epoch if entries else NO_EPOCH
+        self._find_unwritten()
+
+    def _find_unwritten(self) -> None:
+        first = bisect_right(self._entries, self._written_latest, key=_epoch_of)
+        unwritten = self._entries[first:]
+        self.unwritten_from = unwritten[0].start_offset if unwritten else ALL_WRITTEN
 
     def _write(self, entries: list[EpochEntry]) -> None:
-        lines = (f"{epoch} {start_offset}" for epoch, start_offset in entries)
-        self._files.write_atomically(self._path, encode_checkpoint(lines))
+        self._version += 1
+        if entries:
+            self._named_to = max(self._named_to, entries[-1].start_offset)
+        self._files.write_atomically(self._path, self._encoded(entries))
+        self._is_written(entries[-1] if entries else None)
+
+    def _is_written(self, newest: EpochEntry | None) -> None:
         self._unwritten = False
+        self._written_latest, self._named_to = newest or (NO_EPOCH, NO_OFFSET)
+        self._find_unwritten()
+
+    @staticmethod
+    def _encoded(entries: list[EpochEntry]) -> bytes:
+        return encode_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
 def with_entry(entries: list[EpochEntry], added: EpochEntry) -> list[EpochEntry] | None:

@@ -140,6 +140,7 @@ class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, Replaces
         active.trim_log()
         self.producers.take_snapshot(self.log_end_offset)
         self.leader_epochs.flush()
+        self.leader_epochs.flush_assigned()
         plan = self.flush_plan()
         for file in active.files_to_sync() if plan is None else plan.files:
             file.sync()

@@ -113,7 +113,7 @@ class AppendsRecords(LogState):
         ):
             segment = self.roll_before_append(base_offset, now_ms)
         if leader_epoch != self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base_offset)
+            self.begin_epoch(leader_epoch, base_offset)
         # The length between offset and epoch is written over with itself: one call for both.
         OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         try:
@@ -156,7 +156,7 @@ class AppendsRecords(LogState):
             now_ms,
         )
         if leader_epoch != self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base_offset)
+            self.begin_epoch(leader_epoch, base_offset)
         set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
         self._write(segment, batch, header._replace(base_offset=base_offset))
         if header.producer_id >= 0:
@@ -197,7 +197,7 @@ class AppendsRecords(LogState):
                 now_ms,
             )
             if header.leader_epoch >= 0 and header.leader_epoch != self.leader_epochs.latest:
-                self.leader_epochs.assign(header.leader_epoch, header.base_offset)
+                self.begin_epoch(header.leader_epoch, header.base_offset)
             self._write(segment, batch, header)
             if header.producer_id >= 0:
                 self._finish(segment, self.producers.replay(header, batch, now_ms))

@@ -41,6 +41,7 @@ class DropsRecords(LogState):
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             self.leader_epochs.flush()
+            self._set_flush_offset()
             return False
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)

@@ -18,12 +18,12 @@ from strandline.errors import ErrorCode, InvariantViolated, ProtocolError, Stora
 from strandline.records.rules import AppendRules
 from strandline.storage.files import File, Files, NoRoom
 from strandline.storage.flush_plan import FlushPlan
-from strandline.storage.leader_epochs import LeaderEpochs
+from strandline.storage.leader_epochs import ALL_WRITTEN, EpochsToWrite, LeaderEpochs
 from strandline.storage.producer_state import ProducerStates
 from strandline.storage.recovery_report import RecoveryReport
 from strandline.storage.segment import Segment
 from strandline.storage.segments import Segments
-from strandline.types import NO_TOPIC_ID, Offset, TopicPartition
+from strandline.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicPartition
 
 START: Final = Offset(0)
 
@@ -49,7 +49,9 @@ class LogState:
     - `log_start_saved <= log_start_offset`: where the log starts after a crash at this moment. Only
       from here on may anybody be told that records are deleted. Moved by whoever writes the log
       start checkpoint. `raised` is where the log notes that this is due; logs share it.
-    - `wants_flush`: `flush_plan` is due, because a segment was closed or `flush.messages` reached.
+    - `wants_flush`: `flush_plan` is due, because a segment was closed or `flush.messages` reached,
+      or records were written in an epoch whose entry is not on the disk yet.
+    - `flush_at_offset`: with which end of the log that is so.
     - `failure`: why the log takes no more appends; set once, when a write could not be taken back.
     """
 
@@ -200,6 +202,23 @@ class LogState:
         self.producers.advance_log_start_to(offset)
         return True
 
+    # -- Leader epochs -----------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note that a leader epoch begins; its entry becomes durable later (`leader_epochs`)."""
+        if self.leader_epochs.assign(epoch, start_offset, later=True):
+            self._set_flush_offset()
+
+    @property
+    def epochs_due(self) -> bool:
+        """Whether records are written in an epoch whose entry may not be on the disk."""
+        return self.leader_epochs.unwritten_from < self.log_end_offset
+
+    def epochs_written(self, written: EpochsToWrite) -> None:
+        """A table of leader epochs that was adopted is on the disk."""
+        if self.leader_epochs.note_durable(written):
+            self._set_flush_offset()
+
     # -- Segments ----------------------------------------------------------------------------
 
     def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
@@ -277,6 +296,10 @@ class LogState:
         if up_to <= self.recovery_point:
             self.wants_flush = False
             return None
+        if self.leader_epochs.unwritten_from < up_to:
+            # Recovery takes epochs from the batches that it reads, and from nowhere else.
+            self.leader_epochs.flush_assigned()
+            self._set_flush_offset()
         segments = self.segments.since(self.recovery_point)
         files: list[File] = []
         for segment in segments:
@@ -294,8 +317,11 @@ class LogState:
         )
 
     def flush_plan_if_due(self, now_ms: int) -> FlushPlan | None:
-        """The plan that `flush.messages`, `flush.ms` or a closed segment call for now."""
-        if self.log_end_offset >= self.flush_at_offset:
+        """The plan that `flush.messages`, `flush.ms` or a closed segment call for now.
+
+        Leader epochs that are due should be written before: here they are synced at once.
+        """
+        if self.log_end_offset >= self.recovery_point + self.config.flush_messages:
             return self.flush_plan()
         if now_ms - self.last_flush_ms >= self.config.flush_ms:
             return self.flush_plan()
@@ -323,7 +349,11 @@ class LogState:
         return True
 
     def _set_flush_offset(self) -> None:
-        self.flush_at_offset = min(self.recovery_point + self.config.flush_messages, LONG_MAX)
+        unwritten_from = self.leader_epochs.unwritten_from
+        self.flush_at_offset = min(
+            self.recovery_point + self.config.flush_messages,
+            LONG_MAX if unwritten_from == ALL_WRITTEN else unwritten_from + 1,
+        )
 
     # -- Checks ------------------------------------------------------------------------------
 

@@ -166,13 +166,16 @@ class MemoryFiles:
 
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        file = self.open(temporary, create=True)
+        self.write_synced(temporary, data)
+        self.rename(temporary, path)
+        self.sync_directory(parent_of(path))
+
+    def write_synced(self, path: str, data: bytes) -> None:
+        file = self.open(path, create=True)
         file.truncate(0)
         file.append(data)
         file.sync()
         file.close()
-        self.rename(temporary, path)
-        self.sync_directory(parent_of(path))
 
     def exists(self, path: str) -> bool:
         return self.find(path) is not None

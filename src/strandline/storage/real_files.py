@@ -290,15 +290,21 @@ class RealFiles:
 
     def write_atomically(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
+        self.write_synced(temporary, data)
         try:
-            with open(self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-                file.write(data)
-                file.flush()
-                sync_all(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
             raise storage_error("write", path, error) from error
         self.sync_directory(parent_of(path))
+
+    def write_synced(self, path: str, data: bytes) -> None:
+        try:
+            with open(self._open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+                file.write(data)
+                file.flush()
+                sync_all(file.fileno())
+        except OSError as error:
+            raise storage_error("write", path, error) from error
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

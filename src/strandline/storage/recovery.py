@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from strandline.errors import CorruptRecords
 from strandline.records.batch import HEADER_BYTES, BatchHeader
@@ -29,7 +30,8 @@ from strandline.storage.batch_scan import (
 from strandline.storage.files import join
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.indexed_segment import REBUILT
-from strandline.storage.leader_epochs import EpochEntry
+from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
+from strandline.storage.leader_epochs import NEXT_SUFFIX, EpochEntry
 from strandline.storage.log_directory import LogToLoad
 from strandline.storage.log_state import LogState
 from strandline.storage.open_transactions import CompletedTransaction
@@ -41,6 +43,8 @@ from strandline.storage.segments import Segments
 from strandline.storage.swap_recovery import finish_interrupted_swaps
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import Offset
+
+LEADER_EPOCHS_NEXT: Final = LEADER_EPOCHS_NAME + NEXT_SUFFIX
 
 
 class Recovery:
@@ -95,6 +99,8 @@ class Recovery:
                 self._check_missing(p.base_offset, bases)
                 log.files.remove(join(log.directory, name))
                 self._notes.append(f"Removed {join(log.directory, name)}: it has no segment.")
+            elif name == LEADER_EPOCHS_NEXT:
+                log.files.remove(join(log.directory, name))
             elif name.endswith(REBUILT) and parse_segment_name(name.removesuffix(REBUILT)):
                 log.files.remove(join(log.directory, name))
                 self._notes.append(f"Removed {join(log.directory, name)}: it is not finished.")
@@ -193,7 +199,17 @@ class Recovery:
                 self._cut_at(segment, valid_bytes, Offset(expected), reason)
             segment.close_indexes()
             if reason is not None:
-                return
+                break
+        self._sync_last()
+
+    def _sync_last(self) -> None:
+        """Make the end of the log durable as it is found.
+
+        The process may have ended between cutting the last segment and syncing the cut. What was
+        cut would come back with a power failure, between batches of an epoch that began since.
+        """
+        if len(self._log.segments):
+            self._log.segments.last.log.sync()
 
     def _gap(self, segment: Segment, expected: int) -> str | None:
         if segment.base_offset == expected or segment.base_offset <= self._found.cleaned_to:

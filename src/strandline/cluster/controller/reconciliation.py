@@ -43,7 +43,7 @@ from strandline.cluster.store import Delete, Operation
 from strandline.cluster.znodes import deletion_path
 from strandline.types import TopicPartition
 
-PARTITIONS_PER_MULTI: Final = 400
+PARTITIONS_PER_MULTI: Final = 100
 
 
 def reconcile(

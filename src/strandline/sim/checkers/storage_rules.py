@@ -18,6 +18,7 @@ from strandline.storage.batch_scan import checked_batches
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.storage.files import join
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from strandline.storage.leader_epochs import NEXT_SUFFIX
 from strandline.storage.ledger import Ledger, is_of_ledger
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.segment_names import CLEANED, DELETED, SNAPSHOT, parse_segment_name
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from strandline.storage.log import Log
     from strandline.storage.segment import Segment
 
-PARTITION_FILES = frozenset({LEADER_EPOCHS, "partition.metadata"})
+PARTITION_FILES = frozenset({LEADER_EPOCHS, LEADER_EPOCHS + NEXT_SUFFIX, "partition.metadata"})
 DIRECTORY_FILES = frozenset(
     {
         ".lock",

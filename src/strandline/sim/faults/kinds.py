@@ -228,7 +228,8 @@ def _lose_file(draw: Draw) -> Drawn:
 
 
 def _tamper_checkpoint(draw: Draw) -> Drawn:
-    # Those of a whole directory: a leader-epoch-checkpoint is durable before anything rests on it.
+    # Those of a whole directory: a leader-epoch-checkpoint is durable before anything that was
+    # flushed rests on it.
     options = {"path": draw.random.choice(_TABLES), "how": draw.random.choice(("old", "gone"))}
     return Drawn("tamper-checkpoint", (draw.broker(),), options | {"down": draw.time()})
 

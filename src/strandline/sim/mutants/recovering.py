@@ -15,7 +15,7 @@ from strandline.storage import batch_scan, log_directory
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.files import Files
 from strandline.storage.flush_plan import FlushPlan
-from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs, with_entry
+from strandline.storage.leader_epochs import EpochEntry, EpochsToWrite, LeaderEpochs, with_entry
 from strandline.storage.log_cut import DropsRecords
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.log_state import LogState
@@ -26,6 +26,7 @@ from strandline.storage.time_index import TimeIndex
 from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicPartition
 
 _true_add_largest = TimeIndex.add_largest
+_true_adopt = LeaderEpochs.adopt
 _true_flush_plan = LogState.flush_plan
 _true_log_synced = Background.log_synced
 _true_open = Logs.open
@@ -85,13 +86,20 @@ def _point_stays(self: LogState, offset: Offset) -> None:
     self._set_flush_offset()
 
 
-def _assigned_in_memory(self: LeaderEpochs, epoch: Any, start_offset: Offset) -> bool:
+def _assigned_in_memory(
+    self: LeaderEpochs, epoch: Any, start_offset: Offset, *, later: bool = False
+) -> bool:
+    del later
     changed = with_entry(self._entries, EpochEntry(epoch, start_offset))
     if changed is None:
         return False
+    self._written_latest = epoch
     self._publish(changed)
-    self._unwritten = True
     return True
+
+
+def _adopted_anyway(self: LeaderEpochs, written: EpochsToWrite) -> bool:
+    return _true_adopt(self, written._replace(version=self._version))
 
 
 def _producers_stay(self: ProducerStates, _: Offset, log_end_offset: Offset, __: int) -> Reload:
@@ -250,7 +258,7 @@ RECOVERING: Final = (
         "sync-a-recovered-end",
         "After an unclean shutdown nothing of the last segment counts as synced (I-02).",
         ("I-02", "I-21", "I-46"),
-        patch(Recovery, _recovery_point=_as_noted),
+        patch(Recovery, _recovery_point=_as_noted, _sync_last=nothing),
     ),
     Mutant(
         "recovery-point-falls",
@@ -266,9 +274,15 @@ RECOVERING: Final = (
     ),
     Mutant(
         "epochs-are-durable",
-        "The beginning of a leader epoch is durable before records are written in it (1.6).",
+        "The beginning of a leader epoch is durable before the recovery point passes its records.",
         ("I-03", "I-21"),
         patch(LeaderEpochs, assign=_assigned_in_memory),
+    ),
+    Mutant(
+        "no-late-epochs",
+        "A table of leader epochs that was cut while it was written does not come into force.",
+        ("I-03", "I-02", "I-21", "I-46"),
+        patch(LeaderEpochs, adopt=_adopted_anyway),
     ),
     Mutant(
         "write-log-starts",

@@ -1,0 +1,171 @@
+"""Syncing logs: what they want durable is planned here and carried out by the driver, in a thread.
+
+There are two kinds of work, and at most one for a log at a time. A *flush* makes records durable
+(`FlushPlan`). Writing *leader epochs* comes first: no flush may cover records whose epoch is not on
+the disk. A broker that takes thousands of partitions over has as many tables to write, so they are
+written by the driver, many with one effect, and put in force by a rename here, if the table is
+still that one. Nobody waits for it: until then a crash finds the epochs in the records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+from strandline.errors import StorageError
+from strandline.node.effects import SyncLog
+from strandline.node.outbox import Outbox
+from strandline.node.replica_state import ReplicaState
+from strandline.node.replicas import Replicas
+from strandline.storage.files import NoRoom, parent_of
+from strandline.storage.flush_plan import EpochsPlan, FlushPlan, NamesPlan, SyncPlan
+from strandline.storage.leader_epochs import EpochsToWrite
+from strandline.types import Instant
+
+log = logging.getLogger(__name__)
+
+TABLES_MAX: Final = 32
+"""As many are put in force in one turn."""
+
+Result = bool | StorageError
+_Done = Callable[[Result, Instant], None]
+_Tables = Sequence[tuple[ReplicaState, EpochsToWrite]]
+
+
+class Syncing:
+    """See the module."""
+
+    def __init__(self, replicas: Replicas, outbox: Outbox) -> None:
+        self._replicas = replicas
+        self._outbox = outbox
+        self._tokens = count(1)
+        self._under_way: dict[int, _Done] = {}
+        self._busy: set[ReplicaState] = set()
+        self._with_epochs: dict[ReplicaState, None] = {}
+        """Whose leader epochs are to be written at the end of the turn."""
+
+    def end_turn(self, now: Instant) -> None:
+        """Have logs synced that closed a segment, reached `flush.messages` or began an epoch."""
+        for replica in self._replicas.take_flushable():
+            self.sync_if_due(replica, now)
+        if self._with_epochs:
+            self._write_epochs()
+
+    def sync_if_due(self, replica: ReplicaState, now: Instant) -> None:
+        """One sync of a log at a time: what is wanted meanwhile is asked for again behind it.
+
+        Making the plan writes what indexes have waiting. For which there is no room now, that is
+        tried again later.
+        """
+        if replica in self._busy or replica.is_retired or replica.log.failure is not None:
+            return
+        if replica.log.epochs_due:
+            self._with_epochs[replica] = None
+            return
+        try:
+            plan = replica.log.flush_plan_if_due(now.wall_ms)
+        except NoRoom as error:
+            log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
+            return
+        except StorageError as error:
+            replica.fail(error)
+            return
+        if plan is not None:
+            self._busy.add(replica)
+            self._give(plan, lambda result, at: self._flushed(replica, plan, result, at))
+
+    def synced(self, token: int, result: Result, now: Instant) -> None:
+        """The driver carried out a plan; false if a file was gone meanwhile."""
+        self._under_way.pop(token)(result, now)
+
+    def _give(self, plan: SyncPlan, done: _Done) -> None:
+        token = next(self._tokens)
+        self._under_way[token] = done
+        self._outbox.add(SyncLog(token, plan))
+
+    def _flushed(
+        self, replica: ReplicaState, plan: FlushPlan, result: Result, now: Instant
+    ) -> None:
+        self._busy.discard(replica)
+        if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
+            log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
+            replica.log.wants_flush = True  # the next check of what is due asks again
+            return
+        if isinstance(result, StorageError):
+            # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
+            replica.fail(result)
+            return
+        if result:
+            replica.log.mark_flushed(plan, now.wall_ms)
+            self.sync_if_due(replica, now)  # for what was appended meanwhile
+
+    # -- Leader epochs -----------------------------------------------------------------------
+
+    def _write_epochs(self) -> None:
+        """One plan for many logs, but not of several directories: one disk may fail."""
+        by_directory: dict[str, list[ReplicaState]] = {}
+        for replica in self._with_epochs:
+            if not (replica in self._busy or replica.is_retired or replica.log.closed):
+                by_directory.setdefault(parent_of(replica.log.directory), []).append(replica)
+        self._with_epochs.clear()
+        for together in by_directory.values():
+            for start in range(0, len(together), TABLES_MAX):
+                self._write_tables(together[start : start + TABLES_MAX])
+
+    def _write_tables(self, replicas: Sequence[ReplicaState]) -> None:
+        self._busy.update(replicas)
+        tables = [(each, each.log.leader_epochs.prepare()) for each in replicas]
+        plan = EpochsPlan(tuple(table for _, table in tables))
+        self._give(plan, lambda result, at: self._epochs_written(tables, result, at))
+
+    def _epochs_written(self, tables: _Tables, result: Result, now: Instant) -> None:
+        """They lie beside the files: put those in force that are still right."""
+        if isinstance(result, StorageError):
+            self._failed(tables, result)
+            return
+        adopted: list[tuple[ReplicaState, EpochsToWrite]] = []
+        for replica, table in tables:
+            try:
+                if _adopt(replica, table):
+                    adopted.append((replica, table))
+                else:
+                    self._release([replica], now)
+            except StorageError as error:
+                self._failed([(replica, table)], error)
+        if adopted:
+            names = NamesPlan(tuple(each.log.directory for each, _ in adopted))
+            self._give(names, lambda result, at: self._epochs_durable(adopted, result, at))
+
+    def _epochs_durable(self, tables: _Tables, result: Result, now: Instant) -> None:
+        if isinstance(result, StorageError):
+            self._failed(tables, result)
+            return
+        if result:
+            for replica, table in tables:
+                replica.log.epochs_written(table)
+        self._release([replica for replica, _ in tables], now)
+
+    def _failed(self, tables: _Tables, error: StorageError) -> None:
+        replicas = [replica for replica, _ in tables]
+        self._busy.difference_update(replicas)
+        if isinstance(error, NoRoom):
+            # Recovery points stand still meanwhile; the next round of flushes tries again.
+            log.warning("Leader epochs of %d partitions are written later: %s", len(tables), error)
+            return
+        for replica in replicas:
+            replica.fail(error)
+
+    def _release(self, replicas: Sequence[ReplicaState], now: Instant) -> None:
+        """They may be synced again, and go on with what was wanted meanwhile."""
+        self._busy.difference_update(replicas)
+        for replica in replicas:
+            self.sync_if_due(replica, now)
+
+
+def _adopt(replica: ReplicaState, table: EpochsToWrite) -> bool:
+    """Put a table in force; whether it is the right one still. Raises `StorageError`."""
+    if replica.is_retired or replica.log.closed or replica.log.failure is not None:
+        return False
+    return replica.log.leader_epochs.adopt(table)
