@@ -88,12 +88,15 @@ class _FileRange:
     """The unsent part of a log range.
 
     It has no descriptor of its own: a client that asks for much and reads nothing could use up the
-    process's. If the log gives the file up first, the connection is closed, as by Kafka.
+    process's. If the log gives the file up first, the connection is closed, as by Kafka. It is
+    closed as well if the file was cut since (`cuts`): other records, perhaps not committed, may
+    have taken the place of those that were answered.
     """
 
     file: File
     position: int
     length: int
+    cuts: int
 
 
 class Transport(Generic[PartyT]):
@@ -271,7 +274,7 @@ class Transport(Generic[PartyT]):
             self._pending.append(memoryview(data)[sent:])
 
     def _send_range(self, chunk: LogSlice) -> None:
-        position, length = chunk.position, chunk.length
+        position, length, cuts = chunk.position, chunk.length, chunk.file.cuts
         if not self._pending:
             try:
                 sent = send_range(self.socket.fileno(), chunk.file.fileno(), position, length)
@@ -280,7 +283,7 @@ class Transport(Generic[PartyT]):
             position += sent
             length -= sent
         if length:
-            self._pending.append(_FileRange(chunk.file, position, length))
+            self._pending.append(_FileRange(chunk.file, position, length, cuts))
 
     def on_writable(self) -> None:
         """Go on with what the socket did not take before."""
@@ -312,6 +315,9 @@ class Transport(Generic[PartyT]):
         self.resume()
 
     def _continue_range(self, head: _FileRange) -> int:
+        if head.file.cuts != head.cuts:
+            self.close("a log range was cut while it was being sent")
+            return 0
         sent = send_range(self.socket.fileno(), head.file.fileno(), head.position, head.length)
         if sent == 0:
             # The range was promised in a length field; without its bytes the stream is broken.

@@ -73,6 +73,10 @@ class File(Protocol):
     def failed(self) -> bool:
         """A write failed and could not be taken back: the contents beyond `size` are unknown."""
 
+    @property
+    def cuts(self) -> int:
+        """How often it was cut: what is behind a position may be other bytes than before."""
+
     def append(self, data: Buffer) -> None:
         """Write all of `data` at `size`, or raise `StorageError` and leave the file as it was."""
 

@@ -44,13 +44,14 @@ class ProcessEnded(BaseException):
 class MemoryFile:
     """One open file; see `files.File` for the contract of each method."""
 
-    __slots__ = ("_contents", "_world", "closed", "failed", "path", "size")
+    __slots__ = ("_contents", "_world", "closed", "cuts", "failed", "path", "size")
 
     def __init__(self, path: str, contents: Contents, world: FileSystem) -> None:
         self.path = path
         self.size = contents.size
         self.failed = False
         self.closed = False
+        self.cuts = 0
         self._contents = contents
         self._world = world
 
@@ -97,6 +98,7 @@ class MemoryFile:
         self._check_writable()
         self._world.ask("truncate" if size <= self.size else "extend", self.path)
         self._contents.truncate(size)
+        self.cuts += size < self.size
         self.size = size
 
     def reserve(self, size: int) -> None:

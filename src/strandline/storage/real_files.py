@@ -62,6 +62,7 @@ class RealFile:
     __slots__ = (
         "_handles",
         "closed",
+        "cuts",
         "descriptor",
         "failed",
         "is_pinned",
@@ -74,6 +75,7 @@ class RealFile:
         self.path = path
         self.size = size
         self.failed = False
+        self.cuts = 0
         self.closed = False
         self.recently_used = False
         self.is_pinned = False
@@ -139,6 +141,7 @@ class RealFile:
             os.ftruncate(descriptor, size)
         except OSError as error:
             raise storage_error("truncate", self.path, error) from error
+        self.cuts += size < self.size
         self.size = size
 
     def reserve(self, size: int) -> None:
