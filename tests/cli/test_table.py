@@ -95,6 +95,8 @@ def test_dead_letters_of_an_empty_table(alone: Run, table: Run, tmp_path: Path) 
         (("create", "t", "--value", "avro"), "avro values need a schema"),
         (("run", "nothing"), "There is no table 'nothing'"),
         (("diff", "nothing"), "There are none"),
+        (("run", "t", "--master", "spark//h"), "master cannot be 'spark//h': expected local[4]"),
+        (("verify", "t", "--master", "local[0]"), "master cannot be 'local[0]'"),
     ],
 )
 def test_what_is_refused(table: Run, arguments: tuple[str, ...], said: str) -> None:
@@ -112,6 +114,73 @@ def test_a_run_that_cannot_begin(table: Run, tmp_path: Path) -> None:
     table("create", "u", "--mode", "upsert")
     ended = table("rebuild", "u", "--since", "2026-01-01")
     assert (ended.code, "stretch of time" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/tables", "s3a:/bucket", "hdfs://head:8020/t"])
+@pytest.mark.parametrize("command", ["create", "run", "status"])
+def test_e15_tables_in_another_store_are_refused_in_a_sentence(
+    alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = alone("table", command, "t", "--tables", given)
+    assert ended.code == 2
+    assert f"--tables cannot be '{given}'" in ended.err
+    assert "object stores and other file systems are not served" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_e12_a_table_is_defined_where_it_will_always_be(
+    alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = alone("table", "create", "t", "--tables", "relative")
+    assert str(tmp_path / "relative" / "t") in made.out
+    [listed] = alone("table", "list", "--json", "--tables", "relative").json
+    assert listed["location"] == str(tmp_path / "relative" / "t")
+
+
+def test_a_master_that_is_not_there_costs_its_patience_and_one_sentence(
+    table: Run, tmp_path: Path, name: str
+) -> None:
+    """It was a Python and a Java traceback after two and a half minutes."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+        table("create", "t", "--topic", name)
+        ended = table("run", "t", "--master", nobody, "--patience", "1 s")
+    assert ended.code == 1
+    assert f"No Spark master answers at {nobody} within 1 s" in ended.err
+    assert "correct --master, or run Spark on this machine" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+@pytest.mark.parametrize("harm", ["definition", "cut definition", "log", "gone"])
+def test_a_table_that_was_harmed_is_told_in_a_sentence(
+    table: Run, tmp_path: Path, name: str, table_format: str, harm: str
+) -> None:
+    table("create", "t", "--topic", name, "--format", table_format)
+    assert table("history", "t").code == 0
+    directory = tmp_path / "t"
+    match harm:
+        case "definition":
+            (directory / "table.json").write_text("[]")
+        case "cut definition":
+            (directory / "table.json").write_bytes(b'{"name": "t\xff')
+        case "log" if table_format == "delta":
+            (directory / "data" / "_delta_log" / f"{0:020}.json").write_text("{]")
+        case "log":
+            (directory / "catalog.db").write_text("no database " * 100)
+        case _:
+            for each in (directory / "data").rglob("*.json"):
+                each.unlink()
+    for command in ("status", "history", "compact", "verify"):
+        ended = table(command, "t")
+        assert ended.code in (0, 1, 2)
+        assert "Traceback" not in ended.err
+        if harm != "gone" or table_format == "iceberg":
+            assert ended.code != 0
+            assert str(directory) in ended.err or "definition" in ended.err, ended.err
 
 
 def test_without_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

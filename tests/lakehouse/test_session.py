@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from strandline.lakehouse.session import session
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.session import session, spark_environment
 from strandline.lakehouse.session_files import session_files
 from strandline.lakehouse.session_java import NoJava, find_java
+from strandline.lakehouse.session_master import NoSpark, check_master, wait_for_master
 
 
 def java_saying(directory: Path, version: str) -> Path:
@@ -56,6 +59,57 @@ def test_without_any_java_the_sentence_says_what_was_found(
         find_java({"PATH": "/nowhere"})
     with pytest.raises(NoJava, match="does not run"):
         find_java({"JAVA_HOME": "/nowhere", "PATH": "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[4]", "local[*]", "local[*,4]", "local[2, 4]", "local-cluster[2,1,1024]"),
+        *("spark://head:7077", "spark://a:1,b.c:22", "spark://[::1]:7077", "yarn"),
+        "k8s://https://10.0.0.1:443",
+    ],
+)
+def test_what_names_a_master(master: str) -> None:
+    check_master(master)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("", "foo", "local[0]", "local[]", "local[2", "local-cluster[2,1]", "spark://"),
+        *("spark://head", "spark//head:7077", "spark://head:x", "head:7077", "sc://head:15002"),
+    ],
+)
+def test_what_names_no_master_is_refused(master: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"expected local\[4\] or"):
+        session(master=master)
+
+
+def test_a_master_is_waited_for_as_long_as_there_is_patience() -> None:
+    """Of several, one is enough; the refusal names each, and what to do."""
+    with socket.socket() as taken, socket.create_server(("127.0.0.1", 0)) as there:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        wait_for_master(f"spark://{nobody},127.0.0.1:{there.getsockname()[1]}", 0.0)
+        with pytest.raises(
+            NoSpark, match=f"within 0.5 s \\({nobody}: .*refused.*; no-such.invalid"
+        ):
+            wait_for_master(f"spark://{nobody},no-such.invalid:7077", 0.5)
+    for other in ("local[2]", "local-cluster[1,1,512]", "yarn", "k8s://https://head"):
+        wait_for_master(other, 0.0)
+
+
+def test_e13_executors_on_other_machines_get_no_python_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = session_files(find_java().executable, log_level="ERROR")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for here in ("local", "local[2]", "local-cluster[2,1,1024]"):
+        assert spark_environment(here, files)["PYSPARK_PYTHON"] == str(files.python)
+    for elsewhere in ("spark://head:7077", "yarn", "k8s://https://head"):
+        assert "PYSPARK_PYTHON" not in spark_environment(elsewhere, files)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    assert "PYSPARK_PYTHON" not in spark_environment("local", files)
 
 
 def test_the_small_files_do_what_they_are_for(

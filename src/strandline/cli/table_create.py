@@ -120,7 +120,7 @@ def create(
         spec = TableSpec(
             name=name,
             topics=topics or (name,),
-            location=str((tables / name).absolute()),
+            location=str(tables / name),
             value_format=value_format,
             schema=_schema_text(schema_file, value_format),
             message=message,

@@ -1,6 +1,6 @@
 """What the commands about tables share: where tables are, and the libraries they need.
 
-This file must import nothing of the lakehouse: it says what is missing when that cannot be.
+This file must import nothing of the lakehouse that needs these: it says what is missing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import click
 
 from strandline.client.settings import parse_addresses
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.session_master import check_master
+from strandline.lakehouse.tables.locations import local_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,12 +44,27 @@ def check_installed() -> None:
         )
 
 
+class _Directory(click.Path):
+    """A directory, absolute; the URI of anything else is refused with a sentence."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As `click.Path.convert`."""
+        try:
+            absolute = local_directory(str(value), setting="--tables")
+        except InvalidSetting as wrong:
+            self.fail(str(wrong), param, ctx)
+        return super().convert(absolute, param, ctx)
+
+
 def tables_option(command: F) -> F:
     """Add `--tables`."""
     return click.option(
         "--tables",
         metavar="DIR",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_Directory(),
         envvar="STRANDLINE_TABLES",
         default=Path("strandline-tables"),
         show_default=True,
@@ -62,8 +79,20 @@ def spark_options(command: F) -> F:
         "--memory", default="2g", show_default=True, help="Of Spark's driver, in Spark's notation."
     )(command)
     return click.option(
-        "--master", default=MASTER, show_default=True, help="Where Spark runs, in its notation."
+        "--master",
+        default=MASTER,
+        show_default=True,
+        callback=_master,
+        help="Where Spark runs, in its notation.",
     )(command)
+
+
+def _master(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    try:
+        check_master(given)
+    except InvalidSetting as wrong:
+        raise click.BadParameter(str(wrong), context, parameter) from wrong
+    return given
 
 
 def open_session(
@@ -74,8 +103,9 @@ def open_session(
     jars: Sequence[Path] = (),
     java_options: str = "",
     conf: Mapping[str, str] | None = None,
+    patience_s: float = 60.0,
 ) -> SparkSession:
-    """Spark for one command, with further settings `conf`. Raises `NoJava`."""
+    """Spark for one command, with further settings `conf`. Raises `NoJava`, `NoSpark`."""
     from strandline.lakehouse.session import session
 
     _quiet_py4j()
@@ -91,6 +121,7 @@ def open_session(
         # What Spark logs as an error is a page of traces; the command itself says what happened.
         log_level="FATAL",
         conf=settings,
+        patience_s=patience_s,
     )
 
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from strandline.lakehouse.pipeline.lag import Lag
 
 
+RENEWAL_S = 15.0
+"""How long a master may take to answer when a run needs a new session."""
+
+
 @click.command()
 @click.argument("name")
 @click.option("--once", is_flag=True, help="Commit what is there now, and end.")
@@ -151,7 +155,11 @@ def run(
 
     through_java = engine == "kafka" or spec.writer == "spark"
 
+    made = 0
+
     def make() -> SparkSession:
+        nonlocal made
+        made += 1
         return open_session(
             f"table run {name}",
             master=master,
@@ -160,6 +168,8 @@ def run(
             # Rows that our own reader serves, and our own writer takes, never pass through the JVM.
             java_options="" if through_java else STARTS_QUICKLY,
             conf=SESSION_SETTINGS if spec.writer == "spark" else {},
+            # Later ones are made in the course of a run, which tries again as long as it may.
+            patience_s=options.patience_s if made == 1 else min(options.patience_s, RENEWAL_S),
         )
 
     def make_place() -> Place:

@@ -19,6 +19,7 @@ from strandline.errors import ProtocolError
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.presence import absent_files
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, list_specs
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.types import Offset, TopicPartition
@@ -167,6 +168,7 @@ def _progress(
 def _held(store: TableStore, side: str | None) -> dict[str, int]:
     files = store.files(side)
     return {
+        "missing": len(absent_files(files)),
         "rows": sum(each.rows for each in files),
         "files": len(files),
         "bytes": sum(each.size for each in files),
@@ -217,6 +219,12 @@ def _print_status(
             click.echo(
                 f"  {side.replace('_', ' '):<13}{held['rows']:,} in "
                 f"{counted(held['files'], 'file')}, {size_text(held['bytes'])}"
+            )
+        if held["missing"]:
+            click.echo(
+                f"  MISSING      {counted(held['missing'], 'file')} of these "
+                f"{'is' if held['missing'] == 1 else 'are'} not there, or not whole: see "
+                f"strandline table verify {spec.name}"
             )
     click.echo(f"  commits      {state.sequence}")
     if state.watermark_us is not None:

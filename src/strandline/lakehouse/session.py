@@ -15,6 +15,7 @@ from __future__ import annotations
 import locale
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +25,16 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from strandline.lakehouse.session_files import session_files
+from strandline.lakehouse.session_files import SessionFiles, session_files
 from strandline.lakehouse.session_java import find_java
+from strandline.lakehouse.session_lasting import end_jvm, forget_jvm
+from strandline.lakehouse.session_master import (
+    NoSpark,
+    check_master,
+    is_on_this_machine,
+    wait_for_master,
+)
+from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +51,24 @@ def session(
     java_options: str = "",
     log_level: str = "ERROR",
     conf: Mapping[str, str] | None = None,
+    patience_s: float = 60.0,
 ) -> SparkSession:
     """The session that runs in this process, or a new one. Leaving it as a context stops it.
 
     `memory` is the driver's (in local mode also the tasks'), in Spark's notation. `jars` are added
     to the class path of the driver and the executors. `log_level` is what Spark's JVM tells on
-    stderr. `conf` are further settings of Spark and win over those made here. Raises `NoJava`.
+    stderr. `conf` are further settings of Spark and win over those made here. `patience_s` is how
+    long a master that is not on this machine may take to answer. Raises `NoJava`, `NoSpark`, and
+    `InvalidSetting` for a master that is none.
     """
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
+    check_master(master)
+    wait_for_master(master, patience_s)
     files = session_files(find_java().executable, log_level=log_level)
     settings = {
         **_SETTINGS,
-        **(_ON_THIS_MACHINE if master.startswith("local") else {}),
+        **(_ON_THIS_MACHINE if is_on_this_machine(master) else {}),
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{files.logging} {java_options}".strip()
@@ -63,18 +77,52 @@ def session(
         **(conf or {}),
     }
     configured = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
+    with _environment({**spark_environment(master, files), **_surroundings(master)}):
+        context = _started(configured, master, patience_s)
+    # That a JVM was killed is told by whoever needed it; here it would be told with a trace.
+    context._accumulatorServer.handle_error = _log_end  # type: ignore[method-assign]
+    return SparkSession.builder.getOrCreate()
+
+
+def spark_environment(master: str, files: SessionFiles) -> dict[str, str]:
+    """What Spark takes from the environment, besides what its user has put there."""
     environment = {"JAVA_HOME": str(files.java_home)}
-    if "PYSPARK_PYTHON" not in os.environ:
+    if "PYSPARK_PYTHON" not in os.environ and is_on_this_machine(master):
+        # Other machines have no such file: there it is their `python3`, or what the user names.
         environment["PYSPARK_PYTHON"] = str(files.python)
-    with _environment({**environment, **_surroundings(master)}):
+    return environment
+
+
+def _started(configured: SparkConf, master: str, patience_s: float) -> SparkContext:
+    """Spark in a JVM of its own, which ends if its master takes too long. Raises `NoSpark`."""
+    too_late = threading.Event()
+
+    def give_up() -> None:
+        too_late.set()
+        end_jvm()
+
+    watch = threading.Timer(patience_s, give_up)
+    try:
         # A process group of its own: Ctrl-C at a terminal is for this process, which ends the
         # queries in order, not for the workers below Spark's JVM. That ends with its stdin.
         started = {"start_new_session": True}
         gateway = SparkContext._gateway or launch_gateway(configured, started)  # type: ignore[no-untyped-call]
-        context = SparkContext(conf=configured, gateway=gateway)
-    # That a JVM was killed is told by whoever needed it; here it would be told with a trace.
-    context._accumulatorServer.handle_error = _log_end  # type: ignore[method-assign]
-    return SparkSession.builder.getOrCreate()
+        SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+        if not is_on_this_machine(master):
+            watch.start()
+        try:
+            return SparkContext(conf=configured, gateway=gateway)
+        finally:
+            watch.cancel()
+    except OF_SPARK as error:
+        log.debug("Spark did not start", exc_info=error)
+        end_jvm()
+        forget_jvm()
+        why = f"it did not answer within {patience_s:g} s" if too_late.is_set() else cause_of(error)
+        raise NoSpark(
+            f"Spark could not be started with --master {master}: {why.rstrip('.')}. Correct "
+            "--master or what it needs, or run Spark on this machine with --master 'local[*,4]'."
+        ) from error
 
 
 _SETTINGS: Final = {

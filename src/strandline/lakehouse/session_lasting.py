@@ -52,7 +52,7 @@ class LastingSession:
         if not is_stuck and not is_lost(self.spark):
             return False
         if is_stuck:
-            _end_jvm()
+            end_jvm()
         _stop(self.spark)
         with _same_interrupt_handler():
             self.spark = self._make()
@@ -88,7 +88,8 @@ def _stop(spark: SparkSession) -> None:
     _forget(spark)
 
 
-def _end_jvm() -> None:
+def end_jvm() -> None:
+    """Kill the JVM that this process started, if there is one."""
     gateway = SparkContext._gateway
     process = None if gateway is None else gateway.proc
     if process is not None:
@@ -104,6 +105,11 @@ def _forget(spark: SparkSession) -> None:
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
     SQLContext._instantiatedContext = None
+    forget_jvm()
+
+
+def forget_jvm() -> None:
+    """Let PySpark start another JVM when a session is made."""
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     if gateway is not None:
         gateway.shutdown_callback_server()

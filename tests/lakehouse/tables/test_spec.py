@@ -10,6 +10,7 @@ import pytest
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
+from strandline.lakehouse.tables.locations import spark_path
 from strandline.lakehouse.tables.spec import (
     TableSpec,
     list_specs,
@@ -55,6 +56,52 @@ def test_a_definition_that_was_moved_knows_where_it_is(tmp_path: Path) -> None:
     save_spec(spec)
     (tmp_path / "flights").rename(tmp_path / "moved")
     assert load_spec(tmp_path / "moved").location == str(tmp_path / "moved")
+
+
+def test_e12_a_location_is_absolute_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is relative would be another directory in each executor's working directory."""
+    monkeypatch.chdir(tmp_path)
+    made = TableSpec(**{**SMALL, "location": "tables/t"})
+    assert made.location == str(tmp_path / "tables" / "t")
+    save_spec(made)
+    assert load_spec("tables/t") == made
+    assert [each.location for each in list_specs("tables")] == [made.location]
+
+
+def test_e12_a_definition_with_a_relative_location_means_where_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a one was always opened by its directory, whatever it said of its location."""
+    directory = tmp_path / "tables" / "t"
+    directory.mkdir(parents=True)
+    old = {"name": "t", "topics": ["a"], "location": "tables/t", "version": 1}
+    (directory / "table.json").write_text(json.dumps(old))
+    monkeypatch.chdir(tmp_path)
+    for given in ("tables/t", directory, f"file://{directory}"):
+        assert load_spec(given).location == str(directory)
+    monkeypatch.chdir(directory)
+    assert load_spec("../t").directory().resolve() == directory / "data"
+
+
+@pytest.mark.parametrize("given", ["file:{}/a%20b", "file://{}/a%20b", "file://localhost{}/a%20b"])
+def test_e12_a_location_may_be_the_uri_of_a_file(tmp_path: Path, given: str) -> None:
+    spec = TableSpec(**{**SMALL, "location": given.format(tmp_path)})
+    assert spec.directory() == tmp_path / "a b" / "data"
+
+
+@pytest.mark.parametrize(
+    "given", ["s3://b/t", "s3a://b/t", "s3a:/b/t", "hdfs://h:8020/t", "gs://b", "file://other/t"]
+)
+def test_e15_a_location_in_another_store_is_refused(given: str) -> None:
+    """It was taken for a directory called `s3a:`."""
+    with pytest.raises(InvalidSetting, match="object stores and other file systems are not served"):
+        TableSpec(**{**SMALL, "location": given})
+
+
+def test_e14_paths_for_spark_carry_their_scheme() -> None:
+    assert spark_path(Path("/a b/100%/x:y")) == "file:///a b/100%/x:y"
 
 
 @pytest.mark.parametrize(

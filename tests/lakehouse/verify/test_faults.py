@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.rebuild.diff import difference
 from strandline.lakehouse.rebuild.job import open_rebuild, rebuild
+from strandline.lakehouse.rebuild.rows import rows_of
+from strandline.lakehouse.tables.errors import BadTable
 from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Report, Verdict
 from tests.lakehouse.pipeline.conftest import TableUnderTest, make_table
@@ -53,6 +57,28 @@ def test_rows_that_are_missing_doubled_or_foreign(make_table: MakeTable) -> None
         Verdict.OUTSIDE: [400],
     }
     assert report.sentences()[-1] == "The table is not what its topics were."
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_e12_files_that_are_gone_are_findings(make_table: MakeTable, mode: str) -> None:
+    """They were a traceback of Spark's, PATH_NOT_FOUND."""
+    table = make_table(columns={"n": "long"}, mode=mode, buckets=1)
+    table.produce([(b"%d" % each, {"n": each}) for each in range(4)] + [(b"k", b"poison")])
+    table.run()
+    [rows] = table.store.files()
+    [letters] = table.store.files(DEAD_LETTERS)
+    rows.path.unlink()
+    report = table.verify()
+    assert not report.is_good
+    assert report.wrong == [
+        "rows: 1 of 1 files that the table names, with 4 rows, are not what it was given: "
+        f"{rows.path} is not there."
+    ]
+    assert report.total(Verdict.MISSING) == 4
+    letters.path.unlink()
+    assert len(table.verify().wrong) == 2
+    with pytest.raises(BadTable, match="1 of 1 files that the table names"):
+        rows_of(table.spark, table.store, None)
 
 
 def test_keys_whose_rows_are_wrong(make_table: MakeTable) -> None:

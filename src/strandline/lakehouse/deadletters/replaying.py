@@ -21,6 +21,7 @@ from strandline.lakehouse.tables.backend import Conflict, DataFile
 from strandline.lakehouse.tables.committing import Proposal
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.history import REPLAY
+from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TIME, TOPIC
@@ -54,7 +55,9 @@ def replay(store: TableStore, wanted: LetterFilter = ALL) -> ReplayResult:
     for _ in range(_ATTEMPTS):
         snapshot = store.committer.settled()
         state = store.state_of(snapshot)
-        files = [item for item in store.files(DEAD_LETTERS) if _has(item, wanted)]
+        letters = store.files(DEAD_LETTERS)
+        check_present(letters)
+        files = [item for item in letters if _has(item, wanted)]
         writer = BatchWriter(store.spec, replace(state, frontiers={}, watermark_us=None), "replay")
         try:
             meant = _read_again(writer, files, wanted)

@@ -28,6 +28,7 @@ from strandline.lakehouse.reading.ranges import OffsetRange as ReadRange
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.committing import NOTHING_NEW, CommitResult
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.locations import spark_path
 from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
@@ -72,7 +73,7 @@ class Attempt:
         """Begin: with all that is there now, or for ever, a commit per interval."""
         options = self.place.options
         writer = self._rows().writeStream.foreachBatch(self._on_batch)
-        writer = writer.option("checkpointLocation", str(self._checkpoint.path))
+        writer = writer.option("checkpointLocation", spark_path(self._checkpoint.path))
         writer = writer.queryName(f"{self.place.spec.name}-{self.query_id[:8]}")
         return _triggered(writer, options.interval_ms, available_now=available_now).start()
 

@@ -32,6 +32,8 @@ from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.query import Attempt, Place, told
 from strandline.lakehouse.reading.errors import ReadError
 from strandline.lakehouse.session_lasting import is_lost
+from strandline.lakehouse.session_master import NoSpark
+from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange
 from strandline.types import Offset, TopicPartition
@@ -41,9 +43,7 @@ log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _PAUSE_S: Final = 1.0
 """Between a query that failed and the next one."""
-_OF_SPARK: Final = (PySparkException, Py4JError, ConnectionError)
-"""The last when its JVM is gone."""
-_TROUBLE: Final = (*_OF_SPARK, ProtocolError, ReadError, PipelineFailed)
+_TROUBLE: Final = (*OF_SPARK, NoSpark, ProtocolError, ReadError, PipelineFailed)
 _STUCK: Final = 3
 """So many attempts in a row that Spark failed: it may be Spark itself that is in no good state. It
 remembers for good, for instance, that it could not look up formats when a worker was killed."""
@@ -125,7 +125,7 @@ class Runner:
                     or (self._renew is None and is_lost(self._place.spark))
                 ):
                     raise _given_up(error) from error
-                self._failures += isinstance(error, _OF_SPARK)
+                self._failures += isinstance(error, OF_SPARK)
                 self._tell_trouble(_sentence(error))
                 log.debug("The query ended", exc_info=error)
                 _pause(stop)
@@ -253,13 +253,9 @@ def _given_up(error: Exception) -> Exception:
 
 
 def _sentence(error: Exception) -> str:
-    """What to say of trouble: Spark's texts are pages of traces; the last line names the cause."""
+    """What to say of trouble."""
     if isinstance(error, ProtocolError):
         return error.message or error.code.name
     if isinstance(error, StrandlineError):
         return str(error)
-    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
-    lines = [line for line in lines if not line.startswith(("at ", "... "))]
-    named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
-    text = (named or lines or [type(error).__name__])[-1]
-    return text if text.endswith(".") else f"{text}."
+    return cause_of(error)

@@ -24,6 +24,7 @@ from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.presence import check_writes, check_written
 from strandline.lakehouse.tables.ranges import check_files, lost_now, new_ranges
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.settling import SIDES, SideTables
@@ -141,13 +142,17 @@ class Committer:
         raise FencedWriter(f"The table {self._spec.name} is changed all the time by others.")
 
     def propose(self, snapshot: Snapshot, proposal: Proposal) -> CommitResult:
-        """Try one commit on `snapshot`; raises Conflict, SchemaMoved."""
+        """Try one commit on `snapshot`; raises Conflict, SchemaMoved, FilesMissing."""
+        directory = self._spec.directory()
+        beside = {side: self._spec.directory(side) for side in SIDES}
+        check_writes(proposal.writes, directory, beside)
         snapshot = self._with_columns(snapshot, proposal)
         sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
         adds: Sequence[WrittenFile] = proposal.files
         removes: Sequence[DataFile] = ()
         if self._spec.mode == "upsert":
             adds, removes = merge_changes(self._spec, snapshot, proposal.files)
+            check_written(directory, adds)
         graves = self._graves(proposal, sequence)
         sides = _side_changes(proposal, graves)
         counts = _count(proposal)
@@ -233,7 +238,9 @@ class Committer:
             return ()
         files = PartitionedFiles(self._spec.directory(DEAD_LETTERS), (), "lost")
         files.write(lost_letters(proposal.lost, sequence=sequence - 1))
-        return files.finish()
+        made = files.finish()
+        check_written(self._spec.directory(DEAD_LETTERS), made)
+        return made
 
 
 def _side_changes(proposal: Proposal, graves: Sequence[WrittenFile]) -> dict[str, SideChange]:

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from strandline.lakehouse.tables.backend import (
@@ -120,9 +120,10 @@ class DeltaBackend:
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
-        return (self._directory / "_delta_log").is_dir() and DeltaTable.is_deltatable(
-            str(self._directory)
-        )
+        with self._readable():
+            return (self._directory / "_delta_log").is_dir() and DeltaTable.is_deltatable(
+                str(self._directory)
+            )
 
     def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
         """As `Backend.create`."""
@@ -152,13 +153,11 @@ class DeltaBackend:
 
     def load(self) -> DeltaSnapshot:
         """As `Backend.load`. The log is read from where the last load ended."""
-        try:
+        with self._readable():
             if self._table is None:
                 self._table = DeltaTable(str(self._directory))
             else:
                 self._table.update_incremental()
-        except TableNotFoundError:
-            raise TableMissing(f"There is no Delta table in {self._directory}.") from None
         check_division(
             self._directory,
             self._table.metadata().configuration.get(_PARTITIONING, ""),
@@ -253,6 +252,19 @@ class DeltaBackend:
             if path.with_name(path.name[1 : -len(".crc")]) not in live
         ]
         return [path for path in sorted(found) if path.stat().st_mtime * 1000 < before_ms]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raises TableMissing, and BadTable for a log that cannot be read."""
+        try:
+            yield
+        except TableNotFoundError:
+            raise TableMissing(f"There is no Delta table in {self._directory}.") from None
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise BadTable(
+                f"The log of the Delta table in {self._directory} cannot be read: {error}."
+            ) from error
 
     def _alone(self, snapshot: Snapshot) -> AbstractContextManager[None]:
         """Keeps Spark's writer from committing meanwhile, where there is one."""

@@ -37,7 +37,9 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.backend import Change, Conflict, Snapshot
 from strandline.lakehouse.tables.commit_lock import locked_log_in_java
 from strandline.lakehouse.tables.delta import METADATA, DeltaBackend, DeltaSnapshot, own_table
-from strandline.lakehouse.tables.errors import BadTable
+from strandline.lakehouse.tables.errors import BadTable, FilesMissing
+from strandline.lakehouse.tables.locations import spark_path
+from strandline.lakehouse.tables.presence import refusal
 from strandline.lakehouse.tables.transforms import Transform
 from strandline.lakehouse.tables.written import WrittenFile
 
@@ -106,7 +108,7 @@ class SparkDeltaBackend(DeltaBackend):
 
     def _commit_in_java(self, snapshot: Snapshot, change: Change) -> int:
         delta, none = self._jvm.org.apache.spark.sql.delta, self._jvm.scala.Option.empty()
-        log = delta.DeltaLog.forTable(self._spark._jsparkSession, str(self._directory))
+        log = delta.DeltaLog.forTable(self._spark._jsparkSession, spark_path(self._directory))
         log.update(False, none, none)
         transaction = log.startTransaction()
         if transaction.snapshot().version() != snapshot.version:
@@ -138,7 +140,7 @@ class SparkDeltaBackend(DeltaBackend):
         names = [item.name for item in self._transforms]
         stored = pa.schema([field for field in snapshot.schema if field.name not in names])
         rows = self._spark.read.schema(from_arrow_schema(stored)).parquet(
-            *(str(self._directory / item.path) for item in files)
+            *(spark_path(self._directory / item.path) for item in files)
         )
         if not names:
             return rows
@@ -172,12 +174,19 @@ class SparkDeltaBackend(DeltaBackend):
                 raise BadTable(
                     f"Spark's writer calls a file {path!r}, which this package could not remove."
                 )
-            rows += _synced(self._directory / unquote(path))
+            rows += self._synced(self._directory / unquote(path))
         for directory in {(self._directory / path).parent for path in paths}:
             _sync(directory)
         wanted = sum(item.rows for item in given)
         if rows != wanted:
             raise BadTable(f"Spark's writer wrote {rows:,} of {wanted:,} rows.")
+
+    def _synced(self, path: Path) -> int:
+        """As `_synced`; raises FilesMissing for what an executor wrote elsewhere."""
+        try:
+            return _synced(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise FilesMissing(refusal(path, f"it cannot be read ({error})")) from error
 
 
 def check_jars(jvm: Any) -> None:

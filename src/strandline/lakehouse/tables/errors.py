@@ -6,6 +6,7 @@
     ├── FencedWriter               another writer committed since: this one must stop
     ├── RangeGap                   records between the table's frontier and the batch would be lost
     ├── RangeOverlap               a file holds rows that the table has; write the batch again
+    ├── FilesMissing               what tasks wrote is not where the driver, and readers, look
     ├── TopicRecreated             the offsets belong to another log than those in the table
     └── SchemaMoved                the table's schema grew; decode and write the batch again
 
@@ -50,6 +51,10 @@ class RangeOverlap(TableError):
     """A batch holds rows below the table's frontier: they would be there twice."""
 
     retriable = True
+
+
+class FilesMissing(TableError):
+    """Files of a batch are not there for the driver: they went to a disk that it does not see."""
 
 
 class TopicRecreated(TableError):

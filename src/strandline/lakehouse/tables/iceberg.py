@@ -12,7 +12,8 @@ The metadata names every snapshot, and is written with each commit: it must be k
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -38,7 +39,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 from strandline.lakehouse.tables.backend import (
     Change,
@@ -135,7 +136,8 @@ class IcebergBackend:
         """As `Backend.exists`."""
         if not (self._catalog_directory / CATALOG_FILE).exists():
             return False
-        return self._catalog.table_exists(self._name)
+        with self._readable():
+            return self._catalog.table_exists(self._name)
 
     def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
         """As `Backend.create`."""
@@ -163,10 +165,8 @@ class IcebergBackend:
 
     def load(self) -> IcebergSnapshot:
         """As `Backend.load`."""
-        try:
+        with self._readable():
             table = self._catalog.load_table(self._name)
-        except NoSuchTableError:
-            raise TableMissing(f"There is no Iceberg table in {self._directory}.") from None
         check_division(self._directory, table.properties.get(_PARTITIONING, ""), self._transforms)
         return IcebergSnapshot(table)
 
@@ -234,6 +234,21 @@ class IcebergBackend:
             for path in sorted(found)
             if path not in named and path.stat().st_mtime * 1000 < before_ms
         ]
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raises TableMissing, and BadTable for a catalog or metadata that cannot be read."""
+        try:
+            yield
+        except NoSuchTableError:
+            raise TableMissing(f"There is no Iceberg table in {self._directory}.") from None
+        except (DatabaseError, OSError, ValueError) as error:
+            if isinstance(error, OperationalError) and "locked" in str(error):
+                raise
+            raise BadTable(
+                f"The Iceberg table in {self._directory}, or its catalog "
+                f"{self._catalog_directory / CATALOG_FILE}, cannot be read: {error}."
+            ) from error
 
     @cached_property
     def _catalog(self) -> SqlCatalog:

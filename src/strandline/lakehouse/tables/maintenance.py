@@ -16,6 +16,7 @@ from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataF
 from strandline.lakehouse.tables.committing import Committer, remove_files, stamp_removed
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import COMPACTION, SideChange, describe
+from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.spec import TableSpec
@@ -70,6 +71,8 @@ class Maintenance:
         joined = [item for item in joined if item.removes]
         if not joined:
             return CompactionResult()
+        for item in joined:
+            check_written(self._spec.directory(item.side), item.adds)
         try:
             self._commit(snapshot, joined)
         except Conflict:
@@ -105,7 +108,9 @@ class Maintenance:
         directory = self._spec.directory(side).absolute()
         removes: list[DataFile] = []
         adds: list[WrittenFile] = []
-        for files in bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files):
+        chosen = bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files)
+        check_present([file for files in chosen for file in files])
+        for files in chosen:
             # Divided by nothing: the files of a bin have one partition value, which is kept.
             output = PartitionedFiles(directory, (), "compact")
             try:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from strandline.lakehouse.deadletters.letters import SCHEMA as LETTERS
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.opening import side_partitioning
+from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.values.json_values import fit
 
@@ -30,15 +31,16 @@ def stored_columns(spec: TableSpec, side: str | None, schema: pa.Schema) -> pa.S
 
 
 def table_dataset(spec: TableSpec, side: str | None, snapshot: Snapshot | None) -> pads.Dataset:
-    """The rows of a snapshot; without one, no rows."""
+    """The rows of a snapshot; without one, no rows. Raises BadTable if files are gone."""
     if snapshot is None:
         empty = LETTERS if side == DEAD_LETTERS else pa.schema(list(spec.own_columns()))
         return pads.dataset(empty.empty_table())
     schema = stored_columns(spec, side, snapshot.schema)
-    files = [str(item.path) for item in snapshot.files()]
+    files = snapshot.files()
     if not files:
         return pads.dataset(schema.empty_table())
-    return pads.dataset(files, schema=schema, format="parquet")
+    check_present(files)
+    return pads.dataset([str(item.path) for item in files], schema=schema, format="parquet")
 
 
 def read_batches(files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
+from strandline.lakehouse.tables.locations import local_directory
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import (
     KEY,
@@ -63,10 +64,12 @@ _BUCKETS_MAX: Final = 4096
 class TableSpec:
     """One table. Raises InvalidSetting, naming the field, when its parts do not go together.
 
-    `location` is the directory that holds everything; `schema` is the content of a JSON Schema, an
-    Avro schema, or (base64) a Protobuf descriptor set, and `schemas` Avro schemas by their id in
-    Confluent's framing; `columns` gives types to single columns of an inferred schema; `buckets` is
-    how an upserted table is divided by key. Durations are milliseconds.
+    `location` is the directory that holds everything, a path or a `file:` URI; it is absolute from
+    here on, relative paths being taken from the working directory of this process. `schema` is the
+    content of a JSON Schema, an Avro schema, or (base64) a Protobuf descriptor set, and `schemas`
+    Avro schemas by their id in Confluent's framing; `columns` gives types to single columns of an
+    inferred schema; `buckets` is how an upserted table is divided by key. Durations are
+    milliseconds.
     """
 
     name: str
@@ -94,6 +97,8 @@ class TableSpec:
     version: int = SPEC_VERSION
 
     def __post_init__(self) -> None:
+        # What is relative here would be another directory for each of Spark's executors.
+        object.__setattr__(self, "location", local_directory(self.location))
         _check_words(self)
         _check_together(self)
         self.known_columns()
@@ -201,15 +206,23 @@ def save_spec(spec: TableSpec) -> Path:
 
 
 def load_spec(location: str | Path) -> TableSpec:
-    """The definition in a table's directory, with `location` as it is now; raises TableMissing."""
-    directory = Path(location)
+    """The definition in a table's directory, with that directory as its location, absolute.
+
+    A definition says where it was written; what counts is where it is found, so that a table can be
+    moved, and one that was defined with a relative path means the same everywhere. Raises
+    TableMissing, and InvalidSetting for a definition that cannot be read.
+    """
+    directory = Path(local_directory(str(location)))
+    path = directory / SPEC_FILE
     try:
-        text = (directory / SPEC_FILE).read_text(encoding="utf-8")
-    except FileNotFoundError:
+        spec = TableSpec.from_json(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
         raise TableMissing(f"There is no table in {directory}.") from None
-    stored = TableSpec.from_json(text)
-    values = {item.name: getattr(stored, item.name) for item in fields(stored)}
-    return TableSpec(**{**values, "location": str(directory)})
+    except UnicodeDecodeError as error:
+        raise InvalidSetting("table", f"{path}: The definition is not text ({error}).") from None
+    except InvalidSetting as wrong:
+        raise InvalidSetting(wrong.name, f"{path}: {wrong}") from None
+    return replace(spec, location=str(directory))
 
 
 def list_specs(warehouse: str | Path) -> list[TableSpec]:

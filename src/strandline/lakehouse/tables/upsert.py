@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.spec import TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import PartitionValue
 from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TOPIC
@@ -40,19 +41,23 @@ class Merged(NamedTuple):
 
 
 def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile]) -> Merged:
-    """Write what the table becomes; nothing is removed yet."""
+    """Write what the table becomes; nothing is removed yet. Raises BadTable if files are gone."""
     directory = spec.directory().absolute()
     output = PartitionedFiles(directory, partitioning(spec), "merge")
     removes: list[DataFile] = []
     by_bucket: dict[tuple[PartitionValue, ...], list[Path]] = {}
     for item in changes:
         by_bucket.setdefault(item.partition, []).append(directory / item.path)
+    live = snapshot.files() if by_bucket else []
     try:
-        live = snapshot.files() if by_bucket else []
         for bucket, paths in by_bucket.items():
             files = [item for item in live if item.partition == bucket]
             removes += _merge_bucket(paths, files, output)
         return Merged(output.finish(), tuple(removes))
+    except FileNotFoundError:
+        output.abort()
+        check_present(live)
+        raise
     except BaseException:
         output.abort()
         raise

@@ -20,6 +20,7 @@ from strandline.lakehouse.tables.committing import Committer, remove_files, stam
 from strandline.lakehouse.tables.errors import FencedWriter
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
+from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.settling import SideTables
 from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
@@ -85,6 +86,7 @@ def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str)
     directory = spec.directory(side).absolute()
     adds: list[WrittenFile] = []
     files = snapshot.files()
+    check_present(files)
     try:
         for item in files:
             output = PartitionedFiles(directory, (), "widen")
@@ -103,6 +105,7 @@ def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str)
     except BaseException:
         remove_files(directory, adds)
         raise
+    check_written(directory, adds)
     return _Rewritten(tuple(adds), tuple(files))
 
 

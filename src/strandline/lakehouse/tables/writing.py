@@ -7,6 +7,7 @@ batch runs again. So a batch that is repeated after a crash divides its records 
 
 from __future__ import annotations
 
+import socket
 from typing import Final
 
 import pyarrow as pa
@@ -76,6 +77,7 @@ class BatchWriter:
             late=self._late.finish(),
             late_rows=self._late_rows,
             max_event_time_us=self._newest_us,
+            host=socket.gethostname(),
         )
 
     def abort(self) -> None:

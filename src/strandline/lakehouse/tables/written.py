@@ -81,13 +81,17 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskWrite:
-    """Everything that one task wrote. `late_rows` counts late rows, wherever they went."""
+    """Everything that one task wrote. `late_rows` counts late rows, wherever they went.
+
+    `host` is the machine that the task ran on; empty where it is not known.
+    """
 
     files: tuple[WrittenFile, ...] = ()
     dead_letters: tuple[WrittenFile, ...] = ()
     late: tuple[WrittenFile, ...] = ()
     late_rows: int = 0
     max_event_time_us: int | None = None
+    host: str = ""
 
     def sides(self) -> Mapping[str, tuple[WrittenFile, ...]]:
         """The files of the side tables by the name of the side."""
@@ -102,6 +106,7 @@ class TaskWrite:
                 "late": [item.to_document() for item in self.late],
                 "late_rows": self.late_rows,
                 "max_event_time_us": self.max_event_time_us,
+                "host": self.host,
             }
         )
 
@@ -119,6 +124,7 @@ class TaskWrite:
             late,
             late_rows=document["late_rows"],
             max_event_time_us=document["max_event_time_us"],
+            host=document["host"],
         )
 
 

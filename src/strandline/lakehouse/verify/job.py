@@ -24,6 +24,7 @@ from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.presence import absence, absent_files
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.verify.compared import Compared
@@ -50,6 +51,7 @@ def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Re
     The table may be written to meanwhile: then the proof is of a commit in between.
     """
     state, files = _at_one_commit(store)
+    files, absent = _there(files)
     facts = log_facts.ask(settings, store.spec.topics, state.frontiers)
     check_same_logs(state.frontiers, facts)
     compacted = _compacted(settings, store.spec.topics)
@@ -69,7 +71,7 @@ def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Re
             )
             for partition, frontier in state.frontiers.items()
         },
-        wrong=_wrong_commits(covered, state),
+        wrong=absent + _wrong_commits(covered, state),
     )
     if state.frontiers:
         judge = judge_keys if store.spec.mode == "upsert" else _judge_offsets
@@ -145,6 +147,21 @@ def _at_one_commit(
         if store.state().version == state.version:
             return state, files
     raise PipelineFailed(f"Table '{store.spec.name}' changes faster than it can be looked at.")
+
+
+def _there(
+    files: Mapping[str | None, list[DataFile]],
+) -> tuple[dict[str | None, list[DataFile]], list[str]]:
+    """The files that are there, and sentences about the others, whose rows then are missing."""
+    told = []
+    there = {}
+    for side, named in files.items():
+        absent = absent_files(named)
+        gone = {each.file.path for each in absent}
+        there[side] = [each for each in named if each.path not in gone]
+        if absent:
+            told.append(f"{side or 'rows'}: {absence(absent, len(named))}")
+    return there, told
 
 
 def _told_by_commits(

@@ -18,6 +18,7 @@ from strandline.lakehouse.pipeline.tasks import shares
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.locations import spark_path
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
 
 _OFFSETS_PER_TASK = 1_000_000
@@ -37,7 +38,7 @@ def held(
     schema = _PLACE + (", _key binary" if has_key else "")
     if side == DEAD_LETTERS:
         schema += ", _offset_end long"
-    paths = [str(each.path) for each in files]
+    paths = [spark_path(each.path) for each in files]
     rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
     if side == DEAD_LETTERS:
         rows = rows.where("_offset_end = _offset + 1")

@@ -1,0 +1,23 @@
+"""What Spark raises, and what of it is for people.
+
+Its texts are pages of traces from two languages, of which one line names the cause.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+OF_SPARK: Final = (PySparkException, Py4JError, ConnectionError)
+"""The last when its JVM is gone."""
+
+
+def cause_of(error: Exception) -> str:
+    """The cause as a sentence: the last line that names an error."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("at ", "... "))]
+    named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
+    text = (named or lines or [type(error).__name__])[-1]
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,120 @@
+"""Whether the files that a commit is to name, or a table names, are there for this process.
+
+Theory: tasks say what they wrote, and a commit makes it the table's. A task on another machine, or
+in another mount namespace, may have written to a disk that the driver does not see, and that no
+reader will. So each file of a commit is looked at by the driver beforehand: its size, and the
+number of rows in its footer, which is the last that is written of it. This file knows no format.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.errors import BadTable, FilesMissing
+from strandline.lakehouse.tables.written import TaskWrite, WrittenFile
+
+WHAT_HELPS: Final = (
+    "Put them back if they were moved, or mount their disk here; else make a new table of the "
+    "topic, as far as its log still has the records."
+)
+
+
+class Absent(NamedTuple):
+    """A file that a table names. `size` is what is there; None if nothing is."""
+
+    file: DataFile
+    size: int | None
+
+    def __str__(self) -> str:
+        if self.size is None:
+            return f"{self.file.path} is not there"
+        return f"{self.file.path} has {self.size:,} of {self.file.size:,} bytes"
+
+
+def check_written(directory: Path, files: Iterable[WrittenFile], host: str = "") -> None:
+    """That files below `directory` are there, whole. Raises FilesMissing."""
+    for item in files:
+        fault = _fault(directory / item.path, item)
+        if fault is not None:
+            raise FilesMissing(refusal(directory / item.path, fault, host))
+
+
+def check_writes(writes: Iterable[TaskWrite], directory: Path, sides: Mapping[str, Path]) -> None:
+    """That everything that tasks wrote is there, side tables' files too. Raises FilesMissing."""
+    for write in writes:
+        check_written(directory, write.files, write.host)
+        for side, files in write.sides().items():
+            check_written(sides[side], files, write.host)
+
+
+def absent_files(files: Iterable[DataFile]) -> list[Absent]:
+    """Those of a table's files that are not there in their size; each directory is listed once."""
+    listed: dict[Path, dict[str, int]] = {}
+    found = []
+    for item in files:
+        directory = item.path.parent
+        if directory not in listed:
+            listed[directory] = _sizes(directory)
+        size = listed[directory].get(item.path.name)
+        if size != item.size:
+            found.append(Absent(item, size))
+    return found
+
+
+def absence(absent: Sequence[Absent], files: int) -> str:
+    """What to tell of files that are not there, out of so many."""
+    rows = sum(each.file.rows for each in absent)
+    more = f", and so for {len(absent) - 1:,} more" if len(absent) > 1 else ""
+    return (
+        f"{len(absent):,} of {files:,} files that the table names, with {rows:,} rows, are not "
+        f"what it was given: {absent[0]}{more}."
+    )
+
+
+def check_present(files: Sequence[DataFile]) -> None:
+    """That a table's files are there. Raises BadTable."""
+    absent = absent_files(files)
+    if absent:
+        raise BadTable(f"{absence(absent, len(files))} {WHAT_HELPS}")
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    try:
+        with os.scandir(directory) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _fault(path: Path, item: WrittenFile) -> str | None:
+    """What is wrong with a file, as the end of a sentence; None if it is as it was written."""
+    try:
+        size = path.stat().st_size
+        if size != item.size:
+            return f"it has {size:,} bytes there, and not {item.size:,}"
+        rows = pq.read_metadata(path).num_rows
+    except (FileNotFoundError, NotADirectoryError):
+        return "it is not there"
+    except (OSError, pa.ArrowInvalid) as error:
+        return f"it cannot be read there ({error})"
+    return None if rows == item.rows else f"it has {rows:,} rows there, and not {item.rows:,}"
+
+
+def refusal(path: Path, fault: str, host: str = "") -> str:
+    """Why a batch is refused, one of whose files has a fault here, and what to do."""
+    here = socket.gethostname()
+    who = f"A task on host {host}" if host else "A task"
+    return (
+        f"{who} wrote {path}, and this process, on host {here}, looked for it in vain: {fault}. "
+        "Nothing of the batch was committed. The driver and all of Spark's executors must see the "
+        "table's directory as one and the same: keep it on a file system that is mounted at one "
+        "path on all of them (table create --tables DIR), or run with --master 'local[*,4]'."
+    )

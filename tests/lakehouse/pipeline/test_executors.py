@@ -1,0 +1,134 @@
+"""E12 to E14 (tables on a cluster of Spark's): every row is in the table, or the run has failed and
+nothing is committed.
+
+Runs are commands in processes of their own, over a standalone master with two workers in work
+directories of their own, and, where this user may, in mount namespaces that hide the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.producer import Producer
+from strandline.lakehouse.tables.spec import load_spec
+from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.testing import Cluster
+from tests.lakehouse.standalone import StandaloneSpark, can_hide
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RECORDS = 200
+_PATIENCE_S = 300
+_OTHER_FILE_SYSTEM = "spark.hadoop.fs.defaultFS hdfs://127.0.0.1:1/\n"
+
+
+class TableCommand:
+    """`strandline table` in a directory of its own, with the relative `--tables` of its default."""
+
+    def __init__(self, home: Path, cluster: Cluster) -> None:
+        self.home = home
+        self._bootstrap = cluster.bootstrap_servers
+
+    def __call__(
+        self, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "strandline.cli", "-b", self._bootstrap, "table", *words]
+        return subprocess.run(
+            command,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.home / "cache"), **(environment or {})},
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+
+    def store(self) -> TableStore:
+        return open_store(load_spec(self.home / "strandline-tables" / "t"))
+
+
+@pytest.fixture
+def table(
+    tmp_path: Path, cluster: Cluster, client: ClusterClient, new_topic: Callable[..., str]
+) -> TableCommand:
+    """The table `t` of a topic with records, one of which is a dead letter."""
+    topic = new_topic(2)
+    with Producer(client) as producer:
+        for number in range(RECORDS - 1):
+            producer.send(topic, json.dumps({"n": number}).encode(), partition=number % 2)
+        producer.send(topic, b"no JSON", partition=1)
+        producer.flush().raise_failure()
+    made = TableCommand(tmp_path, cluster)
+    created = made("create", "t", "--topic", topic, "--column", "n:long")
+    assert created.returncode == 0, created.stderr
+    return made
+
+
+def held(table: TableCommand) -> tuple[int, int, int]:
+    """Rows that can be read, dead letters that can be, and commits."""
+    store = table.store()
+    letters = store.dataset("dead_letters").count_rows()
+    return store.dataset().count_rows(), letters, store.state().sequence
+
+
+ALL = (RECORDS - 1, 1, 1)
+
+
+def test_e12_executors_that_share_the_disk_fill_the_table(
+    table: TableCommand, tmp_path: Path
+) -> None:
+    """With the default of `--tables`, which is relative; and E14: whatever file system Spark's
+    configuration takes for the default, paths of tables and checkpoints are local ones."""
+    with StandaloneSpark(tmp_path / "spark", settings=_OTHER_FILE_SYSTEM) as spark:
+        ended = table(
+            *("run", "t", "--once", "--master", spark.master, "--patience", "60 s"),
+            environment=spark.environment,
+        )
+        written = [*(tmp_path / "spark").rglob("*.parquet")]
+    assert ended.returncode == 0, ended.stderr
+    assert "nothing is missing" in ended.stdout
+    assert held(table) == ALL
+    assert written == [], "nothing is in an executor's work directory"
+
+
+@pytest.mark.skipif(not can_hide(), reason="this user may not have mount namespaces")
+def test_e12_executors_that_do_not_see_the_disk_end_the_run_and_nothing_is_committed(
+    table: TableCommand, tmp_path: Path
+) -> None:
+    """It was "nothing is missing", exit code 0, offsets at the end, and an empty table."""
+    hidden = tmp_path / "strandline-tables"
+    with StandaloneSpark(tmp_path / "spark", hidden=[hidden]) as spark:
+        ended = table(
+            *("run", "t", "--once", "--master", spark.master, "--patience", "60 s"),
+            environment=spark.environment,
+        )
+    assert ended.returncode == 1
+    assert f"wrote {hidden}/t/data/part-" in ended.stderr
+    assert "A task on host " in ended.stderr
+    assert "it is not there. Nothing of the batch was committed" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert held(table) == (0, 0, 0)
+    status = table("status", "t", "--json")
+    assert json.loads(status.stdout)["lag"]["records"] == RECORDS
+
+
+def test_e12_a_local_cluster_fills_the_table(table: TableCommand, tmp_path: Path) -> None:
+    """Its executors are processes in work directories below Spark's own."""
+    ended = table(
+        *("run", "t", "--once", "--master", "local-cluster[2,1,600]", "--patience", "60 s"),
+        environment={
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(tmp_path / "work"),
+            "SPARK_CONF_DIR": str(StandaloneSpark.configuration(tmp_path / "conf")),
+        },
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert held(table) == ALL
