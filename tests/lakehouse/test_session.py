@@ -16,6 +16,7 @@ from strandline.lakehouse.session import session, spark_environment
 from strandline.lakehouse.session_files import session_files
 from strandline.lakehouse.session_java import NoJava, find_java
 from strandline.lakehouse.session_master import NoSpark, check_master, wait_for_master
+from strandline.lakehouse.spark_errors import cause_of
 
 
 def java_saying(directory: Path, version: str) -> Path:
@@ -108,8 +109,19 @@ def test_e13_executors_on_other_machines_get_no_python_of_this_one(
         assert spark_environment(here, files)["PYSPARK_PYTHON"] == str(files.python)
     for elsewhere in ("spark://head:7077", "yarn", "k8s://https://head"):
         assert "PYSPARK_PYTHON" not in spark_environment(elsewhere, files)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert set(spark_environment("yarn", files)) == {"JAVA_HOME"}
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert spark_environment("yarn", files)["PYSPARK_DRIVER_PYTHON"] == str(files.python)
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    assert "PYSPARK_PYTHON" not in spark_environment("local", files)
+    assert set(spark_environment("local", files)) == {"JAVA_HOME"}
+    assert set(spark_environment("yarn", files)) == {"JAVA_HOME"}
+
+
+def test_a_package_that_the_executors_lack_is_told_with_the_remedy() -> None:
+    trace = "Job aborted:\n  at org.x\nModuleNotFoundError: No module named 'strandline'\n\tat y"
+    assert "let PYSPARK_PYTHON name that Python" in cause_of(Exception(trace))
+    assert cause_of(Exception("x: Error: no\n at y")) == "x: Error: no."
 
 
 def test_the_small_files_do_what_they_are_for(

@@ -15,6 +15,8 @@ from __future__ import annotations
 import locale
 import logging
 import os
+import shutil
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -90,7 +92,16 @@ def spark_environment(master: str, files: SessionFiles) -> dict[str, str]:
     if "PYSPARK_PYTHON" not in os.environ and is_on_this_machine(master):
         # Other machines have no such file: there it is their `python3`, or what the user names.
         environment["PYSPARK_PYTHON"] = str(files.python)
+    elif not {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"} & os.environ.keys() and _is_other_python():
+        # What Spark plans is planned on this machine, by the Python that has this package.
+        environment["PYSPARK_DRIVER_PYTHON"] = str(files.python)
     return environment
+
+
+def _is_other_python() -> bool:
+    """Whether `python3` is another one than that of this process."""
+    found = shutil.which("python3")
+    return found is None or Path(found).parent != Path(sys.executable).parent
 
 
 def _started(configured: SparkConf, master: str, patience_s: float) -> SparkContext:

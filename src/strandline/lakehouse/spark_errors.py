@@ -20,4 +20,11 @@ def cause_of(error: Exception) -> str:
     lines = [line for line in lines if not line.startswith(("at ", "... "))]
     named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
     text = (named or lines or [type(error).__name__])[-1]
-    return text if text.endswith(".") else f"{text}."
+    text = text if text.endswith(".") else f"{text}."
+    return f"{text} {_NO_PACKAGE}" if "No module named 'strandline" in text else text
+
+
+_NO_PACKAGE: Final = (
+    "The Python that the executors start lacks this package: install it on their machines, and let "
+    "PYSPARK_PYTHON name that Python when the command is started."
+)

@@ -110,8 +110,9 @@ def test_files_that_a_table_lost_are_findings(make_table: MakeTable) -> None:
     second.path.write_bytes(b"PAR1")
     found = absent_files([first, second, third])
     assert [(each.file, each.size) for each in found] == [(first, None), (second, 4)]
+    assert [each.is_readable() for each in found] == [False, False]
     assert str(found[0]) == f"{first.path} is not there"
-    assert str(found[1]) == f"{second.path} has 4 of {second.size:,} bytes"
+    assert str(found[1]) == f"{second.path} has 4 bytes, not {second.size:,}"
     said = r"2 of 3 files that the table names, with 2 rows, are not what it was given: .* 1 more"
     for use in (
         lambda: table.store.dataset(),

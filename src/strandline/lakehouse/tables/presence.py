@@ -33,10 +33,18 @@ class Absent(NamedTuple):
     file: DataFile
     size: int | None
 
+    def is_readable(self) -> bool:
+        """Whether there is a Parquet file all the same, though another one."""
+        try:
+            pq.read_metadata(self.file.path)
+        except (OSError, pa.ArrowInvalid):
+            return False
+        return True
+
     def __str__(self) -> str:
         if self.size is None:
             return f"{self.file.path} is not there"
-        return f"{self.file.path} has {self.size:,} of {self.file.size:,} bytes"
+        return f"{self.file.path} has {self.size:,} bytes, not {self.file.size:,}"
 
 
 def check_written(directory: Path, files: Iterable[WrittenFile], host: str = "") -> None:

@@ -152,12 +152,12 @@ def _at_one_commit(
 def _there(
     files: Mapping[str | None, list[DataFile]],
 ) -> tuple[dict[str | None, list[DataFile]], list[str]]:
-    """The files that are there, and sentences about the others, whose rows then are missing."""
+    """The files that can be read, and sentences about those that are not what they should be."""
     told = []
     there = {}
     for side, named in files.items():
         absent = absent_files(named)
-        gone = {each.file.path for each in absent}
+        gone = {each.file.path for each in absent if not each.is_readable()}
         there[side] = [each for each in named if each.path not in gone]
         if absent:
             told.append(f"{side or 'rows'}: {absence(absent, len(named))}")
