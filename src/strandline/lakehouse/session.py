@@ -63,10 +63,10 @@ def session(
     long a master that is not on this machine may take to answer. Raises `NoJava`, `NoSpark`, and
     `InvalidSetting` for a master that is none.
     """
-    if SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
     check_master(master)
     wait_for_master(master, patience_s)
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
     files = session_files(find_java().executable, log_level=log_level)
     settings = {
         **_SETTINGS,
