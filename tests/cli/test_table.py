@@ -174,13 +174,14 @@ def test_a_table_that_was_harmed_is_told_in_a_sentence(
         case _:
             for each in (directory / "data").rglob("*.json"):
                 each.unlink()
+    if harm == "gone" and table_format == "delta":  # as if it was never run
+        assert (table("history", "t").code, table("compact", "t").code) == (0, 0)
+        return
     for command in ("status", "history", "compact", "verify"):
         ended = table(command, "t")
-        assert ended.code in (0, 1, 2)
+        assert ended.code in (1, 2)
+        assert str(directory) in ended.err or "definition" in ended.err, ended.err
         assert "Traceback" not in ended.err
-        if harm != "gone" or table_format == "iceberg":
-            assert ended.code != 0
-            assert str(directory) in ended.err or "definition" in ended.err, ended.err
 
 
 def test_without_the_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
