@@ -105,6 +105,11 @@ class StandaloneSpark:
                 each.wait()
         self._running.clear()
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the master and the workers; executors are below the latter."""
+        return [each.pid for each in self._running]
+
     @staticmethod
     def configuration(directory: Path, settings: str = "") -> Path:
         """Make a directory for `SPARK_CONF_DIR`; small executors that start quickly."""

@@ -2,9 +2,10 @@
 random moments under load; after each, the table must be proven to hold every record exactly once.
 
 Victims are the command (Spark's driver), Spark's JVM, Python workers, brokers, and with
-`--executors` executors in JVMs of their own. Each is killed at any time, and at a random point of
-each stage: while the run starts, while files are written, within a commit, within a compaction. The
-run is started again if it ended; when the table has all that there was at the kill, it is proven.
+`--executors` the executors of a standalone Spark, in JVMs of their own below two workers. Each is
+killed at any time, and at a random point of each stage: while the run starts, while files are
+written, within a commit, within a compaction. The run is started again if it ended; when the table
+has all that there was at the kill, it is proven.
 
 At the first thing that is not as it must be, everything ends, and the directory stays. SIGTERM ends
 it as well, after the kill that is under way and with the last proofs.
@@ -17,6 +18,7 @@ import random
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -26,9 +28,9 @@ from strandline.lakehouse.session import session
 from strandline.lakehouse.verify.report import Report
 from tests.faults.pipelines import proof
 from tests.faults.pipelines.outcome import Outcome, offsets_of, table
-from tests.faults.pipelines.pipeline import EXECUTORS, ONE_JVM
 from tests.faults.pipelines.running import BrokerProcesses, UnderLoad
 from tests.faults.pipelines.victims import Kill, plan
+from tests.lakehouse.standalone import StandaloneSpark
 from tests.zookeeper.server import missing
 
 
@@ -44,16 +46,16 @@ def main() -> int:
     again += " --executors" if options.executors else ""
     print(f"{again}: {home}", flush=True)
     spark = _session(home)
-    master = EXECUTORS if options.executors else ONE_JVM
     began_s = time.monotonic()
     outcomes: list[Outcome] = []
     with (
         Stop(terminate=True) as stop,
+        StandaloneSpark(home / "spark") if options.executors else nullcontext() as executors,
         UnderLoad(
             home,
             options.seed,
             BrokerProcesses,
-            master=master,
+            spark=executors,
             mode=options.mode,
             format=options.format,
             writer=options.writer,

@@ -1,13 +1,15 @@
 """The processes below one: what a pipeline consists of, and which of them to kill.
 
 A pipeline is a driver (the command, in Python), Spark's JVM below it, and Python workers below
-that, which are forked by daemons. On Linux, from /proc.
+that, which are forked by daemons. Where executors have JVMs of their own, these, and the Python
+workers that write files, are below the workers of a standalone Spark. On Linux, from /proc.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,10 +43,10 @@ def executors_below(pid: int) -> list[int]:
     return [each for each in _java_below(pid) if _EXECUTOR in _command(each)]
 
 
-def workers_below(pid: int) -> dict[str, list[int]]:
+def workers_below(*pids: int) -> dict[str, list[int]]:
     """Python processes that do Spark's work, by the module that they run, daemons included."""
     found: dict[str, list[int]] = {}
-    for each in descendants(pid):
+    for each in chain.from_iterable(map(descendants, pids)):
         words = _command(each)
         if words and "python" in words[0]:
             module = next((word for word in reversed(words) if word.startswith("pyspark.")), None)

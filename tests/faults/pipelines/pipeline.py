@@ -11,20 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pyspark
-
 from strandline.lakehouse.tables.spec import TableSpec, save_spec
 from tests.faults.pipelines import descent
 from tests.faults.pipelines.load import EVENT_TIME, TABLE
 from tests.faults.pipelines.phases import Durations, Phases
 from tests.faults.processes import until
+from tests.lakehouse.standalone import StandaloneSpark
 
 PATIENCE_S: Final = 300.0
 TREE: Final = Path(__file__).parents[3]
 ONE_JVM: Final = "local[2,4]"
 """As most people run it: Spark's JVM is driver and executor."""
-EXECUTORS: Final = "local-cluster[2,1,1024]"
-"""Two executors in JVMs of their own, as in a cluster."""
 WATERMARK_MS: Final = 5_000
 _COMPLAINT_BYTES: Final = 3000
 
@@ -32,8 +29,12 @@ _COMPLAINT_BYTES: Final = 3000
 class Pipeline:
     """See the module. `home` gets the tables and what all runs told."""
 
-    def __init__(self, home: Path, bootstrap: str, *, master: str = ONE_JVM, **spec: Any) -> None:
+    def __init__(
+        self, home: Path, bootstrap: str, *, spark: StandaloneSpark | None = None, **spec: Any
+    ) -> None:
+        """`spark` is what it runs on, with executors in JVMs of their own."""
         self.home = home
+        self._spark = spark
         if spec.get("mode") != "upsert":
             spec |= {"event_time": EVENT_TIME, "watermark_ms": WATERMARK_MS}
         self.spec = TableSpec(
@@ -43,7 +44,6 @@ class Pipeline:
         self.starts = 0
         self.durations = Durations()
         self._bootstrap = bootstrap
-        self._master = master
         self._log = home / "run.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._phases: Phases | None = None
@@ -145,24 +145,14 @@ class Pipeline:
             *(sys.executable, "-m", "tests.faults.pipelines.told_run", str(told)),
             *("table", "run", TABLE, "--json", "--tables", str(self.home / "tables")),
             *("--bootstrap", self._bootstrap, "--interval", "200 ms"),
-            *("--master", self._master, "--memory", "512m", "--compact-every", "5"),
+            *("--master", ONE_JVM if self._spark is None else self._spark.master),
+            *("--memory", "512m", "--compact-every", "5"),
         ]
 
     def _environment(self) -> dict[str, str]:
-        found = {
+        return {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": os.pathsep.join([str(TREE / "src"), str(TREE)]),
+            **({} if self._spark is None else self._spark.environment),
         }
-        if self._master == EXECUTORS:
-            found["SPARK_HOME"] = str(self._spark_home())
-        return found
-
-    def _spark_home(self) -> Path:
-        """Spark, in a directory of its own: executors write into it."""
-        home = self.home / "spark"
-        if not home.exists():
-            home.mkdir()
-            for each in Path(pyspark.__file__).parent.iterdir():
-                (home / each.name).symlink_to(each)
-        return home

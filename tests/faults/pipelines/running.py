@@ -17,10 +17,11 @@ from strandline.types import TopicPartition
 from tests.faults.pipelines import descent, victims
 from tests.faults.pipelines.load import TABLE, Load
 from tests.faults.pipelines.phases import STARTING
-from tests.faults.pipelines.pipeline import EXECUTORS, ONE_JVM, PATIENCE_S, Pipeline
+from tests.faults.pipelines.pipeline import PATIENCE_S, Pipeline
 from tests.faults.pipelines.victims import Kill
 from tests.faults.processes import until
 from tests.faults.zookeeper_cluster import ZooKeeperCluster
+from tests.lakehouse.standalone import StandaloneSpark
 
 PARTITIONS: Final = [TopicPartition(TABLE, number) for number in range(3)]
 _BROKERS: Final = 3
@@ -72,14 +73,14 @@ class UnderLoad:
         seed: int,
         make_brokers: Callable[[Path], Brokers],
         *,
-        master: str = ONE_JVM,
+        spark: StandaloneSpark | None = None,
         **spec: Any,
     ) -> None:
         self.chance = random.Random(seed)
         self._home = home
         self._seed = seed
         self._make_brokers = make_brokers
-        self._master = master
+        self._spark = spark
         self._spec = spec
 
     def __enter__(self) -> Self:
@@ -88,7 +89,7 @@ class UnderLoad:
         self._client = ClusterClient(bootstrap)
         upserts = self._spec.get("mode") == "upsert"
         self.load = Load(bootstrap, self._seed, upserts=upserts)
-        self.pipeline = Pipeline(self._home, bootstrap, master=self._master, **self._spec)
+        self.pipeline = Pipeline(self._home, bootstrap, spark=self._spark, **self._spec)
         self.load.start()
         return self
 
@@ -104,7 +105,7 @@ class UnderLoad:
     @property
     def victims(self) -> Sequence[str]:
         """What can be killed."""
-        executors = [victims.EXECUTOR] if self._master == EXECUTORS else []
+        executors = [] if self._spark is None else [victims.EXECUTOR]
         return [victims.DRIVER, victims.JVM, *executors, victims.WORKER, victims.BROKER]
 
     def ends(self) -> dict[TopicPartition, int]:
@@ -196,13 +197,14 @@ class UnderLoad:
     def _below(self, victim: str) -> dict[str, list[int]]:
         """Victims by name."""
         pid = self.pipeline.pid
+        cluster = [] if self._spark is None else self._spark.pids
         match victim:
             case victims.JVM:
                 found = descent.jvm_below(pid)
             case victims.EXECUTOR:
-                found = descent.executors_below(pid)
+                found = [below for each in cluster for below in descent.executors_below(each)]
             case _:
-                workers = descent.workers_below(pid)
+                workers = descent.workers_below(pid, *cluster)
                 # Others wait for the next start; they are killed where there are none but them.
                 return {name: workers[name] for name in _AT_WORK if name in workers} or workers
         return {victim: found} if found else {}
