@@ -71,7 +71,11 @@ class Stage:
 
 @contextmanager
 def stage(
-    profile: str = SAFE, brokers: int = 3, disks: int = 1, **settings: str
+    profile: str = SAFE,
+    brokers: int = 3,
+    disks: int = 1,
+    minimums: tuple[int, ...] = (),
+    **settings: str,
 ) -> Iterator[Stage]:
     """A cluster that works, with a producer that writes to `t-0` with acks=all."""
     chosen = {
@@ -84,7 +88,9 @@ def stage(
         "controller.socket.timeout.ms": "1000",
     }
     chosen |= {name.replace("_", "."): value for name, value in settings.items()}
-    options = Options(seed=1, profile=profile, brokers=brokers, disks=disks, settings=chosen)
+    options = Options(
+        seed=1, profile=profile, brokers=brokers, disks=disks, minimums=minimums, settings=chosen
+    )
     world = World(options)
     try:
         made = Stage(world)

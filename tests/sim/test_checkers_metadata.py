@@ -167,12 +167,12 @@ def test_a_member_that_stays_after_a_clean_restart(checked: Checked) -> None:
 
 def test_a_changed_minimum_is_followed_by_and_by(checked: Checked) -> None:
     rules = checked.checkers.rules.metadata
-    rules._minimums["t"] = 3
+    rules._minimums["t"] = frozenset({3})
     rules._former_minimums["t"] = [(checked.world.schedule.now_us + 1_000_000, 2)]
     checked.tell(checked.image_with(in_sync_replicas=(1, 2), elr=(3,)))
     assert checked.found == []
     checked.world.run_for(2_000)
     checked.tell(checked.image_with(in_sync_replicas=(1, 2, 3)))
-    rules._minimums["t"] = 2
+    rules._minimums["t"] = frozenset({2})
     checked.tell(checked.image_with(in_sync_replicas=(1, 2), elr=(3,)))
     assert "I-31" in checked.found

@@ -48,6 +48,7 @@ options = st.builds(
     ),
     store_latency_us=times,
     store_lag_us=times,
+    minimums=st.lists(st.integers(1, 3), max_size=3).map(tuple),
     drifts_ppm=st.lists(st.integers(-500, 500), max_size=3).map(tuple),
     wall_offsets_ms=st.lists(st.integers(-500, 500), max_size=3).map(tuple),
     safety_us=times,

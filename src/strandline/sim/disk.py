@@ -47,6 +47,7 @@ class Disk:
         self._random = random
         self._faults = Faults(random, self._drop_from_now_on)
         self._older: dict[str, list[bytes]] = {}
+        self._copy: MemoryFiles | None = None
         self._is_watched = True
         self._format()
 
@@ -79,6 +80,23 @@ class Disk:
         self.damaged.clear()
         self._older.clear()
         self._format()
+
+    def keep_copy(self) -> None:
+        """Somebody copies all of it, while no process uses it."""
+        self._copy = self.files.kill_clone()
+
+    def restore_copy(self) -> bool:
+        """The copy takes the place of what is there, while no process uses it; whether there is
+        one."""
+        if self._copy is None:
+            return False
+        # What is copied back is new to the disk, and has been synced.
+        self.files, self._copy = self._copy.crash_clone(None, "none"), None
+        self._faults.heal()
+        self.damaged.clear()
+        self._older.clear()
+        self._next_process()
+        return True
 
     def write_back(self) -> None:
         """Let the machine write some of what is not durable to disk."""

@@ -22,6 +22,7 @@ from strandline.sim.faults.planner import draw_actions
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
+from strandline.sim.unequal import with_unequal_brokers
 from strandline.sim.workload import draw_askers, draw_clients
 
 BEYOND_ONE_OF: Final = 6
@@ -41,7 +42,8 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
     clients += draw_askers(options, streams("askers"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
     clients = at_a_followers_pace(clients, options)
-    return Plan(options, clients, draw_actions(options, clients, streams("faults")))
+    plan = Plan(options, clients, draw_actions(options, clients, streams("faults")))
+    return with_unequal_brokers(plan, streams("unequal brokers"))
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:

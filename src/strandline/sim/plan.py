@@ -111,6 +111,9 @@ class Options:
     """Log directories per broker."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Broker settings by Kafka's names, the same for all brokers."""
+    minimums: tuple[int, ...] = ()
+    """`min.insync.replicas` in the file of each broker, while somebody changes it; none: all have
+    that of `settings`."""
     topics: tuple[TopicSpec, ...] = ()
     latency: LatencySpec = LatencySpec()
     """Between brokers, and between brokers and clients."""
@@ -134,6 +137,12 @@ class Options:
     def wall_offset_ms(self, broker_id: int) -> int:
         """How far a broker's wall clock is ahead."""
         return self.wall_offsets_ms[broker_id - 1] if self.wall_offsets_ms else 0
+
+    def minimum(self, broker_id: int) -> int:
+        """What a broker's file says of `min.insync.replicas`."""
+        if self.minimums:
+            return self.minimums[broker_id - 1]
+        return int(self.settings.get("min.insync.replicas", "1"))
 
     def rack(self, broker_id: int) -> str | None:
         """Where a broker stands."""

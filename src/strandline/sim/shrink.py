@@ -283,6 +283,7 @@ def _with_brokers(plan: Plan, brokers: int) -> Plan:
         brokers=brokers,
         topics=topics,
         racks=options.racks[:brokers],
+        minimums=options.minimums[:brokers],
         drifts_ppm=options.drifts_ppm[:brokers],
         wall_offsets_ms=options.wall_offsets_ms[:brokers],
     )
@@ -308,6 +309,7 @@ _OPTIONS: Final = (
     "latency",
     "store_latency_us",
     "store_lag_us",
+    "minimums",
     "drifts_ppm",
     "wall_offsets_ms",
     "liveness_us",

@@ -248,6 +248,8 @@ class World:
 def make_config(options: Options, broker_id: BrokerId, data_dirs: list[str]) -> BrokerConfig:
     """The configuration of one broker."""
     settings = QUICK | dict(options.settings)
+    if options.minimums:
+        settings["min.insync.replicas"] = str(options.minimum(broker_id))
     rack = options.rack(broker_id)
     if rack is not None:
         settings["broker.rack"] = rack

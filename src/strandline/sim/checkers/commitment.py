@@ -206,9 +206,8 @@ class Commitment:
         for broker in state.in_sync_replicas:
             if broker != shadow.broker_id:
                 self._check_member("I-14", truth, shadow, broker, newest)
-        if state.elr and len(state.in_sync_replicas) < truth.min_in_sync:
-            for broker in state.elr:
-                self._check_member("I-32", truth, shadow, broker, newest)
+        for broker in state.elr:
+            self._check_member("I-32", truth, shadow, broker, newest)
 
     def _check_member(
         self,

@@ -16,8 +16,8 @@ Mark: TypeAlias = tuple[Any, ...]
 """By the names below."""
 (
     END, HIGH_WATERMARK, LOG_START, CUTS, RECOVERY_POINT, SEGMENTS, LATEST_EPOCH, FIRST_BASE,
-    LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC,
-) = range(13)  # fmt: skip
+    LEADER, LEADER_EPOCH, LEADER_ID, IN_SYNC, MIN_IN_SYNC, PARTITION_EPOCH,
+) = range(14)  # fmt: skip
 NO_ROLE: Mark = (None, -1, -1, None, 0)
 """What `LEADER` and all after it are for a log that nobody hosts yet."""
 
@@ -52,6 +52,7 @@ def mark_of(
         leader_id,
         in_sync,
         min_in_sync,
+        -1 if leader is None else leader.partition_epoch,
     )
 
 

@@ -41,16 +41,18 @@ class MetadataWatch:
         self._now_us = now_us
         self._rules = MetadataRules(cluster, findings)
         self._image = ClusterImage()
-        self._settings: Settings | None = None
+        self._settings: list[Settings] = []
+        """Of each broker: their files may differ."""
         self._former_minimums: dict[str, list[tuple[int, int]]] = {}
         """Of topics whose minimum was changed: until when which one may still be followed."""
-        self._minimums: dict[str, int] = {}
+        self._minimums: dict[str, frozenset[int]] = {}
+        """By which the brokers go, of each topic."""
 
     def follow(self, image: ClusterImage) -> None:
         """The store has moved on."""
         before, self._image = self._image, image
         self._rules.check_cluster(image)
-        if image.configs is not before.configs or self._settings is None:
+        if image.configs is not before.configs or not self._settings:
             self._follow_settings(image)
         if image.topics is before.topics:
             return
@@ -77,6 +79,8 @@ class MetadataWatch:
     ) -> None:
         truth.state = state
         truth.state_since_us = self._now_us()
+        if state.has_eligible:
+            truth.with_eligible.add(state.partition_epoch)
         truth.follow_minimum(self._effective(truth))
         self._rules.check_partition(truth, old, self._image, minimums=self._possible(truth))
         self._commitment.check_all_leaders(truth)
@@ -84,10 +88,9 @@ class MetadataWatch:
     # -- Settings ----------------------------------------------------------------------------
 
     def _follow_settings(self, image: ClusterImage) -> None:
-        for broker_id, machine in self._cluster.machines.items():
-            settings = self._settings = Settings(machine.config)
+        self._settings = [Settings(each.config) for each in self._cluster.machines.values()]
+        for broker_id, settings in zip(self._cluster.machines, self._settings, strict=True):
             settings.follow(image, broker_id)
-            break
         for name in image.topics:
             self._note_minimum(name, image)
         for truth in self._truths:
@@ -95,21 +98,23 @@ class MetadataWatch:
                 truth.follow_minimum(self._effective(truth))
 
     def _note_minimum(self, name: str, image: ClusterImage) -> None:
-        if self._settings is None:
+        if not self._settings:
             return
-        minimum = self._settings.of_topic(name, image).min_insync_replicas
-        known = self._minimums.get(name)
-        if known is not None and known != minimum:
-            until = (self._now_us() + SETTINGS_KNOWN_US, known)
-            self._former_minimums.setdefault(name, []).append(until)
-        self._minimums[name] = minimum
+        minimums = frozenset(
+            settings.of_topic(name, image).min_insync_replicas for settings in self._settings
+        )
+        until_us = self._now_us() + SETTINGS_KNOWN_US
+        for known in sorted(self._minimums.get(name, minimums) - minimums):
+            self._former_minimums.setdefault(name, []).append((until_us, known))
+        self._minimums[name] = minimums
 
     def _effective(self, truth: PartitionTruth) -> int:
-        return self._limited(truth, self._minimums.get(truth.at.topic, 1))
+        """The smallest by which something may be committed."""
+        return self._limited(truth, min(self._minimums.get(truth.at.topic, (1,))))
 
     def _possible(self, truth: PartitionTruth) -> tuple[int, ...]:
         former = self._former_minimums.get(truth.at.topic, ())
-        minimums = [self._minimums.get(truth.at.topic, 1)]
+        minimums = sorted(self._minimums.get(truth.at.topic, (1,)))
         minimums += [minimum for until_us, minimum in former if self._now_us() <= until_us]
         return tuple(self._limited(truth, minimum) for minimum in minimums)
 

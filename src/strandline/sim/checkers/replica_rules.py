@@ -24,10 +24,12 @@ from strandline.sim.checkers.marks import (
     LEADER_EPOCH,
     LOG_START,
     MIN_IN_SYNC,
+    PARTITION_EPOCH,
     RECOVERY_POINT,
     Mark,
 )
 from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.types import Offset
 
@@ -182,7 +184,7 @@ class ReplicaRules:
 
     # -- Leading -----------------------------------------------------------------------------
 
-    def check_reign(self, shadow: Shadow, before: Mark) -> None:
+    def check_reign(self, truth: PartitionTruth, shadow: Shadow, before: Mark) -> None:
         """I-10, I-17 and I-27, between two moments of one leadership."""
         mark = shadow.mark
         if mark[CUTS] != before[CUTS] or mark[END] < before[END]:
@@ -211,6 +213,20 @@ class ReplicaRules:
             and mark[LOG_START] <= before[HIGH_WATERMARK]
         ):
             self._check_minimum(shadow, before)
+            self._check_promise(truth, shadow, before)
+
+    def _check_promise(self, truth: PartitionTruth, shadow: Shadow, before: Mark) -> None:
+        """I-17 by what the metadata promise, whatever the leader's settings are: who is eligible in
+        the state that it goes by has everything that is committed."""
+        known = {mark[PARTITION_EPOCH] for mark in (before, shadow.mark)}
+        if known <= truth.with_eligible:
+            self._findings.add(
+                "I-17",
+                f"{shadow} leads in epoch {shadow.mark[LEADER_EPOCH]}, knows partition epoch "
+                f"{shadow.mark[PARTITION_EPOCH]}, in which others are eligible, and has raised its "
+                f"high watermark from {before[HIGH_WATERMARK]} to {shadow.mark[HIGH_WATERMARK]}",
+                shadow.at,
+            )
 
     def _check_minimum(self, shadow: Shadow, before: Mark) -> None:
         leader = shadow.mark[LEADER]

@@ -106,7 +106,7 @@ class Touching:
         if mark[RECOVERY_POINT] > before[RECOVERY_POINT]:
             rules.check_durable(shadow, hosting.machine, before[RECOVERY_POINT])
         if mark[LEADER] is not None and mark[LEADER] is before[LEADER]:
-            rules.check_reign(shadow, before)
+            rules.check_reign(hosted[1], shadow, before)
 
     def _cut(self, hosted: Hosted, before: Mark) -> None:
         shadow, truth = hosted

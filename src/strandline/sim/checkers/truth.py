@@ -24,7 +24,8 @@ from strandline.types import BrokerId, TopicId, TopicPartition
 class PartitionTruth:
     """One partition of one topic; a topic that is made anew is another one.
 
-    - `state`: the newest state in the store, `min_in_sync` its effective minimum.
+    - `state`: the newest state in the store, `min_in_sync` the smallest effective minimum that a
+      broker goes by.
     - `shadows`: the newest log of each broker, that of a dead process included.
     - `leaders`: who accepted leadership in each epoch: broker and life.
     - `floor`: leaders of epochs below commit nothing: a successor was permitted to contradict them.
@@ -39,6 +40,8 @@ class PartitionTruth:
         self.batches = Batches(str(at), findings)
         self.state: PartitionImage | None = None
         self.state_since_us = 0
+        self.with_eligible: set[int] = set()
+        """Partition epochs of states that name replicas which may lead beside the in-sync set."""
         self.min_in_sync = 1
         self.weakest = 1
         self.shadows: dict[BrokerId, Shadow] = {}

@@ -51,7 +51,9 @@ class Budget:
         """Whether acknowledged records may be gone."""
         self._world = world
         self._allows_loss = world.options.allows_loss
-        self._default_min = int(world.options.settings.get(_MIN_IN_SYNC, "1"))
+        brokers = range(1, world.options.brokers + 1)
+        self._least_of_files = min(map(world.options.minimum, brokers))
+        self._default_min = self._least_of_files
         self._crashed: dict[TopicPartition, dict[BrokerId, _Crash]] = {}
         """Replicas that have crashed and are not made good."""
         self._armed: dict[tuple[BrokerId, str], bool] = {}
@@ -196,7 +198,7 @@ class Budget:
 
     def _settings_changed(self, image: ClusterImage) -> None:
         default = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
-        least = int(default.get(_MIN_IN_SYNC, self._default_min))
+        least = int(default.get(_MIN_IN_SYNC, self._least_of_files))
         self._default_min = min(self._default_min, least)
         for name in image.topics:
             stored = image.overrides(ConfigResource(ResourceKind.TOPIC, name))

@@ -54,7 +54,11 @@ CATALOGUE: Final = (
     ),
     Row("F-10", "crash inside a clean shutdown", ("crash-in 1 operations=4", "stop 1 down=1s")),
     Row("F-11", "restart faster than the session ends", ("kill 1 down=3ms",)),
-    Row("F-12", "restart with emptied disks", ("swap-disk 1 down=3ms",)),
+    Row(
+        "F-12",
+        "restart with emptied disks, or with older ones",
+        ("swap-disk 1 down=3ms", "restore-disk 1 after=4s down=1s last=yes"),
+    ),
     Row("F-13", "long pause of the leader", ("pause leader:t-0 for=8s",)),
     Row("F-14", "pause of the controller in a change", ("pause controller for=8s when=proposal",)),
     Row("F-15", "slow or paused follower", ("pause follower:t-0 for=3s", "slow-link 2 factor=9")),

@@ -81,6 +81,49 @@ def swap_disk(scene: Scene, action: Action) -> None:
     scene.swap_disk(machine, action.time_us("down", _DOWN_US))
 
 
+def restore_disk(scene: Scene, action: Action) -> None:
+    """A copy of the disk is made at a clean stop, and put back at a later end of the broker.
+
+    With `last=yes` all others are stopped first then, so that it is the last one in sync.
+    """
+    machine = one_running(scene, action.word(0))
+    check_budget(scene, machine, lossy=True)
+    down_us = action.time_us("down", _DOWN_US)
+    is_last = action.options.get("last", "no") == "yes"
+
+    def put_back(machine: Machine) -> None:
+        if machine.disk.restore_copy():
+            scene.world.note(f"disk of {machine.broker_id}: an older copy")
+            scene.budget.ended(machine, "swap", lossy=True)
+            scene.on_loss(machine.broker_id)
+
+    def end() -> None:
+        scene.budget.disarm(machine, action.verb)
+        if not machine.is_running or not scene.budget.may_lose(machine):
+            return
+        scene.expect_end(machine, down_us, put_back)
+        if is_last:
+            machine.stop()
+        else:
+            machine.kill()
+
+    def others_first() -> None:
+        others = [each for each in scene.world.machines.values() if each is not machine]
+        for other in others:
+            if other.is_running:
+                _stop(scene, other, 4 * down_us)
+        scene.later(down_us, end)
+
+    def copied(machine: Machine) -> None:
+        machine.disk.keep_copy()
+        after_us = action.time_us("after", _DOWN_US)
+        scene.later(after_us, others_first if is_last else end)
+
+    scene.budget.arm(machine, action.verb, lossy=True)
+    scene.expect_end(machine, down_us, copied)
+    machine.stop()
+
+
 def crash_in(scene: Scene, action: Action) -> None:
     """Die at the n-th disk operation from now, of all or on some files, before it takes effect."""
     machine = one_running(scene, action.word(0))
@@ -181,6 +224,7 @@ VERBS: Final = (
     Verb("stop", stop, "BROKERS [down=]"),
     Verb("rolling-restart", rolling_restart, "[every=] [down=]"),
     Verb("swap-disk", swap_disk, "BROKERS [down=]"),
+    Verb("restore-disk", restore_disk, "BROKER [after=] [down=] [last=no|yes]"),
     Verb(
         "crash-in",
         crash_in,

@@ -95,9 +95,27 @@ def _rest(self: Shrinking) -> frozenset[BrokerId]:
     return self.members - self.leaving
 
 
-def _any_version(self: Leader, members: Collection[BrokerId], partition_epoch: int) -> bool:
+def _any_version(
+    self: Leader,
+    members: Collection[BrokerId],
+    partition_epoch: int,
+    has_eligible: bool | None = None,
+) -> bool:
     self.partition_epoch = min(self.partition_epoch, partition_epoch - 1)
-    return _true_committed(self, members, partition_epoch)
+    return _true_committed(self, members, partition_epoch, has_eligible)
+
+
+def _answers_tell_all(
+    self: Leader,
+    members: Collection[BrokerId],
+    partition_epoch: int,
+    has_eligible: bool | None = None,
+) -> bool:
+    return _true_committed(self, members, partition_epoch, bool(has_eligible))
+
+
+def _own_minimum(self: Leader) -> int:
+    return min(self.min_in_sync, len(self.replicas))
 
 
 def _any_refusal(self: Leader, *, definite: bool, **more: Any) -> bool:
@@ -176,6 +194,19 @@ LEADING: Final = (
         "The high watermark rests below min.insync.replicas (KAFKA-15583, D-02).",
         ("I-17", "I-32"),
         policy(strict_min_isr=False),
+    ),
+    Mutant(
+        "rest-while-others-are-eligible",
+        "Nothing is committed without eligible leaders, whatever the leader's own minimum (D-13).",
+        ("I-17", "I-32"),
+        patch(Leader, effective_min_in_sync=property(_own_minimum)),
+    ),
+    Mutant(
+        "answers-do-not-name-who-is-eligible",
+        "After an answer that took members out, nothing is committed until the metadata tell who "
+        "is eligible (D-13).",
+        ("I-32", "I-17"),
+        patch(Leader, committed=_answers_tell_all),
     ),
     Mutant(
         "join-from-epoch-start",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from strandline.cluster.znodes import NO_PREVIOUS_EPOCH, BrokerNode
 from strandline.errors import StorageError
 from strandline.node.background import Background
 from strandline.node.log_directories import LogDirectories
@@ -37,8 +38,13 @@ _true_run = Recovery.run
 def _left_there(files: Files, directory: str) -> CleanShutdown | None:
     found = take_marker(files, directory)
     if found is not None:
-        write_marker(files, directory, -1 if found.broker_epoch is None else found.broker_epoch)
+        since = -1 if found.broker_epoch is None else found.broker_epoch
+        write_marker(files, directory, since, found.lives)
     return found
+
+
+def _since_then(self: BrokerNode, epoch: int) -> bool:
+    return NO_PREVIOUS_EPOCH < self.previous_epoch <= epoch
 
 
 def _believes_the_mark(self: Recovery) -> None:
@@ -184,6 +190,12 @@ RECOVERING: Final = (
         "The marker of a clean shutdown is gone before anything is written (KAFKA-10471).",
         ("I-07", "I-46", "I-33", "I-02"),
         patch(log_directory, take_marker=_left_there),
+    ),
+    Mutant(
+        "remember-whose-records-they-are",
+        "A disk that comes back from an older copy is not complete (F-12).",
+        ("I-23", "I-14", "I-28", "I-32"),
+        patch(BrokerNode, holds=_since_then),
     ),
     Mutant(
         "mark-within-the-recovered-log",

@@ -1,0 +1,69 @@
+"""What the brokers of some seeds do not have in common: their files, and disks from older copies.
+
+A rolling change of `min.insync.replicas` leaves brokers with different files for minutes. Such a
+seed has one number for each broker, topics that go by it, and administrators who change the setting
+of topics up and down meanwhile. Drawn from a stream of its own, and for no seed below `SINCE`:
+tests and the mutation table name those, and they stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from strandline.sim.plan import Action, Plan, TopicSpec
+
+SINCE: Final = 1000
+"""The first seed that may have unequal brokers."""
+_MIN_IN_SYNC: Final = "min.insync.replicas"
+_DIFFERENT_FILES: Final = 0.2
+_OLDER_DISK: Final = 0.1
+
+
+def with_unequal_brokers(plan: Plan, random: Random) -> Plan:
+    """The plan, with brokers that differ if its seed wants that."""
+    options = plan.options
+    if options.seed < SINCE or options.brokers < 2:
+        return plan
+    actions: list[Action] = []
+    if random.random() < _DIFFERENT_FILES:
+        minimums = tuple(random.choice((1, 1, 2, 2, 3)) for _ in range(options.brokers))
+        minimums = tuple(min(each, options.brokers) for each in minimums)
+        topics = tuple(_by_the_file(each, random) for each in options.topics)
+        options = replace(options, minimums=minimums, topics=topics)
+        actions += _changes(plan, random)
+    if random.random() < _OLDER_DISK:
+        actions += _older_disks(plan, random)
+    ordered = sorted((*plan.actions, *actions), key=lambda action: action.at_us)
+    return replace(plan, options=options, actions=tuple(ordered))
+
+
+def _by_the_file(topic: TopicSpec, random: Random) -> TopicSpec:
+    if random.random() < 0.2:
+        return topic
+    configs = {name: value for name, value in topic.configs.items() if name != _MIN_IN_SYNC}
+    return replace(topic, configs=configs)
+
+
+def _changes(plan: Plan, random: Random) -> Iterator[Action]:
+    for _ in range(random.choice((0, 1, 3, 6))):
+        topic = random.choice(plan.options.topics)
+        value = random.choice(("1", "2", "2", "3", "-"))
+        at_us = _moment_us(plan, random)
+        yield Action(at_us, "alter-config", (topic.name,), {_MIN_IN_SYNC: value})
+
+
+def _older_disks(plan: Plan, random: Random) -> Iterator[Action]:
+    broker = str(random.randint(1, plan.options.brokers))
+    options = {
+        "after": f"{random.randint(200, 4_000)}ms",
+        "down": f"{random.randint(50, 2_000)}ms",
+        "last": random.choice(("yes", "yes", "no")),
+    }
+    yield Action(_moment_us(plan, random), "restore-disk", (broker,), options)
+
+
+def _moment_us(plan: Plan, random: Random) -> int:
+    return random.randrange(max(1, plan.options.safety_us // 1_000)) * 1_000
