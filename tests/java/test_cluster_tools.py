@@ -15,6 +15,7 @@ from tests.java.tables import CONFIGS, OFFSETS, TOOLS, TOPICS, fields
 
 REASSIGN = TOOLS + "reassign.ReassignPartitionsCommand"
 ELECT = TOOLS + "LeaderElectionCommand"
+CLUSTER = TOOLS + "ClusterTool"
 VERIFY = TOOLS + "ReplicaVerificationTool"
 IN_SYNC_S = 120.0
 
@@ -224,3 +225,19 @@ def test_replicas_are_verified(workshop: Workshop, cluster: Cluster) -> None:
     assert "max lag is 0 for partition verified-" in line
     assert line.endswith("among 2 partitions")
     verifier.end()
+
+
+def test_members_that_are_down_are_listed_and_unregistered(tools: ToolServer) -> None:
+    with Cluster(brokers=2) as cluster:
+        cluster.stop(2)
+        where = ("--bootstrap-server", cluster.bootstrap_servers)
+        listed = tools.run(
+            CLUSTER, "list-endpoints", *where, "--include-fenced-brokers"
+        ).succeeded()
+        states = {line.split()[0]: line.split()[4] for line in listed.splitlines()[1:] if line}
+        assert states == {"1": "unfenced", "2": "fenced"}
+        tools.run(CLUSTER, "unregister", *where, "--id", "2").succeeded()
+        listed = tools.run(
+            CLUSTER, "list-endpoints", *where, "--include-fenced-brokers"
+        ).succeeded()
+        assert [line.split()[0] for line in listed.splitlines()[1:] if line] == ["1"]
