@@ -35,7 +35,7 @@ from strandline.cluster.znodes import BrokerNode, Endpoint, FormatNode, adoption
 from strandline.config.broker import BrokerConfig
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
-from strandline.node.log_directories import LogDirectories
+from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
 from strandline.node.node import Node
 from strandline.node.settings import Settings
 from strandline.storage.files import Files
@@ -124,13 +124,14 @@ class StartUp:
         for its id: their logs must be out of the way before anybody takes them for the new ones.
         """
         self.directories.set_aside(strays(self.image, self.directories.found(), self._broker_id))
+        previous_epoch = self._previous_epoch()
         registration = BrokerNode(
             self._broker_id,
             tuple(endpoints),
             self._config.broker_rack,
             self._clock().wall_ms,
-            previous_epoch=self.directories.previous_epoch,
-            lives=self.directories.lives,
+            previous_epoch=previous_epoch,
+            lives=None if previous_epoch == UNKNOWN_EPOCH else self.directories.lives,
         )
         return Node(
             self._config,
@@ -140,6 +141,32 @@ class StartUp:
             random=self._random,
             registration=registration,
         )
+
+    def _previous_epoch(self) -> int:
+        """Under which registration nothing was lost; unknown if a log is gone that must be here.
+
+        A marker of a clean end speaks of the logs that lay beside it then. Whoever removed one has
+        taken committed records of which this broker is believed to have a copy.
+        """
+        present = {each.partition for each in self.directories.found()}
+        gone = [
+            at
+            for name, topic in self.image.topics.items()
+            for number, state in topic.partitions.items()
+            if (at := TopicPartition(name, number)) not in present
+            and self._broker_id in (*state.in_sync_replicas, *state.elr)
+        ]
+        previous_epoch = self.directories.previous_epoch
+        if not gone or previous_epoch == UNKNOWN_EPOCH:
+            return previous_epoch
+        notice = (
+            f"The log of {gone[0]} is gone"
+            + (f", and {len(gone) - 1} others are" if len(gone) > 1 else "")
+            + ", although the broker had ended cleanly: it starts as after a crash."
+        )
+        log.warning("%s", notice)
+        self.directories.notices.append(notice)
+        return UNKNOWN_EPOCH
 
     def id_in_use(self, image: ClusterImage) -> InvalidSetting:
         """What to say when another process has this broker's id."""
