@@ -90,7 +90,7 @@ from strandline.lakehouse.tables.spec import (
     show_default=True,
     help="Whether records of open and aborted transactions are left out.",
 )
-@click.option("--keep-key", is_flag=True, help="Keep the records' keys in a column '_key'.")
+@click.option("--keep-key", is_flag=True, help="Keep the records' keys in a column 'kafka_key'.")
 @tables_option
 def create(
     name: str,
@@ -114,7 +114,8 @@ def create(
 ) -> None:
     """Define the table NAME of a topic; `table run NAME` fills it.
 
-    Every row has the columns _topic, _partition, _offset and _timestamp besides those of its value.
+    Every row has the columns kafka_topic, kafka_partition, kafka_offset and kafka_timestamp besides
+    those of its value.
     """
     try:
         spec = TableSpec(

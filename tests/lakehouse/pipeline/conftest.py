@@ -87,8 +87,8 @@ class TableUnderTest:
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """In the order of their offsets."""
-        table = self.store.dataset().to_table(columns=[*columns, "_partition", "_offset"])
-        rows = table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+        table = self.store.dataset().to_table(columns=[*columns, "kafka_partition", "kafka_offset"])
+        rows = table.sort_by([("kafka_partition", "ascending"), ("kafka_offset", "ascending")])
         return list(zip(*(rows.column(each).to_pylist() for each in columns), strict=True))
 
 

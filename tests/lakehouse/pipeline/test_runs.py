@@ -78,7 +78,7 @@ def test_a_row_per_key(make_table: MakeTable) -> None:
         [(b"a", {"n": 5}), (b"b", None), (b"d", {"n": 6}), (b"d", None), (b"a", {"n": 7})]
     )
     table.run()
-    assert table.rows("_key", "n") == [(b"c", 3), (b"a", 7)]
+    assert table.rows("kafka_key", "n") == [(b"c", 3), (b"a", 7)]
     report = table.verify()
     assert report.is_good, report
     assert report.total(Verdict.GOOD) == 2

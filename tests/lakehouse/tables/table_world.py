@@ -94,11 +94,11 @@ class TableWorld:
     def rows(self, side: str | None = None) -> list[dict[str, Any]]:
         """All rows, by place."""
         rows = self.store.dataset(side).to_table().to_pylist()
-        return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
+        return sorted(rows, key=lambda row: (row["kafka_partition"], row["kafka_offset"]))
 
     def offsets(self, side: str | None = None) -> list[int]:
         """The offsets of all rows, in order, repeated if a row is."""
-        return [row["_offset"] for row in self.rows(side)]
+        return [row["kafka_offset"] for row in self.rows(side)]
 
     def letters(self) -> list[int]:
         """The offsets of the dead letters."""

@@ -183,7 +183,9 @@ def test_partitions_are_committed_and_remembered_apart(make_table: MakeTable) ->
     }
 
 
-@pytest.mark.parametrize("change", [{"partition_by": parse_partitioning("_topic")}, {"buckets": 3}])
+@pytest.mark.parametrize(
+    "change", [{"partition_by": parse_partitioning("kafka_topic")}, {"buckets": 3}]
+)
 def test_a_table_cannot_be_divided_otherwise_later(
     make_table: MakeTable, change: dict[str, Any]
 ) -> None:

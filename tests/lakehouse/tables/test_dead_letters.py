@@ -124,5 +124,5 @@ def test_a_replay_into_rows_by_key_yields_to_newer_rows(make_table: MakeTable) -
     table.batch("q", 0, [{"a": 1, "b": 1}, {"a": 2}, {"a": 3, "b": 3}], keys=keys)
     fixed = TableWorld(table.spec.directory().parent, format=table.spec.format, mode="upsert")
     assert replay(fixed.store) == (2, 0)
-    assert {row["_key"]: row["a"] for row in fixed.rows()} == {b"x": 2, b"y": 3}
+    assert {row["kafka_key"]: row["a"] for row in fixed.rows()} == {b"x": 2, b"y": 3}
     assert fixed.letters() == []

@@ -133,23 +133,24 @@ EXPECTED = [
 def test_duckdb_reads_the_files(make_table: MakeTable) -> None:
     paths = [str(item.path) for item in evolved(make_table).store.files()]
     found = duckdb.sql(
-        f"select _offset, k, n, s.x, l from read_parquet({paths}, union_by_name=true) order by 1"
+        "select kafka_offset, k, n, s.x, l "
+        f"from read_parquet({paths}, union_by_name=true) order by 1"
     )
     assert found.fetchall() == EXPECTED
 
 
 def test_spark_reads_the_files(make_table: MakeTable, spark: SparkSession) -> None:
     paths = [str(item.path) for item in evolved(make_table).store.files()]
-    rows = spark.read.option("mergeSchema", "true").parquet(*paths).orderBy("_offset")
-    found = rows.selectExpr("_offset", "k", "n", "s.x", "l").collect()
+    rows = spark.read.option("mergeSchema", "true").parquet(*paths).orderBy("kafka_offset")
+    found = rows.selectExpr("kafka_offset", "k", "n", "s.x", "l").collect()
     assert [tuple(row) for row in found] == EXPECTED
 
 
 def test_other_delta_readers_see_rows_and_partitions(tmp_path: Path) -> None:
     table = evolved(partial(TableWorld, tmp_path))
     delta = DeltaTable(str(table.spec.directory()))
-    rows = delta.to_pyarrow_dataset().scanner(columns=["_offset", "k", "t_day"]).to_table()
-    found = sorted((row["_offset"], row["k"], str(row["t_day"])) for row in rows.to_pylist())
+    rows = delta.to_pyarrow_dataset().scanner(columns=["kafka_offset", "k", "t_day"]).to_table()
+    found = sorted((row["kafka_offset"], row["k"], str(row["t_day"])) for row in rows.to_pylist())
     assert found == [(0, "a", "2013-01-01"), (1, "b", "2013-01-02"), (2, "b", "None")]
     assert len(delta.file_uris(file_pruning_predicate="k = 'b'")) == 2
 
@@ -158,8 +159,8 @@ def test_iceberg_scans_see_rows_and_prune_partitions(tmp_path: Path) -> None:
     table = evolved(partial(TableWorld, tmp_path, format="iceberg"))
     backend = IcebergBackend(table.spec.directory(), table.spec.partition_by, catalog=tmp_path)
     iceberg = backend.load().table
-    rows = iceberg.scan().to_arrow().sort_by("_offset").to_pylist()
-    assert [(row["_offset"], row["k"], row["n"], row["l"]) for row in rows] == [
+    rows = iceberg.scan().to_arrow().sort_by("kafka_offset").to_pylist()
+    assert [(row["kafka_offset"], row["k"], row["n"], row["l"]) for row in rows] == [
         (item[0], item[1], item[2], item[4]) for item in EXPECTED
     ]
     pruned = iceberg.scan(row_filter="t >= '2013-01-02T00:00:00+00:00'").plan_files()

@@ -119,7 +119,7 @@ def seeded(table: SparkWorld, batches: int = 1) -> SparkWorld:
 
 def sorted_rows(table: TableWorld, side: str | None = None) -> pa.Table:
     rows = table.store.dataset(side).to_table()
-    return rows.select(sorted(rows.column_names)).sort_by("_offset")
+    return rows.select(sorted(rows.column_names)).sort_by("kafka_offset")
 
 
 def test_its_rows_letters_and_history_are_those_of_our_own_writer(
@@ -144,7 +144,16 @@ def test_its_rows_letters_and_history_are_those_of_our_own_writer(
 
     def read_by_delta(table: TableWorld) -> list[Any]:
         rows = theirs.spark.read.format("delta").load(str(table.spec.directory()))
-        columns = ["_offset", "at_day", "nullif(s_trunc, '')", "n_bucket", "at", "s", "n", "new"]
+        columns = [
+            "kafka_offset",
+            "at_day",
+            "nullif(s_trunc, '')",
+            "n_bucket",
+            "at",
+            "s",
+            "n",
+            "new",
+        ]
         return sorted(rows.selectExpr(*columns).collect())
 
     assert read_by_delta(theirs) == read_by_delta(ours)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from strandline.lakehouse.deadletters.letters import LOST_RANGE, SCHEMA
+from strandline.lakehouse.deadletters.letters import LOST_RANGE, letter_schema
 from strandline.lakehouse.tables import errors
+from strandline.lakehouse.tables.names import NAMES
 from strandline.lakehouse.tables.spec import TableSpec
-from strandline.lakehouse.tables.types import RESERVED, WORDS
+from strandline.lakehouse.tables.types import WORDS
 from strandline.lakehouse.tables.writing import MISSING_KEY
 from strandline.lakehouse.values import decoding
 
@@ -43,4 +44,4 @@ def test_every_error_and_class_of_letters_is_named() -> None:
 
 
 def test_every_type_and_column_is_named() -> None:
-    assert missing({*WORDS, *RESERVED, *SCHEMA.names}) == []
+    assert missing({*WORDS, *NAMES.own, *letter_schema(NAMES).names}) == []

@@ -15,8 +15,8 @@ from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value
 def by_key(table: TableWorld) -> dict[bytes, tuple[int, object]]:
     """Offset and value of each key; fails if a key has two rows."""
     rows = table.rows()
-    assert len({row["_key"] for row in rows}) == len(rows)
-    return {row["_key"]: (row["_offset"], row.get("a")) for row in rows}
+    assert len({row["kafka_key"] for row in rows}) == len(rows)
+    return {row["kafka_key"]: (row["kafka_offset"], row.get("a")) for row in rows}
 
 
 def test_the_last_record_of_a_key_is_its_row(make_table: MakeTable) -> None:
@@ -67,7 +67,7 @@ def test_an_old_record_never_replaces_a_newer_row(make_table: MakeTable) -> None
     older = table.task([{"a": 0}], keys=[b"x"], start=5, partition=1)
     assert late.files == ()
     table.store.commit(BatchIdentity("q", 1, (OffsetRange(TOPIC, 1, 5, 6),)), [older])
-    assert table.rows()[0]["_partition"] == 1
+    assert table.rows()[0]["kafka_partition"] == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

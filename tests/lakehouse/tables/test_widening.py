@@ -81,7 +81,7 @@ def test_what_would_be_rounded_is_refused(table: TableWorld) -> None:
     assert str(table.store.state().schema.field("a").type) == "int64"
 
 
-@pytest.mark.parametrize("column", ["missing", "_offset", "t"])
+@pytest.mark.parametrize("column", ["missing", "kafka_offset", "t"])
 def test_other_columns_are_refused(table: TableWorld, column: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         table.store.widen(column)

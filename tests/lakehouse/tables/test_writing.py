@@ -43,7 +43,7 @@ def test_late_rows_can_be_counted_only(make_table: MakeTable) -> None:
 
 
 def test_the_time_of_the_record_can_be_the_event_time(make_table: MakeTable) -> None:
-    table = make_table(event_time="_timestamp", watermark_ms=0)
+    table = make_table(event_time="kafka_timestamp", watermark_ms=0)
     table.batch("q", 0, [{}, {}])
     assert table.store.state().watermark_us == 1
 
@@ -59,7 +59,7 @@ def test_a_task_write_survives_every_way_it_travels(make_table: MakeTable) -> No
     assert pickle.loads(pickle.dumps(written)) == written
     assert written.files[0].offsets == (OffsetsIn(TOPIC, 0, 3, 3, 1),)
     assert written.files[0].read_schema().names == [
-        "t", "a", "_topic", "_partition", "_offset", "_timestamp", "_key",
+        "t", "a", "kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key",
     ]  # fmt: skip
     footer = pq.read_metadata(table.spec.directory() / written.files[0].path)
     assert footer.row_group(0).column(0).compression == "ZSTD"
@@ -75,13 +75,16 @@ def test_an_aborted_task_leaves_nothing(make_table: MakeTable) -> None:
 
 def place(rows: list[tuple[str, int]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
-        [{"k": key, "_topic": "t", "_partition": 0, "_offset": offset} for key, offset in rows],
+        [
+            {"k": key, "kafka_topic": "t", "kafka_partition": 0, "kafka_offset": offset}
+            for key, offset in rows
+        ],
         schema=pa.schema(
             [
                 ("k", pa.string()),
-                ("_topic", pa.string()),
-                ("_partition", pa.int32()),
-                ("_offset", pa.int64()),
+                ("kafka_topic", pa.string()),
+                ("kafka_partition", pa.int32()),
+                ("kafka_offset", pa.int64()),
             ]
         ),
     )
@@ -103,7 +106,7 @@ def test_open_files_and_gathered_rows_are_limited(
         rows = pq.ParquetFile(tmp_path / item.path).read()
         assert set(rows.column("k").to_pylist()) == set(item.partition)
         [offsets] = item.offsets
-        found = rows.column("_offset").to_pylist()
+        found = rows.column("kafka_offset").to_pylist()
         assert (min(found), max(found), len(found)) == (
             offsets.least,
             offsets.greatest,
@@ -121,8 +124,9 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
             "nested": [{"x": 1}, None, {"x": 2}],
             "nothing": pa.nulls(3, pa.string()),
             "number": [1.0, float("nan"), -2.5],
-            **{name: place([("", 0)] * 3).column(name) for name in ("_topic", "_partition")},
-            "_offset": [0, 1, 2],
+            "kafka_topic": ["t"] * 3,
+            "kafka_partition": pa.array([0] * 3, pa.int32()),
+            "kafka_offset": [0, 1, 2],
         }
     )
     output = PartitionedFiles(tmp_path, (), "0")
@@ -136,16 +140,16 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
         "text": "a",
         "at": "1970-01-01T00:00:00.001Z",
         "number": -2.5,
-        "_topic": "t",
-        "_partition": 0,
-        "_offset": 0,
+        "kafka_topic": "t",
+        "kafka_partition": 0,
+        "kafka_offset": 0,
     }
     assert stats["maxValues"] == {
         "long": 3,
         "at": "1970-01-01T00:00:00.003Z",
-        "_topic": "t",
-        "_partition": 0,
-        "_offset": 2,
+        "kafka_topic": "t",
+        "kafka_partition": 0,
+        "kafka_offset": 2,
     }
     assert stats["nullCount"]["long"] == 1
     assert stats["nullCount"]["nothing"] == 3
@@ -155,7 +159,7 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
 def test_raw_values_are_kept_as_they_are(make_table: MakeTable) -> None:
     table = make_table(value_format="raw", keep_key=True)
     table.batch("q", 0, [b"\xff", None, b""], keys=[b"a", b"b", None])
-    assert [(row["_key"], row["value"]) for row in table.rows()] == [
+    assert [(row["kafka_key"], row["value"]) for row in table.rows()] == [
         (b"a", b"\xff"),
         (b"b", None),
         (None, b""),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.names import NAMES as OWN
 from strandline.lakehouse.tables.types import TIMESTAMP
 from strandline.lakehouse.values import json_values
 from strandline.lakehouse.values.decoding import Decoded
@@ -62,7 +63,8 @@ BAD: list[tuple[object, str, str]] = [
     ({"t": 1.5}, "WrongType", "cannot hold 1.5"),
     ({"day": "2013-02-30"}, "WrongType", "cannot hold '2013-02-30'"),
     ({"A": 1}, "UnknownField", "differs from column 'a' in case only"),
-    ({"_offset": 1}, "UnknownField", "one of the table's own columns"),
+    ({"kafka_offset": 1}, "UnknownField", "one of the table's own columns"),
+    ({"_File": 1}, "UnknownField", "engines which read tables keep for themselves"),
     ({"a b": 1}, "UnknownField", "characters"),
     ({"": 1}, "UnknownField", "characters"),
     ({"o": {"a.b": 1}}, "UnknownField", "characters"),
@@ -86,7 +88,7 @@ GOOD: dict[str, Any] = {"a": 1, "d": 2, "s": "é", "b": False, "o": {"x": 3}, "l
 def test_a_bad_value_is_a_fault_and_its_neighbours_are_rows(
     value: object, kind: str, words: str
 ) -> None:
-    found = decode(JsonDecoder(KNOWN), GOOD, value, GOOD)
+    found = decode(JsonDecoder(KNOWN, reserved=OWN.reserved), GOOD, value, GOOD)
     [fault] = found.faults
     assert (fault.row, fault.kind) == (1, kind)
     assert words in fault.sentence

@@ -38,13 +38,13 @@ def test_rows_that_are_missing_doubled_or_foreign(make_table: MakeTable) -> None
     assert table.verify().is_good
 
     delta = DeltaTable(str(table.spec.directory()))
-    rows = delta.to_pyarrow_dataset().to_table().sort_by("_offset")
-    delta.delete("_offset = 3")
+    rows = delta.to_pyarrow_dataset().to_table().sort_by("kafka_offset")
+    delta.delete("kafka_offset = 3")
     foreign = rows.slice(7, 1).set_column(
-        rows.schema.get_field_index("_offset"), "_offset", [[400]]
+        rows.schema.get_field_index("kafka_offset"), "kafka_offset", [[400]]
     )
     also_dead = rows.slice(8, 1).set_column(
-        rows.schema.get_field_index("_offset"), "_offset", [[20]]
+        rows.schema.get_field_index("kafka_offset"), "kafka_offset", [[20]]
     )
     for planted in (rows.slice(5, 2), foreign, also_dead):
         write_deltalake(str(table.spec.directory()), planted, mode="append")
@@ -91,8 +91,8 @@ def test_keys_whose_rows_are_wrong(make_table: MakeTable) -> None:
     assert table.verify().is_good
 
     delta = DeltaTable(str(table.spec.directory()))
-    delta.delete("n = 2 or _offset = 2")
-    before = before.sort_by("_offset")
+    delta.delete("n = 2 or kafka_offset = 2")
+    before = before.sort_by("kafka_offset")
     for planted in (before.slice(0, 2), before.slice(3, 1)):
         write_deltalake(str(table.spec.directory()), planted, mode="append")
     assert wrong(table.verify()) == {
@@ -131,8 +131,8 @@ def test_a_table_made_again_shows_what_was_changed(make_table: MakeTable) -> Non
     assert found.same == 9
 
     delta = DeltaTable(str(table.spec.directory()))
-    delta.update(updates={"n": "77"}, predicate="_offset = 4")
-    delta.delete("_offset = 5 or _offset = 0")
+    delta.update(updates={"n": "77"}, predicate="kafka_offset = 4")
+    delta.delete("kafka_offset = 5 or kafka_offset = 0")
     made_again()
     found = difference(table.spark, open_store(table.spec), open_rebuild(table.spec)[0], ranges)
     assert (found.same, found.changed, found.only_rebuilt, found.only_live) == (7, 1, 1, 0)

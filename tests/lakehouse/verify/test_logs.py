@@ -66,8 +66,8 @@ def test_a_compacted_topic(make_table: MakeTable, mode: str) -> None:
     assert "4 records were compacted away in the log since they came." in report.sentences()
 
     delta = DeltaTable(str(table.spec.directory()))
-    again = delta.to_pyarrow_dataset().to_table().sort_by("_offset").slice(2, 1)
-    delta.delete("_offset = 5")
+    again = delta.to_pyarrow_dataset().to_table().sort_by("kafka_offset").slice(2, 1)
+    delta.delete("kafka_offset = 5")
     write_deltalake(str(table.spec.directory()), again, mode="append")
     found = {(each.offset, each.verdict) for each in table.verify().examples}
     assert found == {(2, Verdict.DOUBLED), (5, Verdict.MISSING)}

@@ -1,7 +1,7 @@
 """A dead letter as a row: where the record was, its bytes, and why it is no row of the table.
 
 A range of offsets that the log no longer had, and whose loss was accepted, is a letter too, without
-bytes: `_offset` to `_offset_end` then say what is lost. This file reads and writes nothing.
+bytes: the offset and the end beside it then say what is lost. This file reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Final
 import pyarrow as pa
 
 from strandline.lakehouse.tables.identity import OffsetRange
-from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TIME, TIMESTAMP, TOPIC
+from strandline.lakehouse.tables.names import TIMESTAMP, OwnNames
 
-OFFSET_END: Final = "_offset_end"
 PAYLOAD: Final = "payload"
 HEADERS: Final = "headers"
 ERROR_CLASS: Final = "error_class"
@@ -25,43 +24,46 @@ SEQUENCE: Final = "table_sequence"
 LOST_RANGE: Final = "LostRange"
 """The error class of a range whose records are gone from the log."""
 
-SCHEMA: Final = pa.schema(
-    [
-        (TOPIC, pa.string()),
-        (PARTITION, pa.int32()),
-        (OFFSET, pa.int64()),
-        (OFFSET_END, pa.int64()),
-        (TIME, TIMESTAMP),
-        (KEY, pa.binary()),
-        (PAYLOAD, pa.binary()),
-        (
-            HEADERS,
-            pa.list_(
-                pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
-            ),
-        ),
-        (ERROR_CLASS, pa.string()),
-        (ERROR, pa.string()),
-        (DECODER, pa.string()),
-        (SEQUENCE, pa.int64()),
-    ]
-)
-"""`table_sequence` is the number of the batch before which the record was read."""
+
+def letter_schema(names: OwnNames) -> pa.Schema:
+    """The columns. `table_sequence` is the batch before which the record was read."""
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    return pa.schema(
+        [
+            (names.topic, pa.string()),
+            (names.partition, pa.int32()),
+            (names.offset, pa.int64()),
+            (names.offset_end, pa.int64()),
+            (names.time, TIMESTAMP),
+            (names.key, pa.binary()),
+            (PAYLOAD, pa.binary()),
+            (HEADERS, pa.list_(pa.field("element", header))),
+            (ERROR_CLASS, pa.string()),
+            (ERROR, pa.string()),
+            (DECODER, pa.string()),
+            (SEQUENCE, pa.int64()),
+        ]
+    )
 
 
 def letters(
-    records: pa.RecordBatch, faults: Sequence[tuple[str, str]], *, decoder: str, sequence: int
+    records: pa.RecordBatch,
+    faults: Sequence[tuple[str, str]],
+    *,
+    decoder: str,
+    sequence: int,
+    names: OwnNames,
 ) -> pa.RecordBatch:
     """The letters of `records` (Kafka's columns), with the class and the sentence of each."""
     count = records.num_rows
     offsets = records.column("offset").cast(pa.int64())
     columns = {
-        TOPIC: plain(records.column("topic")),
-        PARTITION: records.column("partition"),
-        OFFSET: offsets,
-        OFFSET_END: pa.compute.add(offsets, 1),
-        TIME: records.column("timestamp"),
-        KEY: records.column("key"),
+        names.topic: plain(records.column("topic")),
+        names.partition: records.column("partition"),
+        names.offset: offsets,
+        names.offset_end: pa.compute.add(offsets, 1),
+        names.time: records.column("timestamp"),
+        names.key: records.column("key"),
         PAYLOAD: records.column("value"),
         HEADERS: records.column("headers") if "headers" in records.schema.names else None,
         ERROR_CLASS: pa.array([kind for kind, _ in faults], pa.string()),
@@ -69,22 +71,22 @@ def letters(
         DECODER: pa.array([decoder] * count, pa.string()),
         SEQUENCE: pa.array([sequence] * count, pa.int64()),
     }
-    return _batch(columns, count)
+    return _batch(letter_schema(names), columns, count)
 
 
-def lost(ranges: Iterable[OffsetRange], *, sequence: int) -> pa.RecordBatch:
+def lost(ranges: Iterable[OffsetRange], *, sequence: int, names: OwnNames) -> pa.RecordBatch:
     """A letter for each range whose loss was accepted."""
     gone = list(ranges)
     columns = {
-        TOPIC: pa.array([item.topic for item in gone], pa.string()),
-        PARTITION: pa.array([item.partition for item in gone], pa.int32()),
-        OFFSET: pa.array([item.start for item in gone], pa.int64()),
-        OFFSET_END: pa.array([item.end for item in gone], pa.int64()),
+        names.topic: pa.array([item.topic for item in gone], pa.string()),
+        names.partition: pa.array([item.partition for item in gone], pa.int32()),
+        names.offset: pa.array([item.start for item in gone], pa.int64()),
+        names.offset_end: pa.array([item.end for item in gone], pa.int64()),
         ERROR_CLASS: pa.array([LOST_RANGE] * len(gone), pa.string()),
         ERROR: pa.array([f"The log no longer had {item}." for item in gone], pa.string()),
         SEQUENCE: pa.array([sequence] * len(gone), pa.int64()),
     }
-    return _batch(dict(columns), len(gone))
+    return _batch(letter_schema(names), dict(columns), len(gone))
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -94,9 +96,9 @@ def plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _batch(columns: dict[str, pa.Array | None], count: int) -> pa.RecordBatch:
+def _batch(schema: pa.Schema, columns: dict[str, pa.Array | None], count: int) -> pa.RecordBatch:
     arrays = []
-    for field in SCHEMA:
+    for field in schema:
         column = columns.get(field.name)
         arrays.append(pa.nulls(count, field.type) if column is None else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

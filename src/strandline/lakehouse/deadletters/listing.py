@@ -15,13 +15,12 @@ from strandline.lakehouse.deadletters.letters import (
     ERROR_CLASS,
     HEADERS,
     LOST_RANGE,
-    OFFSET_END,
     PAYLOAD,
     SEQUENCE,
 )
+from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import TableStore
-from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TIME, TOPIC
 
 
 class Letter(NamedTuple):
@@ -51,25 +50,25 @@ class LetterFilter:
     offset_start: int | None = None
     offset_end: int | None = None
 
-    def expression(self) -> Any:
-        """The filter as pyarrow's."""
+    def expression(self, names: OwnNames) -> Any:
+        """The filter as pyarrow's, for letters with these names."""
         parts = pc.scalar(value=True)
         for column, value in (
             (ERROR_CLASS, self.error_class),
-            (TOPIC, self.topic),
-            (PARTITION, self.partition),
+            (names.topic, self.topic),
+            (names.partition, self.partition),
         ):
             if value is not None:
                 parts &= pc.field(column) == value
         if self.offset_start is not None:
-            parts &= pc.field(OFFSET) >= self.offset_start
+            parts &= pc.field(names.offset) >= self.offset_start
         if self.offset_end is not None:
-            parts &= pc.field(OFFSET) < self.offset_end
+            parts &= pc.field(names.offset) < self.offset_end
         return parts
 
-    def replayable(self) -> Any:
+    def replayable(self, names: OwnNames) -> Any:
         """The filter without lost ranges, which have nothing to replay."""
-        return self.expression() & (pc.field(ERROR_CLASS) != LOST_RANGE)
+        return self.expression(names) & (pc.field(ERROR_CLASS) != LOST_RANGE)
 
 
 ALL = LetterFilter()
@@ -77,9 +76,9 @@ ALL = LetterFilter()
 
 def list_letters(store: TableStore, wanted: LetterFilter = ALL) -> Iterator[Letter]:
     """The letters that a filter means, in no order; read as they are asked for."""
-    for batch in store.dataset(DEAD_LETTERS).to_batches(filter=wanted.expression()):
+    for batch in store.dataset(DEAD_LETTERS).to_batches(filter=wanted.expression(store.spec.names)):
         for row in batch.to_pylist():
-            yield _letter(row)
+            yield _letter(row, store.spec.names)
 
 
 def count_letters(store: TableStore, wanted: LetterFilter = ALL) -> dict[str, int]:
@@ -88,21 +87,23 @@ def count_letters(store: TableStore, wanted: LetterFilter = ALL) -> dict[str, in
     letters = store.dataset(DEAD_LETTERS)
     if ERROR_CLASS not in letters.schema.names:
         return counts
-    for batch in letters.to_batches(columns=[ERROR_CLASS], filter=wanted.expression()):
+    for batch in letters.to_batches(
+        columns=[ERROR_CLASS], filter=wanted.expression(store.spec.names)
+    ):
         for item in pc.value_counts(batch.column(ERROR_CLASS)).to_pylist():
             counts[item["values"]] = counts.get(item["values"], 0) + item["counts"]
     return counts
 
 
-def _letter(row: dict[str, Any]) -> Letter:
-    time = row[TIME]
+def _letter(row: dict[str, Any], names: OwnNames) -> Letter:
+    time = row[names.time]
     return Letter(
-        topic=row[TOPIC],
-        partition=row[PARTITION],
-        offset=row[OFFSET],
-        offset_end=row[OFFSET_END],
+        topic=row[names.topic],
+        partition=row[names.partition],
+        offset=row[names.offset],
+        offset_end=row[names.offset_end],
         timestamp_ms=None if time is None else pa.scalar(time, pa.timestamp("ms", "UTC")).value,
-        key=row[KEY],
+        key=row[names.key],
         payload=row[PAYLOAD],
         headers=tuple((item["key"], item["value"]) for item in row[HEADERS] or ()),
         error_class=row[ERROR_CLASS],

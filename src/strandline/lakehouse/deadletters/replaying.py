@@ -15,28 +15,19 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from strandline.lakehouse.deadletters.letters import HEADERS, PAYLOAD, SCHEMA
+from strandline.lakehouse.deadletters.letters import HEADERS, PAYLOAD, letter_schema
 from strandline.lakehouse.deadletters.listing import ALL, LetterFilter
 from strandline.lakehouse.tables.backend import Conflict, DataFile
 from strandline.lakehouse.tables.committing import Proposal
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.history import REPLAY
+from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import TableStore
-from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TIME, TOPIC
 from strandline.lakehouse.tables.writing import BatchWriter
 
 _ATTEMPTS: Final = 20
-_KAFKA: Final = {
-    "key": KEY,
-    "value": PAYLOAD,
-    "topic": TOPIC,
-    "partition": PARTITION,
-    "offset": OFFSET,
-    "timestamp": TIME,
-    "headers": HEADERS,
-}
 
 
 class ReplayResult(NamedTuple):
@@ -57,10 +48,10 @@ def replay(store: TableStore, wanted: LetterFilter = ALL) -> ReplayResult:
         state = store.state_of(snapshot)
         letters = store.files(DEAD_LETTERS)
         check_present(letters)
-        files = [item for item in letters if _has(item, wanted)]
+        files = [item for item in letters if _has(item, wanted, store.spec.names)]
         writer = BatchWriter(store.spec, replace(state, frontiers={}, watermark_us=None), "replay")
         try:
-            meant = _read_again(writer, files, wanted)
+            meant = _read_again(writer, files, wanted, store.spec.names)
             written = writer.finish()
         except BaseException:
             writer.abort()
@@ -85,26 +76,37 @@ def replay(store: TableStore, wanted: LetterFilter = ALL) -> ReplayResult:
     raise FencedWriter(f"The table {store.spec.name} is changed all the time by others.")
 
 
-def _has(file: DataFile, wanted: LetterFilter) -> bool:
-    letters = pads.dataset(str(file.path), schema=SCHEMA, format="parquet")
-    return bool(letters.count_rows(filter=wanted.replayable()))
+def _has(file: DataFile, wanted: LetterFilter, names: OwnNames) -> bool:
+    letters = pads.dataset(str(file.path), schema=letter_schema(names), format="parquet")
+    return bool(letters.count_rows(filter=wanted.replayable(names)))
 
 
-def _read_again(writer: BatchWriter, files: list[DataFile], wanted: LetterFilter) -> int:
+def _read_again(
+    writer: BatchWriter, files: list[DataFile], wanted: LetterFilter, names: OwnNames
+) -> int:
     """Give the writer what is meant as records, the rest as letters; counts the former."""
     meant = 0
     for item in files:
-        letters = pads.dataset(str(item.path), schema=SCHEMA, format="parquet")
-        for batch in letters.to_batches(filter=wanted.replayable()):
+        letters = pads.dataset(str(item.path), schema=letter_schema(names), format="parquet")
+        for batch in letters.to_batches(filter=wanted.replayable(names)):
             meant += batch.num_rows
-            writer.write(_records(batch))
-        for batch in letters.to_batches(filter=~wanted.replayable()):
+            writer.write(_records(batch, names))
+        for batch in letters.to_batches(filter=~wanted.replayable(names)):
             writer.keep_letters(batch)
     return meant
 
 
-def _records(letters: pa.RecordBatch) -> pa.RecordBatch:
+def _records(letters: pa.RecordBatch, names: OwnNames) -> pa.RecordBatch:
     """Letters as the Kafka rows that they were."""
+    columns = {
+        "key": names.key,
+        "value": PAYLOAD,
+        "topic": names.topic,
+        "partition": names.partition,
+        "offset": names.offset,
+        "timestamp": names.time,
+        "headers": HEADERS,
+    }
     return pa.RecordBatch.from_arrays(
-        [letters.column(name) for name in _KAFKA.values()], names=list(_KAFKA)
+        [letters.column(name) for name in columns.values()], names=list(columns)
     )

@@ -17,13 +17,15 @@ from pyspark.sql.types import StructType
 
 from strandline.lakehouse.rebuild.rows import rows_of
 from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.verify.places import held
 
 EXAMPLES: Final = 20
-_PLACE: Final = ("_topic", "_partition", "_offset")
-_RANGES: Final = "_topic string, _partition int, _from long, _to long"
+_FROM: Final = "=from"
+_TO: Final = "=to"
+"""Of ranges, beside the columns of a table, none of which can be called so."""
 
 
 @dataclass(slots=True)
@@ -59,26 +61,28 @@ def difference(
     spark: SparkSession, live: TableStore, rebuilt: TableStore, ranges: Sequence[OffsetRange]
 ) -> Difference:
     """Compare what the two have of `ranges`."""
-    left = _within(spark, _all_rows(spark, live), ranges)
-    right = _all_rows(spark, rebuilt)
+    names = live.spec.names
+    left = _within(spark, _all_rows(spark, live, names), ranges, names)
+    right = _all_rows(spark, rebuilt, names)
     found = Difference(schema=schema_differences(left.schema, right.schema))
-    keys = ["_key"] if live.spec.mode == "upsert" else list(_PLACE)
-    joined = _joined(left, right, keys)
-    joined = _marked(joined, _dead(spark, rebuilt), "dead_in_rebuilt", "live")
-    joined = _marked(joined, _dead(spark, live), "dead_in_live", "rebuilt")
+    keys = [names.key] if live.spec.mode == "upsert" else list(names.record)
+    joined = _joined(left, right, keys, names)
+    joined = _marked(joined, _dead(spark, rebuilt, names), "dead_in_rebuilt", "live")
+    joined = _marked(joined, _dead(spark, live, names), "dead_in_live", "rebuilt")
     judged = joined.withColumn("kind", _kind()).persist()
     try:
         for row in judged.groupBy("kind").count().collect():
             setattr(found, row.kind, row["count"])
         changed = judged.select(f.explode("different").alias("column")).groupBy("column").count()
         found.columns = {row["column"]: row["count"] for row in changed.orderBy("column").collect()}
-        wrong = judged.where("kind <> 'same'").select("kind", "different", "at.*").orderBy(*_PLACE)
+        wrong = judged.where("kind <> 'same'").select("kind", "different", "at.*")
+        wrong = wrong.orderBy(*names.record)
         found.examples = [
             {
                 "kind": row.kind,
-                "topic": row["_topic"],
-                "partition": row["_partition"],
-                "offset": row["_offset"],
+                "topic": row[names.topic],
+                "partition": row[names.partition],
+                "offset": row[names.offset],
                 "columns": list(row.different or ()),
             }
             for row in wrong.limit(EXAMPLES).collect()
@@ -102,23 +106,28 @@ def schema_differences(live: StructType, rebuilt: StructType) -> list[str]:
     return sorted(told)
 
 
-def _all_rows(spark: SparkSession, store: TableStore) -> DataFrame:
+def _all_rows(spark: SparkSession, store: TableStore, names: OwnNames) -> DataFrame:
+    """Rows and late rows, their own columns called as `names` says."""
     rows = rows_of(spark, store, None)
     if store.spec.dated and store.spec.late == "route":
         rows = rows.unionByName(rows_of(spark, store, LATE), allowMissingColumns=True)
-    return rows
+    return rows.withColumnsRenamed(store.spec.names.renamed(names))
 
 
-def _within(spark: SparkSession, rows: DataFrame, ranges: Sequence[OffsetRange]) -> DataFrame:
-    wanted = spark.createDataFrame([tuple(each[:4]) for each in ranges], _RANGES)
+def _within(
+    spark: SparkSession, rows: DataFrame, ranges: Sequence[OffsetRange], names: OwnNames
+) -> DataFrame:
+    columns = f"{names.topic} string, {names.partition} int, `{_FROM}` long, `{_TO}` long"
+    wanted = spark.createDataFrame([tuple(each[:4]) for each in ranges], columns)
+    offset = f.col(names.offset)
     return (
-        rows.join(f.broadcast(wanted), ["_topic", "_partition"])
-        .where("_offset >= _from and _offset < _to")
-        .drop("_from", "_to")
+        rows.join(f.broadcast(wanted), [names.topic, names.partition])
+        .where((offset >= f.col(f"`{_FROM}`")) & (offset < f.col(f"`{_TO}`")))
+        .drop(_FROM, _TO)
     )
 
 
-def _joined(left: DataFrame, right: DataFrame, keys: list[str]) -> DataFrame:
+def _joined(left: DataFrame, right: DataFrame, keys: list[str], names: OwnNames) -> DataFrame:
     """Both sides' rows as structs, where each record's row is, and which values differ."""
     sides = []
     for rows, name in ((left, "live"), (right, "rebuilt")):
@@ -137,7 +146,8 @@ def _joined(left: DataFrame, right: DataFrame, keys: list[str]) -> DataFrame:
     ]
     is_pair = f.col("live").isNotNull() & f.col("rebuilt").isNotNull()
     place = [
-        f.coalesce(_field("live", name), _field("rebuilt", name)).alias(name) for name in _PLACE
+        f.coalesce(_field("live", name), _field("rebuilt", name)).alias(name)
+        for name in names.record
     ]
     return both.select(
         f.struct(*place).alias("at"),
@@ -151,12 +161,12 @@ def _field(side: str, name: str) -> Column:
     return f.col(side).getField(name)
 
 
-def _dead(spark: SparkSession, store: TableStore) -> DataFrame:
+def _dead(spark: SparkSession, store: TableStore, names: OwnNames) -> DataFrame:
     return held(spark, store.spec, DEAD_LETTERS, store.files(DEAD_LETTERS)).select(
         f.struct(
-            f.col("topic").alias("_topic"),
-            f.col("partition").alias("_partition"),
-            f.col("offset").alias("_offset"),
+            f.col("topic").alias(names.topic),
+            f.col("partition").alias(names.partition),
+            f.col("offset").alias(names.offset),
         ).alias("at")
     )
 

@@ -237,7 +237,7 @@ class Committer:
         if not proposal.lost:
             return ()
         files = PartitionedFiles(self._spec.directory(DEAD_LETTERS), (), "lost")
-        files.write(lost_letters(proposal.lost, sequence=sequence - 1))
+        files.write(lost_letters(proposal.lost, sequence=sequence - 1, names=self._spec.names))
         made = files.finish()
         check_written(self._spec.directory(DEAD_LETTERS), made)
         return made

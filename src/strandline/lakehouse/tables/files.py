@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from strandline.lakehouse.tables.names import names_of
 from strandline.lakehouse.tables.statistics import delta_statistics
 from strandline.lakehouse.tables.transforms import PartitionValue, Transform
-from strandline.lakehouse.tables.types import OFFSET, PARTITION, TOPIC
 from strandline.lakehouse.tables.written import OffsetsIn, WrittenFile, file_schema
 from strandline.types import TopicPartition
 
@@ -152,12 +152,13 @@ class PartitionedFiles:
 
 def note_offsets(noted: dict[TopicPartition, OffsetsIn], table: pa.Table) -> None:
     """Take the places of the table's rows into `noted`."""
-    places = table.select([TOPIC, PARTITION, OFFSET]).group_by([TOPIC, PARTITION])
-    found = places.aggregate([(OFFSET, "min"), (OFFSET, "max"), (OFFSET, "count")])
+    topic, partition, offset = names_of(table.column_names).record
+    places = table.select([topic, partition, offset]).group_by([topic, partition])
+    found = places.aggregate([(offset, "min"), (offset, "max"), (offset, "count")])
     for row in found.to_pylist():
-        place = TopicPartition(row[TOPIC], row[PARTITION])
-        least, greatest = row[f"{OFFSET}_min"], row[f"{OFFSET}_max"]
-        count = row[f"{OFFSET}_count"]
+        place = TopicPartition(row[topic], row[partition])
+        least, greatest = row[f"{offset}_min"], row[f"{offset}_max"]
+        count = row[f"{offset}_count"]
         if (before := noted.get(place)) is not None:
             least, greatest = min(least, before.least), max(greatest, before.greatest)
             count += before.rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from strandline.lakehouse.deadletters.letters import SCHEMA as LETTERS
+from strandline.lakehouse.deadletters.letters import letter_schema
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.opening import side_partitioning
 from strandline.lakehouse.tables.presence import check_present
@@ -33,7 +33,11 @@ def stored_columns(spec: TableSpec, side: str | None, schema: pa.Schema) -> pa.S
 def table_dataset(spec: TableSpec, side: str | None, snapshot: Snapshot | None) -> pads.Dataset:
     """The rows of a snapshot; without one, no rows. Raises BadTable if files are gone."""
     if snapshot is None:
-        empty = LETTERS if side == DEAD_LETTERS else pa.schema(list(spec.own_columns()))
+        empty = (
+            letter_schema(spec.names)
+            if side == DEAD_LETTERS
+            else pa.schema(list(spec.own_columns()))
+        )
         return pads.dataset(empty.empty_table())
     schema = stored_columns(spec, side, snapshot.schema)
     files = snapshot.files()

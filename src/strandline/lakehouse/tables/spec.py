@@ -20,19 +20,14 @@ import pyarrow as pa
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.locations import local_directory
+from strandline.lakehouse.tables.names import FIRST, NAMES, TIMESTAMP, OwnNames
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
-from strandline.lakehouse.tables.types import (
-    KEY,
-    PLACE,
-    RESERVED,
-    TIME,
-    TIMESTAMP,
-    name_fault,
-    parse_type,
-)
+from strandline.lakehouse.tables.types import name_fault, parse_type
 
 SPEC_FILE: Final = "table.json"
-SPEC_VERSION: Final = 1
+SPEC_VERSION: Final = 2
+_NAMES: Final[Mapping[int, OwnNames]] = {1: FIRST, SPEC_VERSION: NAMES}
+"""What a table's own columns are called, by the version of its definition."""
 
 DEAD_LETTERS: Final = "dead_letters"
 LATE: Final = "late"
@@ -104,6 +99,11 @@ class TableSpec:
         self.known_columns()
 
     @property
+    def names(self) -> OwnNames:
+        """What the table's own columns are called."""
+        return _NAMES[self.version]
+
+    @property
     def with_key(self) -> bool:
         """Whether rows carry the record's key."""
         return self.keep_key or self.mode == "upsert"
@@ -119,15 +119,16 @@ class TableSpec:
 
     def own_columns(self) -> tuple[pa.Field, ...]:
         """The columns that every row has besides those of its value."""
-        return (*PLACE, pa.field(KEY, pa.binary())) if self.with_key else PLACE
+        place = self.names.place
+        return (*place, pa.field(self.names.key, pa.binary())) if self.with_key else place
 
     def known_columns(self) -> dict[str, pa.DataType]:
         """The value's columns whose type is known before the first record."""
         known = {name: parse_type(name, word) for name, word in self.columns.items()}
-        if self.event_time is not None and self.event_time not in RESERVED:
+        if self.event_time is not None and self.event_time not in self.names.own:
             known.setdefault(self.event_time, TIMESTAMP)
         for name in known:
-            if (fault := name_fault(name, known)) is not None:
+            if (fault := name_fault(name, known, self.names.reserved)) is not None:
                 raise InvalidSetting("columns", fault)
         return known
 
@@ -153,11 +154,12 @@ class TableSpec:
             raise InvalidSetting("table", f"The table's definition is not JSON: {error}.") from None
         if not isinstance(document, dict):
             raise InvalidSetting("table", "The table's definition is not a JSON object.")
-        if document.get("version", SPEC_VERSION) != SPEC_VERSION:
+        document.setdefault("version", 1)
+        if document["version"] not in _NAMES:
             raise InvalidSetting(
                 "version",
                 f"The table's definition has version {document['version']!r}; "
-                f"this program knows {SPEC_VERSION}.",
+                f"this program knows {' and '.join(map(str, _NAMES))}.",
             )
         known = {item.name for item in fields(cls)}
         for name in document:
@@ -255,7 +257,8 @@ def _check_words(spec: TableSpec) -> None:
 def _check_together(spec: TableSpec) -> None:
     if spec.watermark_ms is not None and spec.event_time is None:
         raise InvalidSetting("watermark_ms", "A watermark needs an event time column.")
-    if spec.event_time in RESERVED and spec.event_time != TIME:
+    _check_renamed(spec)
+    if spec.event_time in spec.names.own and spec.event_time != spec.names.time:
         raise InvalidSetting("event_time", f"{spec.event_time} is no time.")
     if spec.value_format in ("avro", "protobuf") and not (spec.schema or spec.schemas):
         raise InvalidSetting("schema", f"{spec.value_format} values need a schema.")
@@ -263,7 +266,9 @@ def _check_together(spec: TableSpec) -> None:
         raise InvalidSetting("message", "Protobuf values need the name of their message.")
     if spec.framing == "confluent" and spec.value_format == "avro" and not spec.schemas:
         raise InvalidSetting("schemas", "Framed Avro values need the schemas by their ids.")
-    if spec.value_format == "raw" and (spec.columns or spec.event_time not in (None, TIME)):
+    if spec.value_format == "raw" and (
+        spec.columns or spec.event_time not in (None, spec.names.time)
+    ):
         raise InvalidSetting("columns", "Raw values have no columns but key and value.")
     if spec.mode == "upsert" and spec.dated and spec.late == "route":
         raise InvalidSetting(
@@ -282,6 +287,23 @@ def _check_together(spec: TableSpec) -> None:
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
+
+
+def _check_renamed(spec: TableSpec) -> None:
+    """That a column of the first version's is not meant by its name of then."""
+    newer = FIRST.renamed(spec.names)
+    for name, used in (
+        ("event_time", [spec.event_time]),
+        ("partition_by", [each.column for each in spec.partition_by]),
+    ):
+        for column in used:
+            if column in FIRST.own - spec.names.own - spec.columns.keys():
+                raise InvalidSetting(
+                    name,
+                    f"{name} cannot be {column}: that column is called {newer[column]} in tables "
+                    "that are made now. If the values have a field of that name, give its type in "
+                    "columns.",
+                )
 
 
 def _check_writer(spec: TableSpec) -> None:
@@ -312,7 +334,7 @@ def _check_writer(spec: TableSpec) -> None:
 def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | None:
     """The type of the column that a transform takes; None if only a given schema knows it."""
     column = transform.column
-    if column in RESERVED:
+    if column in spec.names.own:
         own = {item.name: item.type for item in spec.own_columns()}
         if column in own:
             return own[column]
@@ -330,7 +352,7 @@ def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | Non
 def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
     """How the files of a table are divided: as the user said, or by key where rows are upserted."""
     if spec.mode == "upsert":
-        return (Transform(TransformKind.BUCKET, KEY, spec.buckets),)
+        return (Transform(TransformKind.BUCKET, spec.names.key, spec.buckets),)
     return spec.partition_by
 
 

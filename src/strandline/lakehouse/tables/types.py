@@ -11,14 +11,13 @@ a dead letter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
-
-TIMESTAMP: Final = pa.timestamp("us", "UTC")
+from strandline.lakehouse.tables.names import TIMESTAMP
 
 WORDS: Final[dict[str, pa.DataType]] = {
     "long": pa.int64(),
@@ -29,22 +28,6 @@ WORDS: Final[dict[str, pa.DataType]] = {
     "date": pa.date32(),
     "binary": pa.binary(),
 }
-
-TOPIC: Final = "_topic"
-PARTITION: Final = "_partition"
-OFFSET: Final = "_offset"
-TIME: Final = "_timestamp"
-KEY: Final = "_key"
-
-PLACE: Final = (
-    pa.field(TOPIC, pa.string(), nullable=True),
-    pa.field(PARTITION, pa.int32(), nullable=True),
-    pa.field(OFFSET, pa.int64(), nullable=True),
-    pa.field(TIME, TIMESTAMP, nullable=True),
-)
-"""Where each row comes from; what `verify` proves with."""
-
-RESERVED: Final = frozenset({TOPIC, PARTITION, OFFSET, TIME, KEY})
 
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=./\\]|[\x00-\x1f]")
 """What Delta (without column mapping), Spark's parquet reader or a path cannot have in a name."""
@@ -68,12 +51,20 @@ def parse_type(column: str, word: str) -> pa.DataType:
     return found
 
 
-def name_fault(name: str, others: Iterable[str]) -> str | None:
-    """Why a field cannot become a column beside `others`, in a sentence; None if it can."""
+def name_fault(
+    name: str, others: Iterable[str], reserved: Collection[str] = frozenset()
+) -> str | None:
+    """Why a field cannot become a column beside `others`, in a sentence; None if it can.
+
+    `reserved` are the names, in lower case, that a table's value columns cannot have.
+    """
     if not name or _UNFIT.search(name):
         return f"The field name {name!r} has characters that a table's columns cannot have."
-    if name.lower() in RESERVED:
-        return f"The field name {name!r} is one of the table's own columns."
+    if name.lower() in reserved:
+        return (
+            f"The field name {name!r} is one of the table's own columns, or one that engines which "
+            "read tables keep for themselves."
+        )
     if (other := differing_in_case(name, others)) is not None:
         return f"The field name {name!r} differs from column {other!r} in case only."
     return None

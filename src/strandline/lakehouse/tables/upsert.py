@@ -21,16 +21,14 @@ import pyarrow.parquet as pq
 
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.spec import TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import PartitionValue
-from strandline.lakehouse.tables.types import KEY, OFFSET, PARTITION, TOPIC
 from strandline.lakehouse.tables.written import WrittenFile
 
-DELETED: Final = "_deleted"
-"""The column of change files that says: the record was a tombstone."""
-
-_PLACE: Final = [TOPIC, PARTITION, OFFSET]
+DELETED: Final = "=deleted"
+"""The column of change files that says: the record was a tombstone. No field can be called so."""
 
 
 class Merged(NamedTuple):
@@ -52,7 +50,7 @@ def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[Written
     try:
         for bucket, paths in by_bucket.items():
             files = [item for item in live if item.partition == bucket]
-            removes += _merge_bucket(paths, files, output)
+            removes += _merge_bucket(paths, files, output, spec.names)
         return Merged(output.finish(), tuple(removes))
     except FileNotFoundError:
         output.abort()
@@ -64,57 +62,62 @@ def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[Written
 
 
 def _merge_bucket(
-    paths: Sequence[Path], files: Sequence[DataFile], output: PartitionedFiles
+    paths: Sequence[Path],
+    files: Sequence[DataFile],
+    output: PartitionedFiles,
+    names: OwnNames,
 ) -> list[DataFile]:
-    last = last_changes(paths)
-    hits = [(item, _hits(item.path, last.column(KEY))) for item in files]
-    last = _without_stale(last, [hit for _, hit in hits if hit.num_rows])
-    keys = last.column(KEY).combine_chunks()
+    key = names.key
+    last = last_changes(paths, names)
+    hits = [(item, _hits(item.path, last.column(key), names)) for item in files]
+    last = _without_stale(last, [hit for _, hit in hits if hit.num_rows], names)
+    keys = last.column(key).combine_chunks()
     replaced = []
     for item, hit in hits:
-        if not pc.any(pc.is_in(hit.column(KEY), value_set=keys)).as_py():
+        if not pc.any(pc.is_in(hit.column(key), value_set=keys)).as_py():
             continue
         replaced.append(item)
         for rows in _row_groups(item.path):
-            superseded = pc.is_in(rows.column(KEY), value_set=keys)
+            superseded = pc.is_in(rows.column(key), value_set=keys)
             _write(output, rows.filter(pc.invert(superseded)))
     _write(output, last.filter(pc.invert(last.column(DELETED))).drop_columns([DELETED]))
     return replaced
 
 
-def last_changes(paths: Sequence[Path]) -> pa.Table:
+def last_changes(paths: Sequence[Path], names: OwnNames) -> pa.Table:
     """The last change of each key, by partition and offset."""
     tables = [pq.read_table(path, partitioning=None) for path in paths]
     changes = pa.concat_tables(tables, promote_options="default")
-    changes = changes.sort_by([(name, "ascending") for name in _PLACE])
-    numbered = changes.select([KEY]).append_column("i", pa.array(np.arange(changes.num_rows)))
-    newest = numbered.group_by(KEY).aggregate([("i", "max")]).column("i_max")
+    changes = changes.sort_by([(name, "ascending") for name in names.record])
+    numbered = changes.select([names.key]).append_column("i", pa.array(np.arange(changes.num_rows)))
+    newest = numbered.group_by(names.key).aggregate([("i", "max")]).column("i_max")
     return changes.take(newest)
 
 
-def _hits(path: Path, keys: pa.ChunkedArray) -> pa.Table:
+def _hits(path: Path, keys: pa.ChunkedArray, names: OwnNames) -> pa.Table:
     """The keys of a file that change, with the places of their rows."""
     wanted = keys.combine_chunks()
     found = [
-        rows.filter(pc.is_in(rows.column(KEY), value_set=wanted))
-        for rows in _row_groups(path, [KEY, *_PLACE])
+        rows.filter(pc.is_in(rows.column(names.key), value_set=wanted))
+        for rows in _row_groups(path, [names.key, *names.record])
     ]
     return pa.concat_tables(found)
 
 
-def _without_stale(last: pa.Table, hits: Sequence[pa.Table]) -> pa.Table:
+def _without_stale(last: pa.Table, hits: Sequence[pa.Table], names: OwnNames) -> pa.Table:
     """The changes that are newer than the rows they meet."""
     if not hits:
         return last
     rows = pa.concat_tables(hits).to_pylist()
-    newest = {row[KEY]: row for row in rows}
+    key, (topic, partition, offset) = names.key, names.record
+    newest = {row[key]: row for row in rows}
     keep = []
-    for change in last.select([KEY, *_PLACE]).to_pylist():
-        row = newest.get(change[KEY])
+    for change in last.select([key, *names.record]).to_pylist():
+        row = newest.get(change[key])
         keep.append(
             row is None
-            or (row[TOPIC], row[PARTITION]) != (change[TOPIC], change[PARTITION])
-            or row[OFFSET] < change[OFFSET]
+            or (row[topic], row[partition]) != (change[topic], change[partition])
+            or row[offset] < change[offset]
         )
     return last.filter(pa.array(keep, pa.bool_()))
 

@@ -24,7 +24,7 @@ from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.settling import SideTables
 from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
-from strandline.lakehouse.tables.types import RESERVED, as_doubles
+from strandline.lakehouse.tables.types import as_doubles
 from strandline.lakehouse.tables.written import WrittenFile
 
 _ATTEMPTS: Final = 3
@@ -72,7 +72,7 @@ def widen(
 
 
 def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
-    if column in RESERVED or column not in snapshot.schema.names:
+    if column in spec.names.own or column not in snapshot.schema.names:
         raise InvalidSetting("column", f"The table {spec.name} has no column {column} of values.")
     kind = snapshot.schema.field(column).type
     if not pa.types.is_int64(kind):

@@ -13,12 +13,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.letters import letters, plain
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, partitioning
-from strandline.lakehouse.tables.types import RESERVED
 from strandline.lakehouse.tables.upsert import DELETED
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.values.decoding import Decoder, Fault
@@ -111,14 +109,23 @@ class BatchWriter:
                 [(fault.kind, fault.sentence) for fault in faults],
                 decoder=self._decoder.name,
                 sequence=self._state.sequence,
+                names=self._spec.names,
             )
         )
 
     def _with_place(self, records: pa.RecordBatch, columns: pa.RecordBatch) -> pa.RecordBatch:
         arrays = list(columns.columns)
         fields = list(columns.schema)
+        names = self._spec.names
+        sources = {
+            names.topic: "topic",
+            names.partition: "partition",
+            names.offset: "offset",
+            names.time: "timestamp",
+            names.key: "key",
+        }
         for own in self._spec.own_columns():
-            arrays.append(_own(records, own.name).cast(own.type))
+            arrays.append(_column(records, sources[own.name]).cast(own.type))
             fields.append(own)
         if self._spec.mode == "upsert":
             arrays.append(pc.is_null(records.column("value")))
@@ -162,20 +169,9 @@ def value_columns(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     derived = {
         transform.name for transform in partitioning(spec) if transform.name != transform.column
     }
-    return pa.schema([item for item in schema if item.name not in RESERVED | derived])
+    return pa.schema([item for item in schema if item.name not in spec.names.own | derived])
 
 
-def _own(records: pa.RecordBatch, name: str) -> pa.Array:
-    match name:
-        case "_topic":
-            return plain(records.column("topic"))
-        case "_partition":
-            return records.column("partition")
-        case "_offset":
-            return records.column("offset")
-        case "_timestamp":
-            return records.column("timestamp")
-        case "_key":
-            return records.column("key")
-        case _:
-            raise InvalidSetting("columns", f"A table has no column {name} of its own.")
+def _column(records: pa.RecordBatch, name: str) -> pa.Array:
+    column = records.column(name)
+    return plain(column) if name == "topic" else column

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.types import TIMESTAMP, list_of, name_fault
+from strandline.lakehouse.tables.names import TIMESTAMP
+from strandline.lakehouse.tables.types import list_of, name_fault
 
 _SCALARS: Final[Mapping[str, pa.DataType]] = {
     "integer": pa.int64(),

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.types import TIMESTAMP
+from strandline.lakehouse.tables.names import TIMESTAMP
 from strandline.lakehouse.values.decoding import (
     BAD_VALUE,
     MISSING_FIELD,
@@ -42,17 +42,25 @@ _VALUE: Final = "v"
 
 
 class JsonDecoder:
-    """Reads JSON objects. `required` fields must be there and not null."""
+    """Reads JSON objects. `required` fields must be there and not null.
+
+    `reserved` are names, in lower case, that a field which is no column yet cannot have.
+    """
 
     name = "json"
 
     def __init__(
-        self, columns: pa.Schema, *, evolve: bool = True, required: frozenset[str] = frozenset()
+        self,
+        columns: pa.Schema,
+        *,
+        evolve: bool = True,
+        required: frozenset[str] = frozenset(),
+        reserved: frozenset[str] = frozenset(),
     ) -> None:
         for field in columns:
             if pa.types.is_binary(field.type):
                 raise InvalidSetting("columns", f"JSON cannot hold binary column {field.name}.")
-        self._observer = Observer(columns, evolve=evolve)
+        self._observer = Observer(columns, evolve=evolve, reserved=reserved)
         self._moments = [field.name for field in columns if pa.types.is_timestamp(field.type)]
         self._required = required
 

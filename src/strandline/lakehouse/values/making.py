@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.spec import TableSpec
-from strandline.lakehouse.tables.types import merge_schemas
+from strandline.lakehouse.tables.types import merge_schemas, name_fault
 from strandline.lakehouse.values.decoding import Decoder
 from strandline.lakehouse.values.json_schema import read_json_schema
 from strandline.lakehouse.values.json_values import JsonDecoder
@@ -23,7 +24,9 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
             if spec.schema is not None:
                 given = read_json_schema(spec.schema)
                 columns, required = merge_schemas(columns, given.columns), given.required
-            return JsonDecoder(columns, evolve=spec.evolve, required=required)
+            return JsonDecoder(
+                columns, evolve=spec.evolve, required=required, reserved=spec.names.reserved
+            )
         case "avro":
             from strandline.lakehouse.values.avro import make_avro_decoder
 
@@ -37,7 +40,18 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
 
 
 def given_columns(spec: TableSpec) -> pa.Schema:
-    """The value columns that are known before the first record."""
+    """The value columns that are known before the first record.
+
+    Raises InvalidSetting for one whose name is the table's own, or that engines keep.
+    """
+    columns = _given_columns(spec)
+    for name in columns.names:
+        if (fault := name_fault(name, columns.names, spec.names.reserved)) is not None:
+            raise InvalidSetting("schema", fault)
+    return columns
+
+
+def _given_columns(spec: TableSpec) -> pa.Schema:
     known = pa.schema(list(spec.known_columns().items()))
     match spec.value_format:
         case "json":

@@ -9,7 +9,7 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -31,12 +31,18 @@ _SHOWN: Final = 80
 
 
 class Observer:
-    """The columns of one table as values show them. `settled` are those that the table has."""
+    """The columns of one table as values show them. `settled` are those that the table has.
 
-    def __init__(self, settled: pa.Schema, *, evolve: bool) -> None:
+    `reserved` are names that no further column may have; fields of structs may.
+    """
+
+    def __init__(
+        self, settled: pa.Schema, *, evolve: bool, reserved: Collection[str] = frozenset()
+    ) -> None:
         self._types: dict[str, pa.DataType] = {field.name: field.type for field in settled}
         self._settled = frozenset(self._types)
         self._evolve = evolve
+        self._reserved = reserved
 
     @property
     def fields(self) -> Mapping[str, pa.DataType]:
@@ -49,7 +55,7 @@ class Observer:
         for name, value in record.items():
             known = self._types.get(name)
             if known is None:
-                self._allow(name, self._types)
+                self._allow(name, self._types, self._reserved)
             kind = self._needed(name, value, known, fixed=name in self._settled)
             if known is None or not kind.equals(known):
                 wanted[name] = kind
@@ -62,10 +68,12 @@ class Observer:
     def _size(self) -> int:
         return sum(map(_fields_in, self._types.values()))
 
-    def _allow(self, name: str, siblings: Mapping[str, object]) -> None:
+    def _allow(
+        self, name: str, siblings: Mapping[str, object], reserved: Collection[str] = frozenset()
+    ) -> None:
         if not self._evolve:
             raise Unfit(UNKNOWN_FIELD, f"The table has no column for the field {name!r}.")
-        if (fault := name_fault(name, siblings)) is not None:
+        if (fault := name_fault(name, siblings, reserved)) is not None:
             raise Unfit(UNKNOWN_FIELD, fault)
 
     def _needed(

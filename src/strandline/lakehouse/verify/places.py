@@ -23,7 +23,6 @@ from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
 
 _OFFSETS_PER_TASK = 1_000_000
 
-_PLACE = "_topic string, _partition int, _offset long"
 _LOGGED = "topic string, partition int, offset long, key binary, deleted boolean"
 
 
@@ -35,18 +34,21 @@ def held(
     Keys are null where the table does not keep them. Notes of lost ranges are not rows.
     """
     has_key = side == DEAD_LETTERS or (side is None and spec.with_key)
-    schema = _PLACE + (", _key binary" if has_key else "")
+    names = spec.names
+    schema = f"{names.topic} string, {names.partition} int, {names.offset} long"
+    if has_key:
+        schema += f", {names.key} binary"
     if side == DEAD_LETTERS:
-        schema += ", _offset_end long"
+        schema += f", {names.offset_end} long"
     paths = [spark_path(each.path) for each in files]
     rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
     if side == DEAD_LETTERS:
-        rows = rows.where("_offset_end = _offset + 1")
+        rows = rows.where(f"{names.offset_end} = {names.offset} + 1")
     return rows.select(
-        f.col("_topic").alias("topic"),
-        f.col("_partition").alias("partition"),
-        f.col("_offset").alias("offset"),
-        (f.col("_key") if has_key else f.lit(None).cast("binary")).alias("key"),
+        f.col(names.topic).alias("topic"),
+        f.col(names.partition).alias("partition"),
+        f.col(names.offset).alias("offset"),
+        (f.col(names.key) if has_key else f.lit(None).cast("binary")).alias("key"),
     )
 
 
