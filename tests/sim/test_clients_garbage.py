@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.framing import split_frames
+from strandline.records.batch import verify_crc
+from strandline.records.produced_framing import begins_with_transactional_batch
+from strandline.records.rules import AppendRules
+from strandline.records.validation import validate_client_batch
+from strandline.sim.clients.batches import WALL_MS
 from strandline.sim.clients.garbage import MISCHIEF, PATIENCE_US, GarbageClient
+from strandline.sim.clients.lies import LIES
 from strandline.sim.clients.make import make_client
 from strandline.sim.observer import Silent
 from strandline.sim.plan import ClientSpec, Options
@@ -25,7 +34,7 @@ class Bugs(Silent):
         self.found.append(sentence)
 
 
-@pytest.mark.parametrize("what", sorted(MISCHIEF))
+@pytest.mark.parametrize("what", [*sorted(MISCHIEF), *sorted(LIES)])
 def test_a_broker_answers_garbage_with_an_error_or_hangs_up(what: str) -> None:
     """Each kind, many times, at a real node: no traceback, and nothing in the log."""
     world = World(Options(seed=3, brokers=1))
@@ -36,7 +45,11 @@ def test_a_broker_answers_garbage_with_an_error_or_hangs_up(what: str) -> None:
     spec = ClientSpec("garbage", "x", {"every": "5ms", "lies": "yes"})
     client = make_client(world, spec)
     assert isinstance(client, GarbageClient)
-    client.repertoire = [what]
+    if what in LIES:
+        # Every tick sends a request that is refused at once, and the lie.
+        client.repertoire, client.lies = ["unknown API"], [what]
+    else:
+        client.repertoire, client.lies = [what], []
     client.start()
     world.run_for(200)
     world.run_for(PATIENCE_US // 1000)
@@ -63,8 +76,24 @@ def test_garbage_is_drawn_from_its_stream_alone(what: str) -> None:
         assert len(frames) == (what != "half a frame")
 
 
-def test_by_default_it_tells_no_lies() -> None:
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("lie", sorted(LIES))
+def test_a_lie_is_one_that_a_leader_refuses(lie: str, seed: int) -> None:
+    batch = bytearray(LIES[lie](Random(seed)))
+    size = len(batch)
+    assert verify_crc(batch, 0, size)
+    if lie == "a transaction":
+        assert begins_with_transactional_batch(batch)
+        return
+    with pytest.raises(ProtocolError) as refused:
+        validate_client_batch(batch, AppendRules(), WALL_MS)
+    assert refused.value.code in (ErrorCode.INVALID_RECORD, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+def test_it_tells_lies_unless_it_is_not_to() -> None:
     client = Stage().make("garbage")
     assert isinstance(client, GarbageClient)
-    assert "nonsense" not in client.repertoire
-    assert len(client.repertoire) == len(MISCHIEF) - 2
+    assert client.lies == list(LIES)
+    silent = Stage().make("garbage", lies="no")
+    assert isinstance(silent, GarbageClient)
+    assert silent.lies == []

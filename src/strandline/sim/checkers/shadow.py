@@ -44,6 +44,7 @@ from strandline.sim.checkers.marks import (
     first_base,
 )
 from strandline.sim.checkers.peeking import bytes_in, peek
+from strandline.sim.checkers.readable import unreadable
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition
 
@@ -350,11 +351,19 @@ class Shadow(BatchList):
                 return
             else:
                 batch, size = self._meet(fields, data, position), _size_in(fields)
+                self._check_readable(data, position)
             batches.append(batch)
             bases.append(batch.base_offset)
             ends.append((ends[-1] if ends else self.cut_bytes) + size)
             position += size
             self._tail_size += size
+
+    def _check_readable(self, data: bytes, position: int) -> None:
+        """I-57."""
+        gaps = self.is_compacted or self.was_damaged
+        problem = unreadable(data, position, may_have_gaps=gaps)
+        if problem is not None:
+            self._findings.add("I-57", f"{self}: {problem}", self.at)
 
     def _former_at(self, data: bytes, position: int) -> tuple[Batch, int] | None:
         """What stood there when the log was read before, and its length. What rots is covered by a

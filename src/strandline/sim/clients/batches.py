@@ -11,7 +11,8 @@ from random import Random
 from typing import Final
 
 from strandline.protocol.messages.produce import PartitionProduceResponse
-from strandline.records.builder import build_batch
+from strandline.records.batch import HEADER_BYTES, parse_header
+from strandline.records.builder import build_batch, join_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
 from strandline.sim.clients.wishes import Wishes
@@ -59,6 +60,8 @@ class Batch:
     """One for each value, and perhaps a tombstone behind them."""
     codec: Codec
     created_us: int
+    claimed_ms: int | None = None
+    """What its header says of the largest timestamp; None: the truth."""
     topic_id: TopicId | None = None
     """The incarnation that it was first sent to: it must never reach another one."""
     place: str = ""
@@ -78,12 +81,15 @@ class Batch:
 class Recipe:
     """How one client's batches look."""
 
-    def __init__(self, wishes: Wishes, random: Random, name: str) -> None:
+    def __init__(self, wishes: Wishes, random: Random, lies: Random, name: str) -> None:
         """`records=3` at most per batch, `size=20` bytes of padding at most per value,
         `large=5` per cent of the batches with `large-size=5000` bytes, `compressed=20` per cent,
         `keys=0` different keys (none: no keys), `tombstones=0` per cent of the batches end with
-        one, `strange-times=2` per cent."""
+        one, `strange-times=2` per cent, `misdated=10` per cent with another largest timestamp in
+        their header, which a broker must put right. `lies` draws those, so that all else stays."""
         self._random = random
+        self._lies = lies
+        self._misdated = _per_cent(wishes, "misdated", 10)
         self._name = name
         self._records_max = wishes.number("records", 3, least=1)
         self._size_max = wishes.number("size", 20)
@@ -115,7 +121,10 @@ class Recipe:
         )
         if self._tombstones and random.randrange(_PER_CENT) < self._tombstones:
             records += (Record(NO_OFFSET, timestamp, self._key(), None),)
-        return Batch(at, values, records, codec, now_us)
+        claimed_ms = None
+        if self._lies.randrange(_PER_CENT) < self._misdated:
+            claimed_ms = self._lies.choice((-1, 1, timestamp - 1, timestamp + 60_000))
+        return Batch(at, values, records, codec, now_us, claimed_ms)
 
     def _value(self) -> bytes:
         self._made += 1
@@ -139,6 +148,9 @@ def encode(batch: Batch, identity: Identity | None) -> None:
         producer_epoch=epoch,
         base_sequence=batch.sequence,
     )
+    if batch.claimed_ms is not None:
+        header = parse_header(batch.encoded)._replace(max_timestamp=batch.claimed_ms)
+        batch.encoded = bytes(join_batch(header, batch.encoded[HEADER_BYTES:]))
 
 
 def value_of(stored: bytes | None) -> bytes | None:

@@ -1,20 +1,20 @@
 """Sends what no client should (F-72), and wants an error or the end of the connection for it.
 
-`client garbage x1 every=500ms topic=t lies=no`
+`client garbage x1 every=500ms topic=t lies=yes`
 
 Broken frames, versions that do not exist, sizes that nobody has, batches that lie about what is in
 them. A broker must answer with an error or hang up, must not log a traceback, and must not change:
 whatever got into a log would be read as a value that nobody sent.
 
-A batch with a good header and checksum whose records are nonsense is taken by topics that do not
-open batches (`records.validation` says why), and then its readers are stuck behind it. So such lies
-are told only with `lies=yes`, about a topic that nobody reads.
+With `lies=yes`, which is the default, it sends every broker a batch of `lies.py` with each piece of
+garbage: good header, right checksum, and records that no reader can read, or a transaction. If one
+is taken, the readers of the partition are stuck (I-57, I-35). Which one, a generator of its own
+says, so that seeds send the same garbage as before there were lies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from random import Random
 from typing import ClassVar, Final
 
@@ -29,11 +29,10 @@ from strandline.protocol.messages.produce import (
 )
 from strandline.records.batch import HEADER_BYTES, parse_header
 from strandline.records.builder import build_batch, join_batch
-from strandline.records.codec import Codec
-from strandline.records.compression import compress
 from strandline.records.record import Record
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.connection import Wire
+from strandline.sim.clients.lies import LIES
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
@@ -41,7 +40,6 @@ from strandline.types import NO_OFFSET, BrokerId
 
 PATIENCE_US: Final = 6_000_000
 _HALF_FRAME_US: Final = 500_000
-_BOMB_BYTES: Final = 8 * 1024 * 1024
 _SIZE_BYTES: Final = 4
 _CRC_AT: Final = 17
 _BY_NAME: Final = 12
@@ -95,9 +93,11 @@ class GarbageClient(SimClient):
         super().__init__(world, spec, wishes)
         self._every_us = wishes.time_us("every", "500ms")
         self._topic = wishes.text("topic", "t")
-        tells_lies = wishes.flag("lies")
-        self.repertoire = [what for what in MISCHIEF if tells_lies or what not in _LIES]
+        self.repertoire = list(MISCHIEF)
         """What it sends, drawn each time."""
+        self.lies = list(LIES) if wishes.flag("lies", default=True) else []
+        """Which lies it tells besides."""
+        self._liar = world.streams(f"lies of {spec.name}")
         self._tries: list[_Try] = []
 
     @property
@@ -118,16 +118,25 @@ class GarbageClient(SimClient):
     def _tick(self) -> None:
         what = self.random.choice(self.repertoire)
         data = MISCHIEF[what](self.random, self._topic)
+        brokers = self.world.options.brokers
+        self._try(what, data, BrokerId(self.random.randrange(brokers) + 1))
+        if self.lies:
+            lie = self._liar.choice(self.lies)
+            data = _produce(LIES[lie](self._liar), self._topic)
+            # Only the leader looks at it.
+            for number in range(brokers):
+                self._try(lie, data, BrokerId(number + 1))
+        self.after(self.about(self._every_us), self._tick)
+
+    def _try(self, what: str, data: bytes, target: BrokerId) -> None:
         attempt = _Try(self, data, what)
         self._tries.append(attempt)
-        target = BrokerId(self.random.randrange(self.world.options.brokers) + 1)
         attempt.wire = self.world.network.dial(self.name, target, attempt)
         is_half = what == "half a frame"
         self.after(
             _HALF_FRAME_US if is_half else PATIENCE_US,
             lambda: attempt.end("given up" if is_half else "ignored"),
         )
-        self.after(self.about(self._every_us), self._tick)
 
     def ended(self, attempt: _Try, how: str) -> None:
         """A try is over."""
@@ -254,30 +263,12 @@ def _wrong_count(random: Random, topic: str) -> bytes:
     return _produce(bytes(join_batch(header, _batch()[HEADER_BYTES:])), topic)
 
 
-def _nonsense(random: Random, topic: str) -> bytes:
-    """A batch with a good header and checksum, and no records behind it."""
-    payload = random.choice((b"\xff" * 12, b"\x7f\0", random.randbytes(30), b""))
-    return _produce(bytes(join_batch(parse_header(_batch()), payload)), topic)
-
-
 def _wrong_length(random: Random, topic: str) -> bytes:
     """A batch whose length points far behind it, or into it."""
     batch = bytearray(_batch())
     length = random.choice((0, 10, HEADER_BYTES - 13, len(batch), 0x7FFF_FFFF, 0xFFFF_FFFF))
     batch[8:12] = length.to_bytes(4, "big")
     return _produce(bytes(batch), topic)
-
-
-@lru_cache(maxsize=1)
-def _bomb() -> bytes:
-    header = parse_header(_batch())._replace(attributes=int(Codec.GZIP))
-    return bytes(join_batch(header, compress(Codec.GZIP, bytes(_BOMB_BYTES))))
-
-
-def _compressed_bomb(random: Random, topic: str) -> bytes:
-    """A few kilobytes that claim to be one record, and are megabytes of zeros."""
-    del random
-    return _produce(_bomb(), topic)
 
 
 MISCHIEF: Final[dict[str, Mischief]] = {
@@ -293,8 +284,5 @@ MISCHIEF: Final[dict[str, Mischief]] = {
     "odd fetch": _odd_fetch,
     "wrong checksum": _wrong_crc,
     "wrong count": _wrong_count,
-    "nonsense": _nonsense,
     "wrong length": _wrong_length,
-    "compressed bomb": _compressed_bomb,
 }
-_LIES: Final = ("nonsense", "compressed bomb")

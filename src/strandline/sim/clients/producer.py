@@ -97,7 +97,7 @@ class Producer(SimClient):
         self.acks = _ACKS[wishes.one_of("acks", ("all", "1", "0"))]
         self.in_flight_max = wishes.number("in-flight", 1, least=1)
         self.every_us = wishes.time_us("every", "100ms")
-        self.recipe = Recipe(wishes, self.random, self.name)
+        self.recipe = Recipe(wishes, self.random, world.streams(f"lies of {self.name}"), self.name)
         self.lanes = {at: Lane(at, Backoff(self.random), self.name) for at in wishes.partitions()}
         self.cluster.topics = [wishes.text("topic")]
         self.cluster.changed = self.pump

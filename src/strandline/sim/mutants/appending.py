@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
+from strandline.node import produce_path
 from strandline.node.handlers import delete_records as delete_handler
+from strandline.node.handlers import produce as produce_handler
 from strandline.records import validation
 from strandline.records.batch import BatchHeader, Buffer, iterate_headers, verify_crc
+from strandline.records.record_checks import newest_timestamp
 from strandline.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 from strandline.storage import log_append, producer_state
 from strandline.storage.log_append import AppendsRecords, UnexpectedOffset
@@ -19,6 +22,8 @@ from strandline.storage.producer_state import ProducerStates
 from strandline.storage.retention import DropsOldSegments
 from strandline.types import LeaderEpoch, Offset
 
+_true_newest_timestamp = newest_timestamp
+_true_newest_on_the_short_way = produce_path._newest_timestamp
 _true_beyond_size = DropsOldSegments._beyond_size
 _true_beyond_age = DropsOldSegments._beyond_age
 _true_check = ProducerStates.check
@@ -53,6 +58,21 @@ def in_any_order(
         if not verify_crc(records, position, header.size_bytes):
             raise CorruptRecords("The checksum is wrong.")
         yield position, header
+
+
+def _by_the_header(header: BatchHeader, *_: Any) -> int:
+    """The tuple of the short way has no names."""
+    return header[8]
+
+
+def _walks_and_believes(header: BatchHeader, *arguments: Any) -> int:
+    _true_newest_timestamp(header, *arguments)
+    return header.max_timestamp
+
+
+def _walks_and_believes_on_the_short_way(header: BatchHeader, *arguments: Any) -> int | None:
+    found = _true_newest_on_the_short_way(header, *arguments)
+    return None if found is None else header[8]
 
 
 def _deletes_anything(self: LogState, offset: Offset) -> bool:
@@ -178,6 +198,30 @@ APPENDING: Final = (
         "An idempotent producer's records are there once: no duplicate is known, nor any gap.",
         ("I-30",),
         together(_NO_DUPLICATES, _NO_SEQUENCES),
+    ),
+    Mutant(
+        "look-into-batches",
+        "A leader acknowledges no batch that readers cannot read (design note 0004).",
+        ("I-57",),
+        together(
+            patch(validation, newest_timestamp=_by_the_header),
+            patch(produce_path, _newest_timestamp=_by_the_header),
+        ),
+    ),
+    Mutant(
+        "correct-the-largest-timestamp",
+        "A batch's largest timestamp is that of its records, whatever its header says (4.5).",
+        ("I-57",),
+        together(
+            patch(validation, newest_timestamp=_walks_and_believes),
+            patch(produce_path, _newest_timestamp=_walks_and_believes_on_the_short_way),
+        ),
+    ),
+    Mutant(
+        "refuse-transactions",
+        "A batch of a transaction is refused: no coordinator would end it (KIP-98).",
+        ("I-57",),
+        patch(produce_handler, begins_with_transactional_batch=nothing),
     ),
     Mutant(
         "fence-producers",
