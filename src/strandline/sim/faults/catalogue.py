@@ -206,7 +206,7 @@ CATALOGUE: Final = (
         nature="every fifth topic of a seed is compacted, with small segments and tombstones",
     ),
     Row("F-71", "move between log directories", missing="AlterReplicaLogDirs"),
-    Row("F-72", "garbage", nature="a client of the kind garbage, batches that lie about their contents included"),
+    Row("F-72", "garbage", nature="a client of the kind garbage, with batches that lie"),
 )
 
 
