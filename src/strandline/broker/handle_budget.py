@@ -16,9 +16,9 @@ import asyncio
 import logging
 import os
 import resource
-from dataclasses import dataclass
 from typing import Any, Final
 
+from strandline.node.status.document import Handles
 from strandline.storage.file_handles import FileHandles
 from strandline.storage.real_files import RealFiles
 
@@ -52,22 +52,6 @@ def raise_limit() -> None:
                 log.debug("The limit of open files cannot be %d: %s", limit, error)
             else:
                 return
-
-
-@dataclass(frozen=True, slots=True)
-class HandleUse:
-    """Who has how many at a moment, for the status."""
-
-    limit: int
-    files: int
-    files_max: int
-    sockets: int
-    sockets_max: int
-    opened: int
-    """How often a log or index file was opened, since the start."""
-    refused_files: int
-    """How often the operating system had no descriptor for a file."""
-    refused_connections: int
 
 
 class HandleBudget:
@@ -104,18 +88,28 @@ class HandleBudget:
         return self.limit < _TIGHT_BELOW
 
     @property
-    def use(self) -> HandleUse:
+    def use(self) -> Handles:
         """Who has how many now."""
         files = self.handles
-        return HandleUse(
-            self.limit,
-            files.count,
-            files.limit,
-            self.sockets,
-            self.sockets_max,
-            files.opened,
-            files.refused,
-            self.refused,
+        return Handles(
+            limit=self.limit,
+            files=files.count,
+            files_max=files.limit,
+            sockets=self.sockets,
+            sockets_max=self.sockets_max,
+            opened=files.opened,
+            refused_files=files.refused,
+            refused_connections=self.refused,
+        )
+
+    @property
+    def warning(self) -> str | None:
+        """What to tell an operator if there are few."""
+        if not self.is_tight:
+            return None
+        return (
+            f"This process may have {self.limit} open files (ulimit -n): that is enough for "
+            f"{self.sockets_max} connections, and log files are opened and closed in turn."
         )
 
     # -- Sockets -----------------------------------------------------------------------------

@@ -85,7 +85,8 @@ class LocalCluster:
     @property
     def notice(self) -> str | None:
         """What is not there although all brokers run: they may have been more before."""
-        return offline_notice(self.image)
+        found = (offline_notice(self.image), self.handles.warning)
+        return " ".join(filter(None, found)) or None
 
     async def until_unfit(self) -> str:
         """Wait until no broker has a log directory left, and say what became of them.

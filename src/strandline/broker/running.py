@@ -85,8 +85,9 @@ class Broker:
 
     @property
     def notice(self) -> str | None:
-        """What the cluster lacks at the moment."""
-        return offline_notice(self.node.metadata.image)
+        """What the cluster, or this process, lacks at the moment."""
+        found = (offline_notice(self.node.metadata.image), self._server.handles.warning)
+        return " ".join(filter(None, found)) or None
 
     async def until_unfit(self) -> str:
         """Wait until this broker must not go on, and say why.

@@ -78,6 +78,7 @@ class Server:
         """`on_halt` is called when the node has nothing left to serve; `halted` says why."""
         self.frame_bytes_max = limits.frame_bytes_max
         self.receive = node.receive
+        self.handles = limits.handles
         self.halted: str | None = None
         self._on_halt = on_halt
         self._node = node
@@ -120,7 +121,7 @@ class Server:
 
     def start(self) -> None:
         """Let the node work, and speak with other brokers, from now on."""
-        self._limits.handles.attach()
+        self.handles.attach()
         self._is_attached = True
         self._schedule_turn()
 
@@ -170,7 +171,7 @@ class Server:
         self.links.close()
         self._stopped = True
         if self._is_attached:
-            self._limits.handles.detach()
+            self.handles.detach()
             self._is_attached = False
         for handle in (self._alarm, self._idle_check, self._turn):
             if handle is not None:

@@ -115,6 +115,7 @@ class _Start:
             await self._gate.wait()
         node = self._start_up.make_node(advertised_endpoints(self._config, addresses))
         self._node = node
+        node.handle_use = lambda: self._handles.use
         server = self._server = Server(
             node,
             store,

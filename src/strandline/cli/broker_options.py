@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from strandline.cli.log_lines import SparingHandler
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting
@@ -65,10 +66,10 @@ _OPTIONS: Final = (
 
 
 def log_to_standard_error(level: str) -> None:
-    """Have everything from that level on printed."""
+    """Have everything from that level on printed; what is said again and again, now and then."""
     logging.basicConfig(
         level=level.upper(),
-        stream=sys.stderr,
+        handlers=[SparingHandler(sys.stderr)],
         format="%(asctime)s %(levelname)s %(message)s",
     )
     if level != "debug":

@@ -12,7 +12,7 @@ stands in `routes`, what follows from a change of the metadata in `following`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -44,6 +44,7 @@ from strandline.node.replicas import Replicas
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.node.settings import Settings
+from strandline.node.status.document import Handles
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -111,6 +112,8 @@ class Node:
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
         self.routes = Routes(self, random)
+        self.handle_use: Callable[[], Handles] | None = None
+        """Who has how many of the process's handles, if the driver knows."""
         self.fault_control: str | None = None
         """Where the driver takes orders for faults, if it does; told to whoever asks."""
         self._following = Following(self)

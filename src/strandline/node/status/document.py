@@ -354,6 +354,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Handles:
+    """Open files and sockets of the process, which all its brokers share."""
+
+    limit: int = told("what the operating system allows it (`ulimit -n`)")
+    files: int = told("open log and index files")
+    files_max: int = told("so many may be open now; the longest idle are closed first")
+    sockets: int = told("connections and links to other brokers")
+    sockets_max: int = told("so many may be open; connections beyond that are refused")
+    opened: int = told("how often a file was opened")
+    refused_files: int = told("how often there was no handle for a file, and another was closed")
+    refused_connections: int = told("connections that were refused")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """One broker at one moment."""
 
@@ -372,6 +386,7 @@ class Status:
     totals: Totals = told("sums over the whole broker")
     log_directories: list[LogDirectory] = told("its disks")
     limits: Limits = told("what bounds it")
+    handles: Handles | None = told("open files and sockets")
     requests: list[Requests] = told("what was answered")
     errors: list[ErrorCount] = told("what was refused")
     traffic: list[TopicTraffic] = told("bytes and records by topic")

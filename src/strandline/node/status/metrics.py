@@ -81,6 +81,10 @@ def _registered(document: Json) -> Iterable[Sample]:
     return [({}, float(document["registered"]))]
 
 
+def _handles(name: str) -> Callable[[Json], Iterable[Sample]]:
+    return lambda document: [({}, document["handles"][name])] if document["handles"] else []
+
+
 def _offline_directories(document: Json) -> Iterable[Sample]:
     offline = [each for each in document["log_directories"] if each["offline_reason"] is not None]
     return [({}, len(offline))]
@@ -168,6 +172,17 @@ METRICS: Final[tuple[Metric, ...]] = (
            "ReplicaManager OfflineReplicaCount", _total("offline_replicas")),
     Metric("strandline_offline_log_directories", "gauge", "log directories that failed",
            "LogManager OfflineLogDirectoryCount", _offline_directories),
+    Metric("strandline_handles_limit", "gauge",
+           "open files and sockets that the process may have", "", _handles("limit")),
+    Metric("strandline_open_log_files", "gauge", "log and index files that are open", "",
+           _handles("files")),
+    Metric("strandline_open_sockets", "gauge", "connections and links of the process", "",
+           _handles("sockets")),
+    Metric("strandline_log_files_opened_total", "counter", "times a log or index file was opened",
+           "", _handles("opened")),
+    Metric("strandline_connections_refused_total", "counter",
+           "connections refused because the process may have no more open files", "",
+           _handles("refused_connections")),
     Metric("strandline_active_controller", "gauge", "1 if the broker is the controller",
            "KafkaController ActiveControllerCount", _active_controller),
     Metric("strandline_registered", "gauge", "1 if the metadata show this process", "",

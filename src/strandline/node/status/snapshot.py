@@ -87,6 +87,7 @@ def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document
         totals=totals(node),
         log_directories=directories(node),
         limits=limits(node),
+        handles=None if node.handle_use is None else node.handle_use(),
         requests=requests(node),
         errors=errors(node),
         traffic=traffic(node),
