@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 
 from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compaction
-from strandline.sim.faults.planner import draw_actions
+from strandline.sim.faults.planner import draw_actions, draw_starving
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
@@ -42,7 +42,11 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
     clients += draw_askers(options, streams("askers"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
     clients = at_a_followers_pace(clients, options)
-    plan = Plan(options, clients, draw_actions(options, clients, streams("faults")))
+    actions = draw_actions(options, clients, streams("faults"))
+    if actions:
+        actions += draw_starving(options, clients, streams("starving"))
+        actions = tuple(sorted(actions, key=lambda action: action.at_us))
+    plan = Plan(options, clients, actions)
     return with_unequal_brokers(plan, streams("unequal brokers"))
 
 

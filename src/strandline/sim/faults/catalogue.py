@@ -138,7 +138,11 @@ CATALOGUE: Final = (
         "(note 0011)",
     ),
     Row("F-47", "EIO on read", ("disk-fail 1 operation=read path=.log count=1",)),
-    Row("F-48", "no space left", ("disk-full 1 path=.index for=2s",)),
+    Row(
+        "F-48",
+        "no space left, or no handle of a file",
+        ("disk-full 1 path=.index for=2s", "starve 1 percent=30 for=2s"),
+    ),
     Row("F-49", "slow disk", ("disk-slow 1 per=200ms for=2s",)),
     Row("F-50", "rot in records", ("rot 1 path=.log for=2s",), remark="a new disk follows"),
     Row(

@@ -47,6 +47,20 @@ def disk_full(scene: Scene, action: Action) -> None:
     _restart_healthy(scene, machine, action)
 
 
+def starve(scene: Scene, action: Action) -> None:
+    """A share of the operations gets no handle of a file, and later all do again (EMFILE).
+
+    Nothing is started anew: a broker must get over it by itself."""
+    machine = one(scene, action.word(0))
+    share = action.number("percent", 100) / 100
+    scene.hold(
+        ("starve", machine.broker_id),
+        partial(machine.disk.starve, share),
+        partial(machine.disk.starve, 0.0),
+        action.time_us("for", _FOR_US),
+    )
+
+
 def disk_slow(scene: Scene, action: Action) -> None:
     """Every operation on some files takes `per` longer."""
     machine = one(scene, action.word(0))
@@ -147,6 +161,7 @@ VERBS: Final = (
     ),
     Verb("disk-broken", disk_broken, "BROKER [dir=] [for=] [down=]"),
     Verb("disk-full", disk_full, "BROKER [path=] [for=] [down=]"),
+    Verb("starve", starve, "BROKER [percent=] [for=]"),
     Verb("disk-slow", disk_slow, "BROKER [per=] [path=] [for=]"),
     Verb("fsync-fail", fsync_fail, "BROKER [path=] [for=] [down=]"),
     Verb("rot", rot, "BROKER [path=] [for=]"),

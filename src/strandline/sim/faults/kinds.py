@@ -201,6 +201,12 @@ def _disk_broken(draw: Draw) -> Drawn:
     return Drawn("disk-broken", (draw.broker(),), options | {"down": draw.time()})
 
 
+def starving(draw: Draw) -> Drawn:
+    """See `planner.draw_starving`: it has a stream of its own."""
+    options = {"percent": draw.random.choice(("3", "10", "30", "100")), "for": draw.time()}
+    return Drawn("starve", (draw.broker(),), options)
+
+
 def _disk_full(draw: Draw) -> Drawn:
     options = {"for": draw.time(), "down": draw.time()}
     path = draw.random.choice(_FILES)

@@ -13,9 +13,11 @@ from random import Random
 from typing import Final
 
 from strandline.sim.faults.draw import Draw
-from strandline.sim.faults.kinds import KINDS
+from strandline.sim.faults.kinds import KINDS, starving
 from strandline.sim.plan import Action, ClientSpec, Options
 
+STARVING_ONE_OF: Final = 10
+"""One of so many seeds has machines whose handles run out."""
 CALM_ONE_OF: Final = 8
 """One of so many seeds has no faults and no changes."""
 
@@ -44,3 +46,18 @@ def draw_actions(
         drawn = random.choices(kinds, weights)[0].draw(draw)
         time_us = at_us // 1_000 * 1_000
         actions.append(Action(time_us, drawn.verb, drawn.words, dict(drawn.options)))
+
+
+def draw_starving(
+    options: Options, clients: Sequence[ClientSpec], random: Random
+) -> tuple[Action, ...]:
+    """The times at which machines have no handles; drawn by themselves, beside all other faults."""
+    if random.randrange(STARVING_ONE_OF):
+        return ()
+    draw = Draw(options, clients, random)
+    times = (random.randrange(_BEGIN_US, options.safety_us) for _ in range(random.randint(1, 6)))
+    return tuple(
+        Action(at_us // 1_000 * 1_000, drawn.verb, drawn.words, dict(drawn.options))
+        for at_us in sorted(times)
+        for drawn in (starving(draw),)
+    )
