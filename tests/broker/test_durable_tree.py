@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from strandline.broker.durable_tree import JOURNAL, SNAPSHOT, DurableTree
+from strandline.broker.durable_tree import JOURNAL, SNAPSHOT, DurableTree, Write
 from strandline.cluster.journal_format import JOURNAL_HEADER, DamagedJournal
 from strandline.cluster.store import (
     NO_SESSION,
@@ -394,3 +394,60 @@ def test_a_journal_that_could_not_be_opened_is_used_again_when_it_can(operation:
     assert not any("refused" in str(each) for each in expected)
     for each in (files.kill_clone(), files.crash_clone()):
         assert contents(durable(each).tree) == expected
+
+
+def _starve_by_seed(seed: int) -> None:
+    """Writes while handles run out again and again: what is acknowledged stays, and all that is
+    refused for want of a handle can be written later. Raises `StoreError` if it cannot."""
+    random = Random(seed)
+    files = new_files()
+    tree = durable(files, SMALL_JOURNAL)
+    starved = 0.0
+
+    def starve(operation: str, path: str) -> None:
+        takes_handle = operation in ("append", "sync", "create", "sync directory")
+        if takes_handle and random.random() < starved:
+            raise OutOfHandles(f"Cannot {operation} {path}: Too many open files.")
+
+    files.on_call = starve
+    acknowledged = []
+    for number in range(60):
+        starved = random.choice((0.0, 0.0, 0.1, 0.5, 1.0)) if number % 6 == 0 else starved
+        try:
+            write(tree, Create(f"/{number}", b"x" * random.randrange(50)))
+        except StoreError:
+            if not starved:
+                raise
+        else:
+            acknowledged.append(f"/{number}")
+    starved = 0.0
+    write(tree, Create("/after"))
+    expected = contents(tree.tree)
+    for disk in (files.kill_clone(), files.crash_clone(Random(seed))):
+        again = durable(disk, SMALL_JOURNAL).tree
+        assert contents(again) == expected
+        assert {*acknowledged, "/after"} <= {node.path for node in again.view().nodes}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_handles_that_run_out_never_close_the_journal_for_good(seed: int) -> None:
+    _starve_by_seed(seed)
+
+
+@pytest.mark.parametrize("mutant", ["append", "sync"])
+def test_seeds_notice_a_journal_that_is_closed_for_good(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule is left out: whatever fails is taken for a failure of the disk."""
+    if mutant == "sync":
+        monkeypatch.setattr(DurableTree, "_may_forget", lambda *_: False)
+    else:
+        true_finish = DurableTree.finish
+
+        def closes(self: DurableTree, done: Write) -> Any:
+            done.is_fatal |= done.error is not None
+            return true_finish(self, done)
+
+        monkeypatch.setattr(DurableTree, "finish", closes)
+    with pytest.raises(StoreUnavailable, match="failed before"):
+        list(map(_starve_by_seed, range(40)))

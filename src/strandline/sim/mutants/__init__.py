@@ -11,6 +11,7 @@ switches, it is patched from outside and put back as it was. One file per family
     recovering    what is on disk, and what is believed after a crash
     compacting    what compaction may take
     grouping      consumer groups and their offsets
+    starving      what running out of something does not break
 
 A rule whose absence no run can notice is either checked too weakly, never put to the test, or not
 needed: `strandline sim --without NAME` finds out which. What is known to be not needed, because
@@ -33,6 +34,7 @@ from strandline.sim.mutants.leading import LEADING
 from strandline.sim.mutants.mutant import Mutant
 from strandline.sim.mutants.recovering import RECOVERING
 from strandline.sim.mutants.serving import SERVING
+from strandline.sim.mutants.starving import STARVING
 
 __all__ = ["MUTANTS", "Mutant", "UnknownMutant", "mutated"]
 
@@ -47,6 +49,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *RECOVERING,
         *COMPACTING,
         *GROUPING,
+        *STARVING,
     )
 }
 
