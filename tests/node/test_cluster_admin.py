@@ -162,7 +162,7 @@ def test_who_crashed_waits_for_the_complete_one_until_somebody_says_otherwise(
     assert finding["cause"] == "only broker 1 may lead without loss, and none can"
     assert "broker 2 restarted uncleanly, and may lack records" in finding["evidence"]
     assert finding["remedy"] == (
-        "Start broker 1. If its data is lost for good: `strandline topics elect t --unclean`, "
+        "Start broker 1. If its data is lost for good: `strandline topics elect t:0 --unclean`, "
         "which may lose committed records."
     )
     wanted = [TopicPartitions(topic="t", partitions=[0])]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings, parse_addresses
@@ -48,6 +49,19 @@ def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> Cl
             settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
         )
     return ClusterClient(addresses, settings)
+
+
+def as_typed(text: str, bootstrap: str | None) -> str:
+    """A sentence of a broker, whose commands name the cluster as this command line does.
+
+    What comes from the environment or is the default holds for the next command as well.
+    """
+    if bootstrap is None:
+        root = click.get_current_context().find_root()
+        if root.get_parameter_source("bootstrap") is not ParameterSource.COMMANDLINE:
+            return text
+        bootstrap = root.params["bootstrap"]
+    return text.replace("`strandline ", f"`strandline -b {bootstrap} ")
 
 
 LOOKING_MS: Final = 3000

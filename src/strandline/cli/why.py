@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
+from strandline.cli.connecting import (
+    LOOKING_MS,
+    as_typed,
+    bootstrap_option,
+    json_option,
+    open_cluster,
+)
 from strandline.cli.output import print_json, time_text
 from strandline.cli.place import Place, place_argument
 from strandline.client.inspection import answers_of, inspect_each
@@ -53,7 +59,7 @@ def why(
     if not findings:
         click.echo("Nothing that the brokers know of is refused or stands still.")
     for finding in findings:
-        _print(finding)
+        _print(finding, bootstrap)
 
 
 def merge(answers: Mapping[BrokerId, Any]) -> list[dict[str, Any]]:
@@ -74,8 +80,8 @@ def _earlier(one: int | None, other: int | None) -> int | None:
     return min(known, default=None)
 
 
-def _print(finding: Mapping[str, Any]) -> None:
-    click.echo(f"{finding['about']}: {finding['cause']}")
+def _print(finding: Mapping[str, Any], bootstrap: str | None) -> None:
+    click.echo(f"{finding['about']}: {as_typed(finding['cause'], bootstrap)}")
     rule, since = finding["rule"], finding["since_wall_ms"]
     if rule is not None:
         click.echo(f"  rule      {rule}: {finding['title']}")
@@ -84,7 +90,7 @@ def _print(finding: Mapping[str, Any]) -> None:
     for line in finding["evidence"]:
         click.echo(f"  evidence  {line}")
     if finding["remedy"] is not None:
-        click.echo(f"  ends by   {finding['remedy']}")
+        click.echo(f"  ends by   {as_typed(finding['remedy'], bootstrap)}")
     if finding["settings"]:
         click.echo(f"  settings  {', '.join(finding['settings'])}")
     click.echo(f"  told by   broker {', '.join(map(str, finding['brokers']))}\n")

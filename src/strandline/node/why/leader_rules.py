@@ -64,7 +64,8 @@ def _bring_back(absent: list[BrokerId], at: TopicPartition) -> str | None:
         return None
     return (
         f"Start broker {brokers(absent)}. If its data is lost for good: "
-        f"`strandline topics elect {at.topic} --unclean`, which may lose committed records."
+        f"`strandline topics elect {at.topic}:{at.partition} --unclean`, which may lose committed "
+        "records."
     )
 
 
