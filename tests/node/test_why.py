@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from strandline.cluster.store import SetData
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
 from strandline.errors import ErrorCode
 from strandline.node import group_host
 from strandline.node.why import refusals
@@ -397,6 +399,24 @@ def test_who_holds_the_high_watermark_back_is_named(cluster: Cluster) -> None:
     assert any("broker 3 (registered) is at offset 1, 1 records behind" in e
                for e in found["evidence"])  # fmt: skip
     assert not any("broker 2" in line for line in found["evidence"])
+
+
+def test_c1_a_greater_minimum_at_the_controller_is_told(cluster: Cluster) -> None:
+    """Files that differ, as in a rolling change: this broker would go on with one in sync."""
+    cluster.create_topic("strict", min_insync_replicas="1")
+    epoch = cluster.world.node.metadata.image.controller_epoch
+    assert epoch is not None
+    cluster.write(
+        [
+            SetData(ControllerEpochNode.path, ControllerEpochNode(epoch.value + 1).encode()),
+            SetData(ControllerNode.path, ControllerNode(BrokerId(2)).encode()),
+        ]
+    )
+    cluster.set_state("strict", isr=(1,), elr=(2,), new_epoch=False)
+    send(cluster, b"m", topic="strict", acks=-1)
+    found = next(e for e in why(cluster.world, topic="strict") if e["rule"] == "too-few-in-sync")
+    assert found["cause"].startswith("only 1 of 2 replicas that acks=all needs")
+    assert any("is 1 here and greater at the controller" in each for each in found["evidence"])
 
 
 def test_why_too_few_are_in_sync_is_told_with_the_missing_broker(cluster: Cluster) -> None:
