@@ -44,6 +44,29 @@ EXPECTED = [(0, at) for at in range(IN_FLIGHT)]
 VALUES = [b"v%d" % at for at in range(IN_FLIGHT + 1)]
 
 
+def test_a_clean_stop_resets_no_connection(tmp_path: Path) -> None:
+    """Input that the broker has not read must not cost the client answers that it has not read."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Wire(broker.port) as wire:
+            wire.create_topic("orders")
+        with Wire(broker.port) as wire:
+            wire.send(
+                *(
+                    (produce(batch(b"v%d" % at, producer_id=PRODUCER, epoch=0, sequence=at)), 9)
+                    for at in range(IN_FLIGHT)
+                )
+            )
+            assert produced(wire.receive()).base_offset == 0
+            # More than the broker takes of one client before it has answered.
+            waiting = fetch(("orders", 0, IN_FLIGHT), max_wait_ms=60_000), 11
+            wire.socket.sendall(b"".join(wire.frame(*waiting) for _ in range(1000)))
+            assert broker.stop()
+            for at in range(1, IN_FLIGHT):
+                assert produced(wire.receive()).base_offset == at
+            while wire.socket.recv(1 << 16):  # ends with the stream, and with no ECONNRESET
+                pass
+
+
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill])
 def test_c6_five_batches_in_flight_are_known_after_a_restart(
     tmp_path: Path, end: Callable[[BrokerProcess], object]

@@ -148,6 +148,8 @@ class Server:
             # What a write brings about may be another write.
             await asyncio.wait(self._writes)
             self._finish_turn()
+        for transport in list(self._transports.values()):
+            transport.part()
         self._end()
         for pool in (self._disk, self._removals):  # their work has ended, nearly always
             await asyncio.wrap_future(pool.submit(int))

@@ -20,6 +20,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -41,6 +42,7 @@ _COPIED_SLICE_BYTES: Final = 16 * 1024
 _MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
 """Where the system has it: do not send a head in a packet of its own."""
 _SEND_AT_ONCE_BYTES: Final = 1024 * 1024
+_DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Party(Protocol):
@@ -348,6 +350,24 @@ class Transport(Generic[PartyT]):
         if (read, write) != self.watching:
             self.watching = (read, write)
             self._host.watch(self, read=read, write=write)
+
+    def part(self) -> None:
+        """Close, with the other side able to read to the end what the socket has taken.
+
+        A socket that is closed with unread input is reset: the system drops what it has not sent
+        yet, and some systems drop what was received but not read. So that input is read before.
+        """
+        if self.closed:
+            return
+        drained = 0
+        with suppress(OSError):  # also when there is no more input
+            self.socket.shutdown(socket.SHUT_WR)
+            while drained < _DRAINED_BYTES_MAX:
+                count = self.socket.recv_into(self._shared)
+                if not count:
+                    break
+                drained += count
+        self.close(None)
 
     def close(self, reason: str | None) -> None:
         """Close the socket and drop unfinished input and output. Idempotent."""
