@@ -9,9 +9,10 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from strandline.client.clock import Clock
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings, parse_addresses
-from strandline.errors import InvalidSetting
+from strandline.errors import InvalidSetting, ProtocolError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +49,9 @@ def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> Cl
         settings = replace(
             settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
         )
-    return ClusterClient(addresses, settings)
+    client = ClusterClient(addresses, settings)
+    client.on_delay = Delay(client.clock).told
+    return client
 
 
 def as_typed(text: str, bootstrap: str | None) -> str:
@@ -64,6 +67,31 @@ def as_typed(text: str, bootstrap: str | None) -> str:
     return text.replace("`strandline ", f"`strandline -b {bootstrap} ")
 
 
+class Delay:
+    """Tells a person who waits what for, on standard error: after seconds, then now and then."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_ms: int | None = None
+        self._failed_ms = 0
+        self._due_ms = 0
+
+    def told(self, error: ProtocolError) -> None:
+        """Something failed and is perhaps tried again."""
+        now_ms = self._clock.monotonic_ms()
+        if self._began_ms is None or now_ms - self._failed_ms > FORGOTTEN_MS:
+            self._began_ms, self._due_ms = now_ms, now_ms + TOLD_AFTER_MS
+        self._failed_ms = now_ms
+        if now_ms >= self._due_ms:
+            self._due_ms = now_ms + TOLD_AGAIN_MS
+            waited_s = (now_ms - self._began_ms) // 1000
+            click.echo(f"Still trying after {waited_s} s: {error.message or error}", err=True)
+
+
+TOLD_AFTER_MS: Final = 3000
+TOLD_AGAIN_MS: Final = 30_000
+FORGOTTEN_MS: Final = 10_000
+"""What did not fail for so long has worked meanwhile."""
 LOOKING_MS: Final = 3000
 """For looking at brokers, some of which may be paused or dead."""
 

@@ -73,6 +73,8 @@ class ClusterClient:
         self.bootstrap = (
             parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
         )
+        self.on_delay: Callable[[ProtocolError], None] = _nothing_told
+        """Told each error after which something is tried again, for a person who waits."""
         self._view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._connections: dict[Address, Connection] = {}
@@ -260,7 +262,15 @@ class ClusterClient:
 
     def retry(self, attempt: Callable[[], T], prepare: Callable[[], None] | None = None) -> T:
         """Do something until it succeeds, fails for good, or the operation's time is up."""
-        return retrying(attempt, self.backoff(), prepare or _nothing)
+
+        def told() -> T:
+            try:
+                return attempt()
+            except ProtocolError as error:
+                self.on_delay(error)
+                raise
+
+        return retrying(told, self.backoff(), prepare or _nothing)
 
     def retry_on_topics(self, attempt: Callable[[], T], topics: Iterable[str]) -> T:
         """As `retry`, with fresh metadata of these topics before each further try."""
@@ -281,6 +291,10 @@ class ClusterClient:
 def void(result: object) -> None:
     """For calls whose result does not matter, where a function without one is wanted."""
     del result
+
+
+def _nothing_told(error: ProtocolError) -> None:
+    """For who does not want to hear of it."""
 
 
 def _nothing() -> None:

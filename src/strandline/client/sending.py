@@ -301,6 +301,7 @@ class Sender:
             return
         now_ms = self._cluster.clock.monotonic_ms()
         if now_ms - batch.created_ms < self._patience_ms(error):
+            self._cluster.on_delay(error)
             self._cluster.forget([partition.topic])
             self._retry_at_ms[partition] = now_ms + self._cluster.settings.retry_backoff_ms
             return
