@@ -132,6 +132,7 @@ class Stage:
         """(broker, epoch) by (topic, partition); metadata requests are answered with them."""
         self.topic_ids: dict[str, UUID] = {}
         self.controller = 1
+        self.compacted: set[str] = set()
         self.ends_at = 0
         """What high watermarks are."""
         self.starts_at = 0
@@ -149,6 +150,10 @@ class Stage:
         """See `ClientWorld`."""
         del broker_id, at
         return self.ends_at
+
+    def is_compacted(self, at: TopicPartition) -> bool:
+        """See `ClientWorld`."""
+        return at.topic in self.compacted
 
     def log_start(self, at: TopicPartition) -> int:
         """See `ClientWorld`."""

@@ -348,6 +348,18 @@ def test_out_of_order_where_the_repeated_batch_may_be_deleted_is_no_finding() ->
     assert client.counters["lost count behind a deletion"] == 1
 
 
+def test_out_of_order_where_the_repeated_batch_may_be_compacted_away_is_no_finding() -> None:
+    stage = Stage()
+    client = settled(stage)
+    stage.compacted = {"t"}
+    produce(stage).wire.reset()
+    stage.requests.clear()
+    told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(10)
+    assert client.findings == []
+    assert client.counters["lost count behind a compaction"] == 1
+
+
 def test_out_of_order_of_one_that_was_sent_behind_another_is_sent_again() -> None:
     stage = Stage()
     client = settled(stage)

@@ -39,6 +39,7 @@ class NodeClock:
     """See the module. `now` is what a process on this machine reads."""
 
     __slots__ = (
+        "_frozen",
         "_mono",
         "_mono_rate",
         "_origin_us",
@@ -69,6 +70,8 @@ class NodeClock:
         self._mono = shown_us * _MILLION
         self._wall = (WALL_MS + wall_offset_ms) * _PER_MS + now_us * _MILLION
         self._mono_rate = self._wall_rate = _rate(drift_ppm)
+        self._frozen: int | None = None
+        """What the monotonic clock shows while the machine is suspended."""
         self._read_at_us = -1
         self._read = Instant(0, 0)
 
@@ -124,10 +127,24 @@ class NodeClock:
         self._mono_rate = self._wall_rate = _MILLION
         self.changed()
 
+    def freeze(self) -> None:
+        """The machine is suspended: its monotonic clock stands still, its wall clock does not."""
+        self._begin_line()
+        self._frozen = self._mono
+
+    def thaw(self) -> None:
+        """It goes on. Nobody has read the clocks meanwhile."""
+        if self._frozen is None:
+            return
+        self._begin_line()
+        self._mono, self._frozen = self._frozen, None
+        self.changed()
+
     def reboot(self, monotonic_ms: int = 0) -> None:
         """The machine had no power: its monotonic clock begins anew. No process may have lived."""
         self._begin_line()
         self._mono = monotonic_ms * _PER_MS
+        self._frozen = None
         self.changed()
 
     def _begin_line(self) -> None:

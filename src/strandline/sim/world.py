@@ -25,6 +25,7 @@ from strandline.node.replica import Replica
 from strandline.sim import settled
 from strandline.sim.bugs import BugWatch
 from strandline.sim.clock import NodeClock
+from strandline.sim.compacted import is_compacted
 from strandline.sim.disk import Disk
 from strandline.sim.history.lookups import Leadership
 from strandline.sim.history.operations import Event
@@ -194,6 +195,13 @@ class World:
         """That of a broker's replica; 0 if it has none at this moment."""
         replica = self.replica(broker_id, at)
         return 0 if replica is None else replica.log.high_watermark
+
+    def is_compacted(self, at: TopicPartition) -> bool:
+        """Whether compaction takes records out of the partition, or did at the beginning."""
+        if any(topic.name == at.topic and is_compacted(topic) for topic in self.options.topics):
+            return True
+        replicas = [self.replica(broker_id, at) for broker_id in self.machines]
+        return any(each is not None and each.log.config.is_compacted for each in replicas)
 
     def log_start(self, at: TopicPartition) -> int:
         """The highest start of the partition's log on any broker that is up; 0 without any."""

@@ -146,7 +146,11 @@ class IdempotentProducer(Producer):
 
     def _check_refusal(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
         """I-54: librdkafka ends here. A broker may only have lost count where records were lost,
-        which the judge of the run knows, or where what this batch repeats is deleted (KIP-360)."""
+        which the judge of the run knows, or where what this batch repeats is deleted (KIP-360), or
+        compacted away: a start reads from the log what it must know again."""
+        if batch.maybe_written and self.world.is_compacted(lane.at):
+            self.counters["lost count behind a compaction"] += 1
+            return
         topic_id, written_to = lane.written_to
         if self.world.log_start(lane.at) > (written_to if topic_id == batch.topic_id else 0):
             self.counters["lost count behind a deletion"] += 1

@@ -44,6 +44,9 @@ class ClientWorld(Protocol):
     def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
         """That of a broker's replica; 0 if it has none at this moment."""
 
+    def is_compacted(self, at: TopicPartition) -> bool:
+        """Whether compaction takes records out of the partition, or did at the beginning."""
+
     def log_start(self, at: TopicPartition) -> int:
         """The highest start of the partition's log on any broker that is up; 0 without any."""
 

@@ -59,7 +59,12 @@ CATALOGUE: Final = (
         "restart with emptied disks, or with older ones",
         ("swap-disk 1 down=3ms", "restore-disk 1 after=4s down=1s last=yes"),
     ),
-    Row("F-13", "long pause of the leader", ("pause leader:t-0 for=8s",)),
+    Row(
+        "F-13",
+        "long pause of the leader",
+        ("pause leader:t-0 for=8s", "suspend all for=30s"),
+        remark="a machine that is suspended has a monotonic clock that stood still",
+    ),
     Row("F-14", "pause of the controller in a change", ("pause controller for=8s when=proposal",)),
     Row("F-15", "slow or paused follower", ("pause follower:t-0 for=3s", "slow-link 2 factor=9")),
     Row(
@@ -143,7 +148,7 @@ CATALOGUE: Final = (
         "no space left, or no handle of a file",
         ("disk-full 1 path=.index for=2s", "starve 1 percent=30 for=2s"),
     ),
-    Row("F-49", "slow disk", ("disk-slow 1 per=200ms for=2s",)),
+    Row("F-49", "slow disk", ("disk-slow 1 per=200ms for=2s", "disk-slow all per=30ms for=20s")),
     Row("F-50", "rot in records", ("rot 1 path=.log for=2s",), remark="a new disk follows"),
     Row(
         "F-51",
@@ -158,7 +163,12 @@ CATALOGUE: Final = (
     ),
     Row("F-54", "checkpoints that contradict", ("tamper-checkpoint 1 path=replication how=old",)),
     Row("F-55", "segment file gone or cut", ("lose-file 1 path=.log how=cut for=2s",)),
-    Row("F-56", "wall clock days ahead", ("clock-jump 1 forward=2880min for=3s",)),
+    Row(
+        "F-56",
+        "wall clock days ahead",
+        ("clock-jump 1 forward=2880min for=3s", "clock-jump all forward=60min for=20s"),
+        remark="the second is a laptop that slept for an hour, with all that runs on it",
+    ),
     Row("F-57", "wall clock set back", ("clock-jump all back=10min for=3s",)),
     Row("F-58", "drift, leap seconds", ("clock-drift 1 fast=50000 for=3s", "clock-leap all")),
     Row(
@@ -202,7 +212,8 @@ CATALOGUE: Final = (
         "F-69",
         "settings change live",
         ("alter-config t min.insync.replicas=1",),
-        remark="cleanup.policy is not among what is drawn",
+        remark="also cleanup.policy, compression.type, max.message.bytes and retention; in the "
+        "profile beyond unclean.leader.election.enable",
     ),
     Row(
         "F-70",

@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline.sim.faults.processes import check_budget
 from strandline.sim.faults.scene import Scene, Skipped
-from strandline.sim.faults.targets import one, one_running
+from strandline.sim.faults.targets import one, one_running, some
 from strandline.sim.faults.verb import Verb
 from strandline.sim.machine import Machine
 from strandline.sim.plan import Action
@@ -63,14 +63,14 @@ def starve(scene: Scene, action: Action) -> None:
 
 def disk_slow(scene: Scene, action: Action) -> None:
     """Every operation on some files takes `per` longer."""
-    machine = one(scene, action.word(0))
     path = action.options.get("path", "")
-    scene.hold(
-        ("disk slow", machine.broker_id),
-        partial(machine.disk.slow, action.time_us("per", 20_000), path),
-        machine.disk.fast,
-        action.time_us("for", _FOR_US),
-    )
+    for machine in some(scene, action.word(0)):
+        scene.hold(
+            ("disk slow", machine.broker_id),
+            partial(machine.disk.slow, action.time_us("per", 20_000), path),
+            machine.disk.fast,
+            action.time_us("for", _FOR_US),
+        )
 
 
 def fsync_fail(scene: Scene, action: Action) -> None:
@@ -162,7 +162,7 @@ VERBS: Final = (
     Verb("disk-broken", disk_broken, "BROKER [dir=] [for=] [down=]"),
     Verb("disk-full", disk_full, "BROKER [path=] [for=] [down=]"),
     Verb("starve", starve, "BROKER [percent=] [for=]"),
-    Verb("disk-slow", disk_slow, "BROKER [per=] [path=] [for=]"),
+    Verb("disk-slow", disk_slow, "BROKERS [per=] [path=] [for=]"),
     Verb("fsync-fail", fsync_fail, "BROKER [path=] [for=] [down=]"),
     Verb("rot", rot, "BROKER [path=] [for=]"),
     Verb("lose-file", lose_file, "BROKER [path=] [how=gone|cut] [for=] [down=]"),

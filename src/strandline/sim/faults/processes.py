@@ -56,6 +56,27 @@ def pause(scene: Scene, action: Action) -> None:
         scene.hold(key, machine.pause, resume, action.time_us("for", _DOWN_US))
 
 
+def suspend(scene: Scene, action: Action) -> None:
+    """A machine is suspended to its memory, and wakes up: it is as if it had been paused, but its
+    monotonic clock has not run meanwhile."""
+    for machine in running(scene, action.word(0)):
+        if machine.is_paused:
+            continue
+        life = machine.life
+
+        def sleep(machine: Machine = machine) -> None:
+            machine.pause()
+            machine.clock.freeze()
+
+        def wake(machine: Machine = machine, life: int = life) -> None:
+            if machine.life == life and machine.is_paused:
+                machine.clock.thaw()
+                _resume(scene, machine, life)
+
+        key = ("pause", machine.broker_id, life)
+        scene.hold(key, sleep, wake, action.time_us("for", _DOWN_US))
+
+
 def stop(scene: Scene, action: Action) -> None:
     """SIGTERM: a controlled shutdown, and a start afterwards."""
     for machine in running(scene, action.word(0)):
@@ -221,6 +242,7 @@ VERBS: Final = (
         "BROKERS [mode=any|none|prefix|torn|hole] [down=]",
     ),
     Verb("pause", pause, "BROKERS [for=]"),
+    Verb("suspend", suspend, "BROKERS [for=]"),
     Verb("stop", stop, "BROKERS [down=]"),
     Verb("rolling-restart", rolling_restart, "[every=] [down=]"),
     Verb("swap-disk", swap_disk, "BROKERS [down=]"),
