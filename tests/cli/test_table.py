@@ -19,8 +19,10 @@ from strandline.cli.main import cli
 from strandline.cli.table_run import line_of
 from strandline.lakehouse.pipeline.events import Committed, Started, Stopped, Told
 from strandline.lakehouse.pipeline.lag import Lag
-from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.spec import save_spec
 from tests.cli.conftest import COMMAND, DEADLINE_S, Ended
+from tests.lakehouse.tables.table_world import TableWorld
 
 Run = Callable[..., Ended]
 
@@ -235,3 +237,30 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, moment: float) -> N
     host, port = address.split(":")
     with pytest.raises(ConnectionRefusedError), socket.create_connection((host, int(port))):
         pass
+
+
+def test_e12_files_that_are_gone_are_shown_by_status(
+    table: Run, strandline: Run, tmp_path: Path, name: str
+) -> None:
+    """A count, and the command that names them; `--json` has it for each side."""
+    strandline("topics", "create", name)
+    world = TableWorld(tmp_path / "t", name="t", topics=(name,))
+    save_spec(world.spec)
+    world.store.commit(
+        BatchIdentity("q", 0, (OffsetRange(name, 0, 0, 2),)),
+        [world.task([{"a": 1}, b"no JSON"], topic=name)],
+    )
+    where = ("--tables", str(tmp_path))
+    assert "MISSING" not in strandline("table", "status", "t", *where).out
+    [gone] = world.store.files()
+    gone.path.unlink()
+    shown = strandline("table", "status", "t", *where)
+    assert (shown.code, "Traceback" in shown.err) == (0, False)
+    assert "MISSING      1 file of these is not there, or not whole" in shown.out
+    assert "strandline table verify t" in shown.out
+    held = strandline("table", "status", "t", "--json", *where).json["held"]
+    assert {side: each["missing"] for side, each in held.items()} == {
+        "rows": 1,
+        "late": 0,
+        "dead_letters": 0,
+    }
