@@ -21,8 +21,8 @@ RESERVED_BY_ENGINES: Final = frozenset(
         *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"),
         *("_last_updated_sequence_number", "_change_type", "_change_ordinal"),
         "_commit_snapshot_id",
-        # Delta's change data feed; Spark's and Databricks' columns of files.
-        *("_commit_version", "_commit_timestamp", "_metadata"),
+        # Delta's change data feed. Spark's own `_metadata` gives way to a column of that name.
+        *("_commit_version", "_commit_timestamp"),
     }
 )
 """Names, in lower case, under which no top-level column can be read everywhere."""
