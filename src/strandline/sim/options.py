@@ -25,7 +25,7 @@ from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
 from strandline.sim.unequal import with_unequal_brokers
-from strandline.sim.workload import draw_askers, draw_clients
+from strandline.sim.workload import NEAREST, draw_askers, draw_clients, with_near_readers
 
 BEYOND_ONE_OF: Final = 6
 """One of so many seeds has the profile `beyond`."""
@@ -43,6 +43,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
     clients = draw_clients(options, streams("clients"))
     clients += draw_askers(options, streams("askers"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
+    options, clients = with_near_readers(options, clients, streams("near readers"))
     clients = at_a_followers_pace(clients, options)
     actions = draw_actions(options, clients, streams("faults"))
     if actions:
@@ -180,7 +181,7 @@ def _settings(brokers: int, profile: str, random: Random) -> dict[str, str]:
     maybe("producer.id.expiration.check.interval.ms", 0.3, (100, 1_000))
     maybe("offsets.topic.segment.bytes", 0.4, (500, 2_000, 10_000))
     maybe("offsets.load.buffer.size", 0.3, (1, 100, 1_000))
-    maybe("replica.selector.class", 0.3, (_NEAREST,))
+    maybe("replica.selector.class", 0.3, (NEAREST,))
     maybe("controlled.shutdown.enable", 0.15, ("false",))
     maybe("controlled.shutdown.max.retries", 0.3, (0, 1, 10))
     maybe("log.index.size.max.bytes", 0.05, (64, 200))
@@ -191,6 +192,3 @@ def _settings(brokers: int, profile: str, random: Random) -> dict[str, str]:
     if profile == BEYOND and random.random() < 0.6:
         settings["unclean.leader.election.enable"] = "true"
     return {name: str(value) for name, value in settings.items()}
-
-
-_NEAREST: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

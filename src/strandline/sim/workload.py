@@ -7,12 +7,15 @@ they do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from strandline.sim.plan import ClientSpec, Options, TopicSpec
 
 GROUP = "g"
+NEAREST: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_SELECTOR: Final = "replica.selector.class"
 PAUSES: Final = ("30ms", "80ms", "150ms", "200ms", "300ms", "500ms")
 """Of producers, between two batches; the shortest first."""
 
@@ -24,6 +27,22 @@ def draw_askers(options: Options, random: Random) -> tuple[ClientSpec, ...]:
     topic = random.choice(options.topics)
     wishes = {"topic": topic.name, "every": random.choice(("100ms", "300ms", "1s"))}
     return (ClientSpec("times", "q1", wishes | {"partition": _partitions(topic, random)}),)
+
+
+def with_near_readers(
+    options: Options, clients: tuple[ClientSpec, ...], random: Random
+) -> tuple[Options, tuple[ClientSpec, ...]]:
+    """Where brokers have racks, readers mostly have one as well and are sent to replicas in it."""
+    if not options.racks or random.random() >= 0.8:
+        return options, clients
+    settings = {**options.settings, _SELECTOR: NEAREST}
+    near = tuple(
+        replace(each, options={"rack": random.choice(options.racks), **each.options})
+        if each.kind == "consumer"
+        else each
+        for each in clients
+    )
+    return replace(options, settings=settings), near
 
 
 def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:

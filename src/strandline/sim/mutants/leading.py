@@ -31,6 +31,7 @@ _true_failed = InSyncChanges._failed
 _true_give_role = Replicas._give_role
 _true_init = Leader.__init__
 _true_maybe_expand = Leader.maybe_expand
+_true_next_high_watermark = Leader.next_high_watermark
 _true_refused = Leader.refused
 
 
@@ -152,7 +153,27 @@ def _stays(self: Replicas, replica: Replica, state: Any, now: Instant) -> Any:
     return _true_give_role(self, replica, state, now)
 
 
+def _without_outsiders(
+    self: Leader, high_watermark: Offset, log_end_offset: Offset, now_ms: int, **more: Any
+) -> Offset:
+    del more
+    return _true_next_high_watermark(
+        self,
+        high_watermark,
+        log_end_offset,
+        now_ms,
+        may_join=lambda broker: False,  # noqa: ARG005
+    )
+
+
 LEADING: Final = (
+    Mutant(
+        "wait-for-caught-up-outsiders",
+        "The high watermark waits for who has caught up and is about to join (KAFKA-4485).",
+        (),
+        patch(Leader, next_high_watermark=_without_outsiders),
+        "it only helps a follower to join sooner: whoever joins has all below the mark anyway",
+    ),
     Mutant(
         "laggards-leave",
         "Who has not caught up within replica.lag.time.max.ms leaves the in-sync set (KAFKA-1546).",

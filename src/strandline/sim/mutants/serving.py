@@ -25,6 +25,8 @@ from strandline.types import NO_OFFSET, Instant, Offset
 
 _ACKS_ALL: Final = -1
 
+_true_await_commit = ReplicaState.await_commit
+_true_readable_end = ReplicaState.readable_end
 _true_append = produce_handler.ProduceHandler._append
 _true_changed = Purgatory.changed
 _true_learn = ProducePath.learn
@@ -69,6 +71,16 @@ def _throws_one_of_five_away(
         return end
     required: Offset = _true_append(self, request, replica, data, answer, now)
     return required
+
+
+def _one_less(self: ReplicaState, required: Offset, *more: Any, **named: Any) -> None:
+    _true_await_commit(self, Offset(required - 1), *more, **named)
+
+
+def _end_of_followers(self: ReplicaState, isolation_level: int) -> Offset:
+    if self.leader is None:
+        return self.log.log_end_offset
+    return _true_readable_end(self, isolation_level)
 
 
 def _appendable(self: LeadsPartition, *, acks_all: bool) -> None:
@@ -174,6 +186,12 @@ SERVING: Final = (
         ),
     ),
     Mutant(
+        "acknowledge-the-last-record",
+        "acks=all waits for the last record of a batch, not for all but one.",
+        ("I-40", "I-29", "I-28"),
+        patch(ReplicaState, await_commit=_one_less),
+    ),
+    Mutant(
         "keep-what-one-has-acknowledged",
         "What a leader acknowledges alone (acks=1) it has appended, and keeps while it leads "
         "(3.3).",
@@ -208,6 +226,12 @@ SERVING: Final = (
         "Consumers read up to the high watermark (3.4).",
         ("I-26",),
         patch(ReplicaState, readable_end=_to_the_end),
+    ),
+    Mutant(
+        "read-to-the-followers-mark",
+        "Consumers of a follower read up to the high watermark that it knows (KIP-392).",
+        ("I-26",),
+        patch(ReplicaState, readable_end=_end_of_followers),
     ),
     Mutant(
         "list-the-mark",
