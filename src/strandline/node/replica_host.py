@@ -13,7 +13,7 @@ from strandline.errors import InvariantViolated
 from strandline.node.ledger.keeping import Ledgers
 from strandline.node.logs import Logs
 from strandline.node.metadata import Metadata
-from strandline.node.purgatory import Purgatory
+from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.replication.policies import DEFAULT, Policies
@@ -39,6 +39,7 @@ class ReplicaHost:
     """See the module. `proposals` is set by the node before any partition has a second replica."""
 
     __slots__ = (
+        "arrivals",
         "broker_id",
         "flushable",
         "ledgers",
@@ -68,6 +69,8 @@ class ReplicaHost:
         self.timers = timers
         self.policies: Policies = DEFAULT
         self.proposals: Proposals | None = None
+        self.arrivals = Watched()
+        """Changes when a partition begins to be hosted here, for fetches that named it before."""
         self.flushable: dict[ReplicaState, None] = {}
         """Replicas whose logs want to be synced."""
 

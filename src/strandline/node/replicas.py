@@ -387,6 +387,7 @@ class Replicas:
 
     def _enter(self, replica: Replica) -> Replica:
         self._bring_back(replica.topic_partition)
+        self.host.purgatory.changed(self.host.arrivals)
         self._by_name[replica.topic_partition] = replica
         if replica.topic_id != NO_TOPIC_ID:
             self._by_id[replica.topic_id, replica.topic_partition.partition] = replica

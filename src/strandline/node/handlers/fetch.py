@@ -243,7 +243,8 @@ class _Fetch:
         self._bytes_min = bytes_min
         self._missing: frozenset[FetchKey] = frozenset()
         """What was unknown from the beginning: it is told, and does not keep the others from
-        being waited for (a client that goes on asking for a deleted topic would ask in a loop)."""
+        being waited for (a client that goes on asking for a deleted topic would ask in a loop).
+        When it is there after all the wait is over: nothing else watches what is written to it."""
 
     def watched(self) -> list[Watched]:
         """What may complete this fetch when it changes."""
@@ -252,7 +253,10 @@ class _Fetch:
             return [watch]
         found = [(fetched.key, self._find(fetched)) for fetched in self._context.partitions]
         self._missing = frozenset(key for key, item in found if item in _UNKNOWN)
-        return [self._reader.watched(item) for _, item in found if isinstance(item, Replica)]
+        watched = [self._reader.watched(item) for _, item in found if isinstance(item, Replica)]
+        if watched and self._missing:
+            watched.append(self._replicas.host.arrivals)
+        return watched
 
     def try_complete(self, now: Instant) -> bool:
         """Answer if there is an error to tell or at least the minimum of bytes to send."""
@@ -320,6 +324,7 @@ class _Fetch:
             may_wait = False
             if isinstance(found, Replica):
                 replica = found
+                is_urgent = is_urgent or fetched.key in self._missing
                 try:
                     read(found, fetched, answer, budget, is_first=total == 0, now=now)
                 except ProtocolError as error:
