@@ -22,7 +22,7 @@ from strandline.cluster.controller.decision import (
 )
 from strandline.cluster.controller.manual_assignment import (
     check_manual_replicas,
-    check_somebody_runs,
+    check_one_runs,
 )
 from strandline.cluster.controller.placement import placeable
 from strandline.cluster.controller.topic_writes import (
@@ -115,7 +115,7 @@ def _assignment(image: ClusterImage, topic: TopicImage, spec: PartitionsSpec) ->
     assigned = []
     for number, brokers in enumerate(spec.assignments, start=len(existing)):
         replicas = check_manual_replicas(image, brokers, topic.replication_factor)
-        check_somebody_runs(image, number, replicas)
+        check_one_runs(image, number, replicas)
         assigned.append(replicas)
     return assigned
 

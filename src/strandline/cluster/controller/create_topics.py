@@ -23,7 +23,7 @@ from strandline.cluster.controller.decision import (
 )
 from strandline.cluster.controller.manual_assignment import (
     check_manual_replicas,
-    check_somebody_runs,
+    check_one_runs,
 )
 from strandline.cluster.controller.placement import placeable
 from strandline.cluster.controller.topic_writes import (
@@ -207,7 +207,7 @@ class _Creation:
                     f"Partition {number} is assigned more than once.",
                 )
             replicas = check_manual_replicas(self._image, brokers, factor)
-            check_somebody_runs(self._image, number, replicas)
+            check_one_runs(self._image, number, replicas)
             by_number[number] = replicas
             factor = len(replicas)
         if by_number.keys() != set(range(len(by_number))):

@@ -24,8 +24,8 @@ def check_manual_replicas(
     return tuple(brokers)
 
 
-def check_somebody_runs(image: ClusterImage, number: int, replicas: Replicas) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT if all of them are down: nobody could lead the partition."""
+def check_one_runs(image: ClusterImage, number: int, replicas: Replicas) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT if all are down: the partition could have no leader."""
     if not any(image.is_alive(broker) for broker in replicas):
         raise ProtocolError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
