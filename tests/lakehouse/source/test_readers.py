@@ -22,17 +22,8 @@ from strandline.lakehouse.format import StrandlineDataSource, StreamReader
 from strandline.lakehouse.source.losses import DataLost
 from strandline.lakehouse.source.options import parse_options
 from strandline.lakehouse.source.planner import StreamPlanner, Wait
-from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from strandline.records.builder import BatchBuilder, BatchOptions
-from strandline.records.record import Record
 from strandline.testing import Cluster
-from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicPartition
+from strandline.types import Offset, TopicPartition
 
 NewTopic = Callable[..., str]
 ALL = ReadAllAvailable()
@@ -276,48 +267,6 @@ def test_a_batch_waits_for_enough_but_not_for_ever(
         clock.now_ms = 5000
         end = planner.latest(begin, at_most=None, wait=wait)
         assert end.at[at].offset == begin.at[at].offset + 1
-
-
-def test_a_reader_of_committed_records_stops_before_an_open_transaction(
-    source: Callable[..., StrandlineDataSource],
-    new_topic: NewTopic,
-    write: Write,
-    client: ClusterClient,
-) -> None:
-    topic = new_topic()
-    write(topic, 5)
-    options = BatchOptions(
-        producer_id=ProducerId(7),
-        producer_epoch=ProducerEpoch(0),
-        base_sequence=0,
-        is_transactional=True,
-    )
-    builder = BatchBuilder(options)
-    builder.append(Record(NO_OFFSET, 2000, None, b"open"))
-    request = ProduceRequest(
-        acks=-1,
-        timeout_ms=30_000,
-        topic_data=[
-            TopicProduceData(
-                name=topic,
-                partition_data=[PartitionProduceData(index=0, records=memoryview(builder.build()))],
-            )
-        ],
-    )
-    leader = client.partition(TopicPartition(topic, 0)).leader
-    connection = client.connection_to(leader)
-    response = connection.call(ApiKey.PRODUCE, ProduceResponse, request, highest=12)
-    assert response.responses[0].partition_responses[0].error_code == 0
-    write(topic, 2)
-    assert batch(source(subscribe=topic)) == [(topic, 0, list(range(8)))]
-    committed = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
-    assert batch(source(**committed)) == [(topic, 0, list(range(5)))]
-    late = source(
-        **committed, startingTimestamp="2000", startingOffsetsByTimestampStrategy="latest"
-    )
-    assert batch(late) == []
-    with streaming(source(**committed)) as reader:
-        assert ends(reader.initialOffset(), topic) == [5]
 
 
 @pytest.mark.strandline(brokers=2, settings={"unclean.leader.election.enable": True})

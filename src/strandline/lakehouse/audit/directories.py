@@ -18,6 +18,7 @@ from strandline.storage.log_directory import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    RECOVERY_POINTS,
     scan_directory,
 )
 from strandline.storage.meta_properties import read_meta_properties
@@ -41,6 +42,8 @@ class Replica:
     """Whether the cleaner has a checkpoint for it."""
     is_clean: bool
     """Whether the last shutdown was clean, so that all of the log can be judged."""
+    recovery_point: int
+    """What lies at or above it was not synced for certain; after a clean shutdown all was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class _Tables:
         self._broker = self._owner(files, anonymous)
         self._high_watermarks = self._table(files, HIGH_WATERMARKS)
         self._log_starts = self._table(files, LOG_STARTS) or {}
+        self._recovery_points = self._table(files, RECOVERY_POINTS) or {}
         self._cleaned = self._table(files, CLEANER_OFFSETS) or {}
         self._is_clean = files.exists(join(path, clean_shutdown.FILE_NAME))
 
@@ -123,6 +127,7 @@ class _Tables:
             log_start=self._log_starts.get(at, Offset(0)),
             was_compacted=at in self._cleaned,
             is_clean=self._is_clean,
+            recovery_point=self._recovery_points.get(at, Offset(0)),
         )
 
     def _owner(self, files: Files, anonymous: int) -> BrokerId:

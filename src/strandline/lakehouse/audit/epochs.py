@@ -19,10 +19,17 @@ from strandline.types import NO_EPOCH, Offset
 class EpochLineage:
     """The table of one replica, asked batch by batch."""
 
-    def __init__(self, files: Files, directory: str, findings: Findings) -> None:
-        """Reads the table; one that cannot be read, or contradicts itself, is a finding."""
+    def __init__(
+        self, files: Files, directory: str, findings: Findings, *, complete_to: int
+    ) -> None:
+        """Reads the table; one that cannot be read, or contradicts itself, is a finding.
+
+        Epochs that begin at `complete_to` or above may be missing in it: after a crash recovery
+        takes them from the batches (docs/design/0021).
+        """
         self._path = join(directory, leader_epochs.FILE_NAME)
         self._findings = findings
+        self._complete_to = complete_to
         self._newest = NO_EPOCH
         self._older: list[BatchHeader] = []
         """The first and the last batch in front of the table, while it is open what they mean."""
@@ -72,6 +79,9 @@ class EpochLineage:
             self._newest = epoch
             return True
         self.finish()
+        if epoch > self._table.latest and header.base_offset >= self._complete_to:
+            self._newest = epoch
+            return True
         first = max(header.base_offset, log_start)
         known = {self._table.epoch_for_offset(Offset(each)) for each in (first, header.last_offset)}
         if known != {epoch}:

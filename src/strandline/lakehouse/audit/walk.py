@@ -68,7 +68,12 @@ class Walk:
         self._high_watermark = replica.high_watermark or 0
         self._judged_to = _NEVER if replica.is_clean else self._high_watermark
         self._hole_from: int | None = None
-        self._epochs = EpochLineage(files, replica.directory, findings)
+        self._epochs = EpochLineage(
+            files,
+            replica.directory,
+            findings,
+            complete_to=_NEVER if replica.is_clean else replica.recovery_point,
+        )
         self._transactions = TransactionHistory(files, findings, frontier=frontier)
         if self.first_offset > 0:
             self._transactions.miss_something()

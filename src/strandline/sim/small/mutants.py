@@ -154,9 +154,11 @@ def _begin_known(
         self.log_end_offset = start_offset
 
 
-def _committed_again(self: Leader, members: Any, partition_epoch: int) -> bool:
+def _committed_again(
+    self: Leader, members: Any, partition_epoch: int, has_eligible: bool | None = None
+) -> bool:
     self.partition_epoch -= 1
-    return _true_committed(self, members, partition_epoch)
+    return _true_committed(self, members, partition_epoch, has_eligible)
 
 
 def _shrunken_at_once(self: Shrinking) -> frozenset[BrokerId]:
