@@ -7,7 +7,9 @@ only then may its recovery point move, because that is a promise about the disk.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from strandline.storage.files import File, Files, MissingFile
@@ -34,18 +36,8 @@ class FlushPlan:
         A segment can be deleted while its plan waits. The promise then cannot be given, and the
         log makes a new plan without it. Raises `StorageError`: the log directory is then lost.
         """
-        complete = True
-        for file in self.files:
-            try:
-                file.sync()
-            except MissingFile:
-                complete = False
-        for directory in self.directories:
-            try:
-                files.sync_directory(directory)
-            except MissingFile:
-                complete = False
-        return complete
+        are_there = _carry_out(file.sync for file in self.files)
+        return NamesPlan(self.directories).carry_out(files) and are_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +51,7 @@ class EpochsPlan:
 
         Raises `StorageError`; then none of them may be adopted.
         """
-        complete = True
-        for table in self.tables:
-            try:
-                table.write(files)
-            except MissingFile:
-                complete = False
-        return complete
+        return _carry_out(partial(table.write, files) for table in self.tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +65,19 @@ class NamesPlan:
 
         Raises `StorageError`.
         """
-        complete = True
-        for directory in self.directories:
-            try:
-                files.sync_directory(directory)
-            except MissingFile:
-                complete = False
-        return complete
+        return _carry_out(partial(files.sync_directory, each) for each in self.directories)
 
 
 SyncPlan: TypeAlias = FlushPlan | EpochsPlan | NamesPlan
 """What a driver's thread for the disk carries out."""
+
+
+def _carry_out(steps: Iterable[Callable[[], None]]) -> bool:
+    """Take all steps, whatever is gone meanwhile; false if something was."""
+    complete = True
+    for step in steps:
+        try:
+            step()
+        except MissingFile:
+            complete = False
+    return complete
