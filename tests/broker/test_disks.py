@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from strandline.errors import ErrorCode
+from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.harness import BrokerProcess, Wire
@@ -105,6 +107,51 @@ def test_a_full_disk_refuses_appends_until_there_is_room_again(tmp_path: Path, d
         filler.unlink()
         assert write(wire, small, MIB // 8) == 0
         assert process.stop(), "nothing is broken"
+
+
+def fill_up(path: Path) -> Path:
+    """A file that takes all the room there is."""
+    filler = path / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    assert not shutil.disk_usage(path).free
+    return filler
+
+
+def create(wire: Wire, topic: str) -> tuple[int, str]:
+    """The error code and the sentence of a CreateTopics."""
+    creatable = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    (result,) = wire.ask(CreateTopicsRequest(topics=[creatable], timeout_ms=1000), 5).topics
+    return result.error_code, result.error_message or ""
+
+
+def test_logs_and_metadata_on_one_full_disk_go_on_when_there_is_room(disk: Disk) -> None:
+    data = disk("only")
+    often = "log.flush.offset.checkpoint.interval.ms=100"
+    with BrokerProcess(data, QUICK, often) as process, Wire(process.port) as wire:
+        wire.create_topic("t")
+        assert write(wire, "t") == 0
+        filler = fill_up(data)
+        assert not any(iter(lambda: write(wire, "t", 4096), ErrorCode.KAFKA_STORAGE_ERROR))
+        answer = produced(wire.ask(produce(batch(b"x" * 4096), "t"), 9))
+        assert answer.error_message == "There is no room on the broker's disk."
+        made = list(
+            takewhile(lambda name: create(wire, name)[0] == 0, map("new-{}".format, count()))
+        )
+        code, sentence = create(wire, "late")
+        assert code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "No space left on device" in sentence
+        assert values(wire.ask(fetch(("t", 0, 0), partition_max_bytes=MIB), 11))
+        results = wire.ask(DescribeLogDirsRequest(topics=None), 4).results
+        assert [result.error_code for result in results] == [0], "the directory is online"
+        filler.unlink()
+        assert write(wire, "t", 4096) == 0
+        assert create(wire, "late")[0] == 0
+        for topic in ("late", *made):
+            until(lambda topic=topic: write(wire, topic) == 0, "the new topic is written to")
+        assert process.stop(), "nothing is broken"
+    assert "offline" not in process.errors.read_text()
 
 
 def test_f46_a_disk_that_vanishes_takes_only_its_own_partitions_along(tmp_path: Path) -> None:

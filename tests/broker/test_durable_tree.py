@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,8 +28,11 @@ from strandline.cluster.store import (
 )
 from strandline.cluster.tree import NodeTree
 from strandline.errors import InvariantViolated, StorageError
-from strandline.storage.files import OutOfHandles
+from strandline.storage import real_files
+from strandline.storage.files import DiskFull, OutOfHandles
 from strandline.storage.memory_files import MemoryFiles
+from strandline.storage.memory_inodes import Contents
+from strandline.storage.real_files import RealFiles
 
 DIRECTORY = "/meta"
 SMALL_JOURNAL = 400
@@ -439,15 +444,129 @@ def test_seeds_notice_a_journal_that_is_closed_for_good(
     mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rule is left out: whatever fails is taken for a failure of the disk."""
+    true_sync = DurableTree._settle_failed_sync
+    true_finish = DurableTree.finish
+
+    def settles(self: DurableTree, error: StorageError, size: int) -> None:
+        true_sync(self, StorageError(str(error)), size)
+
+    def closes(self: DurableTree, done: Write) -> Any:
+        if done.error is not None:
+            true_sync(self, StorageError("Input/output error."), 0)
+        return true_finish(self, done)
+
     if mutant == "sync":
-        monkeypatch.setattr(DurableTree, "_may_forget", lambda *_: False)
+        monkeypatch.setattr(DurableTree, "_settle_failed_sync", settles)
     else:
-        true_finish = DurableTree.finish
-
-        def closes(self: DurableTree, done: Write) -> Any:
-            done.is_fatal |= done.error is not None
-            return true_finish(self, done)
-
         monkeypatch.setattr(DurableTree, "finish", closes)
     with pytest.raises(StoreUnavailable, match="failed before"):
         list(map(_starve_by_seed, range(40)))
+
+
+def _fill_by_seed(seed: int) -> None:
+    """Writes to a disk that is full again and again, which some syncs only notice (quotas, thin
+    volumes): their pages are gone, and later syncs of the file say that all is well.
+
+    Now and then the process ends, and the next one begins with the page cache as it is; or the
+    power goes. What is acknowledged stays, and with room everything can be written again.
+    """
+    random = Random(seed)
+    files = new_files()
+    tree = durable(files, SMALL_JOURNAL)
+    share_full = 0.0
+
+    def fill(operation: str, path: str) -> None:
+        takes_room = operation in ("append", "create", "sync", "sync directory")
+        if takes_room and random.random() < share_full:
+            if operation == "sync":
+                contents = files.find(path)
+                assert isinstance(contents, Contents)
+                contents.drops_syncs = True
+            raise DiskFull(f"Cannot {operation} {path}: No space left on device.")
+
+    files.on_call = fill
+    acknowledged = set()
+    for number in range(80):
+        if number % 8 == 0:
+            share_full = random.choice((0.0, 0.1, 0.5, 1.0))
+        path = f"/{number}"
+        try:
+            write(tree, Create(path, b"x" * random.randrange(50)))
+        except StoreError:
+            assert share_full
+        else:
+            acknowledged.add(path)
+        if random.random() < 0.1:
+            share_full = 0.0
+            files = files.kill_clone() if random.random() < 0.5 else files.crash_clone(random)
+            tree = durable(files, SMALL_JOURNAL)
+            files.on_call = fill
+            assert acknowledged <= {node.path for node in tree.tree.view().nodes}
+    share_full = 0.0
+    write(tree, Create("/after"))
+    again = durable(files.crash_clone(random), SMALL_JOURNAL)
+    assert contents(again.tree) == contents(tree.tree)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_disk_that_was_full_is_written_again_without_a_restart(seed: int) -> None:
+    _fill_by_seed(seed)
+
+
+@pytest.mark.parametrize("mutant", ["closed", "trusted", "trusted by the next process"])
+def test_seeds_notice_what_a_full_disk_must_not_lead_to(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal closed for good; or a file in use further that a sync failed of."""
+    true_sync = DurableTree._settle_failed_sync
+
+    def closes(self: DurableTree, error: StorageError, size: int) -> None:
+        true_sync(self, StorageError(str(error)), size)
+
+    def trusts(self: DurableTree, error: StorageError, size: int) -> None:
+        self._journal.failed = False
+        true_sync(self, error, size)
+
+    def opens(self: DurableTree, path: str, data: bytes) -> None:
+        if self._files.exists(path):
+            return  # as it is
+        self._files.write_atomically(path, data)
+
+    match mutant:
+        case "closed":
+            monkeypatch.setattr(DurableTree, "_settle_failed_sync", closes)
+        case "trusted":
+            monkeypatch.setattr(DurableTree, "_settle_failed_sync", trusts)
+        case _:
+            monkeypatch.setattr(DurableTree, "_write_new", opens)
+    with pytest.raises((AssertionError, StorageError)):
+        list(map(_fill_by_seed, range(40)))
+
+
+def test_a_real_journal_is_written_anew_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same on real files, of which the system says at fsync that there is no room."""
+    files = RealFiles()
+    tree = DurableTree(files, str(tmp_path), journal_bytes_max=1 << 20)
+    write(tree, Create("/a"))
+    former = (tmp_path / JOURNAL).stat().st_ino
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(real_files, "sync_data", full)
+        patch.setattr(real_files, "sync_all", full)
+        with pytest.raises(OutcomeUnknown, match="No space left"):
+            write(tree, Create("/b"))
+        with pytest.raises(StoreUnavailable, match="written anew"):
+            write(tree, Create("/c"))
+    write(tree, Create("/d"))
+    assert (tmp_path / JOURNAL).stat().st_ino != former
+    assert {node.path for node in tree.tree.view().nodes} == {"/a", "/d"}
+    again = DurableTree(RealFiles(), str(tmp_path), journal_bytes_max=1 << 20)
+    assert contents(again.tree) == contents(tree.tree)
+    assert files.open_handles == 1
+    tree.close()
+    again.close()

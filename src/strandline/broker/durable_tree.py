@@ -8,10 +8,12 @@ process.
 Theory: multis that arrive while a write is under way wait and are written together, in one frame
 with one sync. They are decided in the order of their arrival when their write begins, so the tree
 runs ahead of the disk only during a write, and nobody may look at it then. If the write certainly
-failed, the tree is taken back and the store goes on, as when the disk is full; if the disk failed
-to sync it, the store refuses everything until it is opened again. The journal's handle is held all
-the time, so that no want of handles keeps it from being written. Sessions end with the process:
-opening deletes the ephemeral nodes that the last process left.
+failed, the tree is taken back and the store goes on, as when the disk is full. After a failed sync
+the file is never written or read again (design note 0023): if there was no room, a snapshot of the
+tree and a new journal take its place as soon as there is; if the disk failed in another way, the
+store refuses everything until it is opened again. The journal's handle is held all the time, so
+that no want of handles keeps it from being written. Sessions end with the process: opening deletes
+the ephemeral nodes that the last process left.
 
 This file knows no node's content and takes no decision about the cluster.
 """
@@ -22,6 +24,8 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import islice
 from typing import Final
 
 from strandline.cluster.journal_format import (
@@ -95,7 +99,18 @@ class Write:
     decided: list[tuple[Pending, Applied | StoreError]]
     frame: bytes
     error: StoreError | None = field(default=None)
-    is_fatal: bool = False
+    renews: bool = False
+    """Whether it only replaces the journal; what waits is decided with the next write."""
+
+
+class _Condition(Enum):
+    """Whether the journal can be written."""
+
+    GOOD = auto()
+    TO_BE_RENEWED = auto()
+    """There was no room when it was synced: what the disk has of its end is not known."""
+    CLOSED = auto()
+    """The disk failed."""
 
 
 class DurableTree:
@@ -105,14 +120,15 @@ class DurableTree:
         """Read the tree, cut a torn end, end old sessions. Raises `StorageError`."""
         self._files = files
         self._snapshot_path = join(directory, SNAPSHOT)
+        self._journal_path = join(directory, JOURNAL)
         self._journal_bytes_max = journal_bytes_max
         self._waiting: deque[Pending] = deque()
         self._in_flight: Write | None = None
         self._ended: set[SessionId] = set()
-        self._is_failed = False
+        self._condition = _Condition.GOOD
         self._tree = self._read_snapshot()
         snapshot_zxid = self._tree.zxid
-        self._journal, replayed, cut_bytes = self._read_journal(directory)
+        self._journal, replayed, cut_bytes = self._read_journal()
         self._compact_above = journal_bytes_max
         owners = self._tree.owners()
         self._expire(owners)
@@ -148,6 +164,11 @@ class DurableTree:
         """Decide what waits. The write is to be carried out and then finished."""
         if self._in_flight is not None:
             raise InvariantViolated("A write to the metadata journal begins during another.")
+        if self._condition is _Condition.TO_BE_RENEWED:
+            waiting = list(islice(self._waiting, MULTIS_PER_WRITE_MAX))
+            undecided = StoreUnavailable("The metadata journal is not written anew yet.")
+            self._in_flight = Write([(each, undecided) for each in waiting], b"", renews=True)
+            return self._in_flight
         decided: list[tuple[Pending, Applied | StoreError]] = []
         changes: list[Changes] = []
         while self._waiting and len(decided) < MULTIS_PER_WRITE_MAX:
@@ -157,7 +178,7 @@ class DurableTree:
             if isinstance(decision, Applied) and decision.changes is not None:
                 changes.append(decision.changes)
         self._in_flight = Write(decided, encode_frame(changes) if changes else b"")
-        if self._is_failed or self._journal.failed:
+        if self._condition is _Condition.CLOSED:
             self._in_flight.error = StoreUnavailable(
                 "The metadata journal failed before; it must be opened again: restart this process."
             )
@@ -166,6 +187,9 @@ class DurableTree:
     def carry_out(self, write: Write) -> None:
         """Bring the write to the disk. Blocks; may run in any thread. Raises nothing of the disk:
         `finish` has the outcome."""
+        if write.renews:
+            self._renew(write)
+            return
         if write.error is not None or not write.frame:
             return
         before = self._journal.size
@@ -181,7 +205,7 @@ class DurableTree:
             self._journal.sync()
         except StorageError as error:
             write.error = OutcomeUnknown(f"The metadata journal could not be synced: {error}")
-            write.is_fatal = not self._may_forget(error, before)
+            self._settle_failed_sync(error, before)
             return
         if self._journal.size > self._compact_above:
             self._compact()
@@ -194,6 +218,8 @@ class DurableTree:
         if write.error is not None:
             self._fail(write, write.error)
             return []
+        if write.renews:
+            return []
         changes = []
         for pending, decision in write.decided:
             if isinstance(decision, StoreError):
@@ -205,10 +231,13 @@ class DurableTree:
         return changes
 
     def write_now(self) -> list[Changes]:
-        """Begin, carry out and finish one write."""
-        write = self.begin()
-        self.carry_out(write)
-        return self.finish(write)
+        """Begin, carry out and finish one write, and before it that of a new journal if need be."""
+        while True:
+            write = self.begin()
+            self.carry_out(write)
+            changes = self.finish(write)
+            if write.error is not None or not write.renews:
+                return changes
 
     def close(self) -> None:
         """Give the journal up. Everything acknowledged is on disk already."""
@@ -230,9 +259,10 @@ class DurableTree:
         """Nothing of the write counts, not even refusals: they saw what is taken back."""
         for pending, decision in reversed(write.decided):
             pending.outcome = error
-            if isinstance(decision, Applied):
+            if write.renews:
+                self.withdraw(pending)
+            elif isinstance(decision, Applied):
                 self._tree.take_back(decision.undo)
-        self._is_failed |= write.is_fatal
 
     def _settle_failed_append(self, write: Write, error: StorageError) -> None:
         """The file was cut back; only when that is durable the write certainly did not happen."""
@@ -242,23 +272,48 @@ class DurableTree:
             write.error = OutcomeUnknown(
                 f"A write to the metadata journal failed ({error}) and left it unusable: {second}"
             )
-            write.is_fatal = not self._may_forget(second, self._journal.size)
+            self._settle_failed_sync(second, self._journal.size)
             return
         write.error = StoreUnavailable(f"The metadata journal cannot be written: {error}")
 
-    def _may_forget(self, error: StorageError, size: int) -> bool:
-        """After a sync that was not begun, for want of something: cut the journal back to `size`.
+    def _settle_failed_sync(self, error: StorageError, size: int) -> None:
+        """What comes of the journal, whose durable part was `size` bytes.
 
-        A power failure before the next sync may bring the write back. Its outcome is unknown
-        therefore, and whether it happened shows then, before anything was written behind it.
+        After a sync that was not begun, for want of something, it is cut back to them. A power
+        failure before the next sync may bring the write back. Its outcome is unknown therefore, and
+        whether it happened shows then, before anything was written behind it. The same holds for a
+        write whose sync found no room, until another journal has taken the place of this one.
         """
-        if not isinstance(error, NoRoom) or self._journal.failed:
-            return False
+        if not isinstance(error, NoRoom):
+            self._condition = _Condition.CLOSED
+            return
+        if not self._journal.failed:
+            try:
+                self._journal.truncate(size)
+            except StorageError:
+                pass
+            else:
+                return
+        self._condition = _Condition.TO_BE_RENEWED
+
+    def _renew(self, write: Write) -> None:
+        """Have a snapshot and a new, empty journal take the place of one that is not trusted."""
         try:
-            self._journal.truncate(size)
-        except StorageError:
-            return False
-        return True
+            self._write_new(self._snapshot_path, encode_snapshot(self._tree))
+            self._write_new(self._journal_path, JOURNAL_HEADER)
+            journal = self._open_journal()
+        except NoRoom as error:
+            write.error = StoreUnavailable(f"The metadata journal cannot be written anew: {error}")
+            return
+        except StorageError as error:
+            self._condition = _Condition.CLOSED
+            write.error = StoreUnavailable(f"The metadata journal cannot be written anew: {error}")
+            return
+        self._journal.close()
+        self._journal = journal
+        self._compact_above = self._journal_bytes_max
+        self._condition = _Condition.GOOD
+        _log.info("The metadata journal was written anew, since there is room again.")
 
     def _compact(self) -> None:
         """Replace the journal by a snapshot. The snapshot is durable before the journal shrinks.
@@ -267,11 +322,13 @@ class DurableTree:
         that has grown as much again.
         """
         try:
-            self._files.write_atomically(self._snapshot_path, encode_snapshot(self._tree))
+            self._write_new(self._snapshot_path, encode_snapshot(self._tree))
             self._journal.truncate(len(JOURNAL_HEADER))
             self._journal.sync()
             self._compact_above = self._journal_bytes_max
         except StorageError as error:
+            if self._journal.failed:  # what was written is in the snapshot
+                self._settle_failed_sync(error, self._journal.size)
             self._compact_above = self._journal.size + self._journal_bytes_max
             _log.warning("The metadata journal could not be replaced by a snapshot: %s", error)
 
@@ -280,15 +337,19 @@ class DurableTree:
             return NodeTree()
         return decode_snapshot(self._files.read_bytes(self._snapshot_path))
 
-    def _read_journal(self, directory: str) -> tuple[File, int, int]:
-        """Replay the journal; cut its torn end, or make it. Returns file, replayed, bytes cut."""
-        path = join(directory, JOURNAL)
-        is_new = not self._files.exists(path)
-        if is_new and self._files.exists(self._snapshot_path):
+    def _read_journal(self) -> tuple[File, int, int]:
+        """Replay the journal; cut its torn end, or make it. Returns file, replayed, bytes cut.
+
+        What was read is written to a new file: after a failed sync of the process before, the page
+        cache may have what the disk has not, and a sync of the old file would not write it.
+        """
+        path = self._journal_path
+        found = b""
+        if self._files.exists(path):
+            found = self._files.read_bytes(path)
+        elif self._files.exists(self._snapshot_path):
             raise DamagedJournal(f"The metadata journal {path} is missing beside its snapshot.")
-        journal = self._files.open(path, create=True)
-        journal.keep_open()
-        contents = decode_journal(journal.read_at(0, journal.size), snapshot_zxid=self._tree.zxid)
+        contents = decode_journal(found, snapshot_zxid=self._tree.zxid)
         try:
             for changes in contents.transactions:
                 self._tree.replay(changes)
@@ -296,15 +357,19 @@ class DurableTree:
             raise DamagedJournal(
                 f"The metadata journal {path} cannot be replayed: {error}"
             ) from error
-        cut_bytes = journal.size - contents.valid_bytes
-        if cut_bytes:
-            journal.truncate(contents.valid_bytes)
-        if not contents.valid_bytes:
-            journal.append(JOURNAL_HEADER)
-        journal.sync()
-        # Even an old file's name may not be durable yet: the process may have died before.
-        self._files.sync_directory(directory)
-        return journal, len(contents.transactions), cut_bytes
+        self._write_new(path, found[: contents.valid_bytes] or JOURNAL_HEADER)
+        journal = self._open_journal()
+        return journal, len(contents.transactions), len(found) - contents.valid_bytes
+
+    def _write_new(self, path: str, data: bytes) -> None:
+        """Replace a file, by one that no earlier attempt may have failed to sync either."""
+        self._files.remove(path + ".tmp")
+        self._files.write_atomically(path, data)
+
+    def _open_journal(self) -> File:
+        journal = self._files.open(self._journal_path)
+        journal.keep_open()
+        return journal
 
     def _expire(self, owners: Sequence[SessionId]) -> None:
         applied = [self._tree.expire_session(owner) for owner in owners]

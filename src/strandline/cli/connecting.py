@@ -89,7 +89,7 @@ class Delay:
 
 
 TOLD_AFTER_MS: Final = 3000
-TOLD_AGAIN_MS: Final = 30_000
+TOLD_AGAIN_MS: Final = 60_000
 FORGOTTEN_MS: Final = 10_000
 """What did not fail for so long has worked meanwhile."""
 LOOKING_MS: Final = 3000

@@ -82,5 +82,6 @@ def _for_clients(error: StoreError) -> ProtocolError:
             "The request changes more at once than the metadata store takes.",
         )
     return ProtocolError(
-        ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store cannot be written at the moment."
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"The metadata store cannot be written at the moment. {error}",
     )

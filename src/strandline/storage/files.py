@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from strandline.errors import StorageError
 
@@ -38,16 +38,24 @@ class MissingFile(StorageError):
 class NoRoom(StorageError):
     """Something that is needed has run out. Nothing is broken: it works again when there is more.
 
-    The file system is as it was before the operation that raised this.
+    The file system is as it was before the operation that raised this, with one exception: if the
+    disk had no room for what `File.sync` was to bring there, `File.failed` is set.
     """
+
+    for_clients: ClassVar[str] = "The broker has run out of memory."
+    """What a client is told: without the names of files."""
 
 
 class DiskFull(NoRoom):
     """There is no space on the disk, or no more quota."""
 
+    for_clients = "There is no room on the broker's disk."
+
 
 class OutOfHandles(NoRoom):
     """The process, or the machine, has no descriptor left to open a file with (EMFILE, ENFILE)."""
+
+    for_clients = "The broker can open no more files (ulimit -n)."
 
 
 class UnreadableFile(StorageError):

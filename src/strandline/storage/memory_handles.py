@@ -112,10 +112,9 @@ class MemoryFile:
             raise StorageError(f"Cannot sync {self.path}: an earlier write or sync failed.")
         try:
             self._world.ask("sync", self.path)
-        except NoRoom:
-            raise  # nothing was asked of the disk
-        except StorageError:
-            self.failed = True
+        except StorageError as error:
+            # For want of a handle nothing was asked of the disk yet.
+            self.failed = isinstance(error, DiskFull) or not isinstance(error, NoRoom)
             raise
         self._contents.sync()
 

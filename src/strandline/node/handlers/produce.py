@@ -32,6 +32,7 @@ from strandline.records.batch import CODEC_MASK
 from strandline.records.codec import Codec
 from strandline.records.produced_framing import begins_with_transactional_batch
 from strandline.records.record_checks import RecordsRejectedError
+from strandline.storage.files import NoRoom
 from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant, Offset, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -150,6 +151,8 @@ def _refuse_partition(
     answer.log_start_offset = NO_OFFSET
     if isinstance(error, StorageError):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(error, NoRoom):
+            answer.error_message = error.for_clients
         log.error("An append failed: %s", error)
         return
     answer.error_code = error.code

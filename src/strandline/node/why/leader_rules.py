@@ -187,10 +187,11 @@ BAD_DISK: Final = Rule(
     "A replica cannot be used: its disk fails",
     Scope.PARTITION,
     (ErrorCode.KAFKA_STORAGE_ERROR,),
-    "A disk operation failed. The log, and where it was an error of the device its whole log "
-    "directory, takes no more records; other directories go on.",
-    "Make room or replace the disk, and restart the broker: it fetches from the leader what is "
-    "missing.",
+    "A disk operation failed. Where there is no room, what could not be written is refused, and "
+    "nothing else. After an error of the device the whole log directory takes no more records; "
+    "other directories go on.",
+    "Make room: the broker goes on by itself. After an error of the device replace the disk and "
+    "restart the broker: it fetches from the leader what is missing.",
     ("log.dirs",),
     bad_disk,
 )
