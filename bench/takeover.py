@@ -1,10 +1,14 @@
 """`python -m bench.takeover`: what a takeover of many partitions does to a topic apart from them.
 
-Two brokers in a process of their own, where each fsync takes a given time. Broker 1 leads all
-partitions of a topic and is killed; broker 2 takes them over. A topic apart, led by broker 2 alone,
-is written to all the while, one record every 5 ms. Latency counts from when a record was due, so a
-broker that stands still for a second counts with 200 records and not with one. When broker 2 leads
-everything, one record goes to each of its new partitions: the first of an epoch may cost more.
+Two brokers over ZooKeeper, each a process of its own in which an fsync takes a given time. Broker 1
+leads all partitions of some topics and is killed; when its session has expired, broker 2 becomes
+the controller and leads them. A topic apart, led by broker 2 alone, is written to all the while,
+one record every 5 ms. Latency counts from when a record was due, so a broker that stands still for
+a second counts with 200 records and not with one. When broker 2 leads everything, one record goes
+to each of its new partitions: the first of an epoch may cost more.
+
+Counted are the records that were due from shortly before the session can expire until two seconds
+after all partitions were written to.
 
 Several source trees are measured in turns: `--source before=PATH --source after=PATH`.
 """
@@ -13,17 +17,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
+from bench.brokers import Launch
 from bench.environment import processor_name
+from bench.kafka_jars import zookeeper_jars
+from bench.native import default_cache
+from bench.readiness import free_port, wait_until_ready
+from bench.topics import Topics
+from bench.zookeeper import ZooKeeper
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_response_header, request_frame
@@ -40,9 +55,11 @@ from strandline.types import NO_OFFSET
 PARTITIONS: Final = 1000
 ROUNDS: Final = 3
 DELAYS_MS: Final = (1.0, 10.0)
-REQUEST_PARTITIONS: Final = 50
-"""So many has a topic."""
+TOPIC_PARTITIONS: Final = 50
+SESSION_S: Final = 2.0
+BEFORE_SESSION_END_S: Final = 0.25
 EVERY_S: Final = 0.005
+PROBE_EVERY_S: Final = 0.05
 AFTERWARDS_S: Final = 2.0
 PATIENCE_S: Final = 300.0
 PRODUCE_VERSION: Final = 9
@@ -50,107 +67,149 @@ _SIZE: Final = Struct(">i")
 _MOVED: Final = "moved"
 _APART: Final = "apart"
 
-BROKERS: Final = """
-import os, sys, time
-delay_s = float(sys.argv[1]) / 1000
-def no_fsync(descriptor):
-    pass
+BROKER: Final = """
+import os, signal, sys, time
+waits_s = [0.0]
 
 def slow_fsync(descriptor):
-    time.sleep(delay_s)
+    if waits_s[0]:
+        time.sleep(waits_s[0])
 
-os.fsync = os.fdatasync = no_fsync
+os.fsync = os.fdatasync = slow_fsync
+delay_s = float(sys.argv.pop(1)) / 1000
+signal.signal(signal.SIGUSR1, lambda *_: waits_s.__setitem__(0, delay_s))
 
-from strandline.testing.cluster import Cluster
-
-with Cluster(2, settings={"auto.leader.rebalance.enable": "false"}) as cluster:
-    count = int(sys.argv[2])
-    for number in range(count // 50):
-        cluster.create_topic(f"moved{number}", assignment={n: [1, 2] for n in range(50)})
-    cluster.create_topic("apart", assignment={0: [2]})
-    cluster.wait_until_in_sync()
-    os.fsync = os.fdatasync = slow_fsync
-    print(cluster.control.addresses[2], flush=True)
-    sys.stdin.readline()
-    cluster.kill(1)
-    sys.stdin.readline()
-    os.fsync = os.fdatasync = no_fsync
+from strandline.cli.main import main
+main()
 """
-"""What the child process runs, on the source tree that is measured. In place of each fsync it waits
-as long as it is told; so the figures do not depend on the machine's disk and on who else uses it.
-Nothing waits before the takeover, so that the topic is made in time."""
+"""What a broker's process runs, on the source tree that is measured. In place of each fsync it
+waits as long as it is told, from SIGUSR1 on, so that the topics are made in time; the figures do
+not depend on the machine's disk and on who else uses it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     options = _parser().parse_args(arguments)
     sources = dict(each.split("=", 1) for each in options.source) or {"here": str(_here())}
+    jars = zookeeper_jars(options.cache_dir)
     for delay_ms in options.fsync_ms:
         runs: dict[str, list[list[float]]] = {label: [] for label in sources}
         for _ in range(options.rounds):
             for label, source in sources.items():
-                runs[label].append(_measure(Path(source), delay_ms, options.partitions))
+                runs[label].append(_measure(Path(source), delay_ms, options.partitions, jars))
         for label, rounds in runs.items():
             print(_line(f"{options.partitions:,} partitions, fsync {delay_ms:g} ms", label, rounds))
     with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
-        print(f"on {os.cpu_count()} x {processor_name(cpuinfo.read())}; {options.rounds} rounds")
+        name = processor_name(cpuinfo.read())
+    load = os.getloadavg()[0]
+    print(f"on {os.cpu_count()} x {name}; {options.rounds} rounds; load average {load:.1f}")
     return 0
 
 
-def _measure(source: Path, delay_ms: float, partitions: int) -> list[float]:
-    """Latencies, in seconds, of the topic apart from the kill to the end of the takeover."""
+def _measure(source: Path, delay_ms: float, partitions: int, jars: Path) -> list[float]:
+    """Latencies, in seconds, of the topic apart."""
+    topics = [f"{_MOVED}{number}" for number in range(partitions // TOPIC_PARTITIONS)]
+    with _zookeeper(jars) as address, tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        ports = free_port(), free_port()
+        with (
+            _broker(source, 1, ports[0], delay_ms, address, directory) as first,
+            _broker(source, 2, ports[1], delay_ms, address, directory) as second,
+        ):
+            deadline = time.monotonic() + PATIENCE_S
+            if not all(wait_until_ready(port, deadline=deadline, brokers=2) for port in ports):
+                raise SystemExit(f"The brokers of {source} did not start.")
+            admin = Topics(f"127.0.0.1:{ports[1]}")
+            for topic in topics:
+                admin.create(topic, TOPIC_PARTITIONS, leader_port=ports[0], replicas=2)
+            admin.create(_APART, 1, leader_port=ports[1], replicas=1)
+            for broker in (first, second):
+                broker.send_signal(signal.SIGUSR1)
+            return list(_latencies(first, ports[1], topics))
+
+
+@contextmanager
+def _zookeeper(jars: Path) -> Iterator[str]:
+    directory = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    launch = Launch((), None, Path(), jars)
+    server = ZooKeeper("ZooKeeper", directory / "zookeeper", launch)
+    server.start()
+    try:
+        yield server.address
+    finally:
+        server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _broker(
+    source: Path, node: int, port: int, delay_ms: float, zookeeper: str, directory: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", BROKER, str(delay_ms), "broker"]
+    command += ["--zookeeper", zookeeper, "--id", str(node), "--listen", f"127.0.0.1:{port}"]
+    command += ["--data-dir", f"{directory}/{node}"]
+    for setting in (
+        f"zookeeper.session.timeout.ms={SESSION_S * 1000:.0f}",
+        "auto.leader.rebalance.enable=false",
+    ):
+        command += ["--set", setting]
     environment = {**os.environ, "PYTHONPATH": str(source / "src")}
-    command = [sys.executable, "-c", BROKERS, str(delay_ms), str(partitions)]
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        host, _, port = child.stdout.readline().strip().rpartition(":")
-        if not port:
-            raise SystemExit(f"The brokers of {source} did not start.")
-        apart, moved = _Producer(host, int(port)), _Producer(host, int(port))
-        for _ in range(20):
-            apart.produce(_APART, [0])
-        child.stdin.write("kill\n")
-        child.stdin.flush()
-        latencies = list(_latencies(apart, moved, partitions))
-        apart.close()
-        moved.close()
-        child.stdin.write("end\n")
-        child.stdin.flush()
-        child.wait(PATIENCE_S)
-    return latencies
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def _latencies(apart: _Producer, moved: _Producer, partitions: int) -> Iterator[float]:
-    """One for each record that was due, until some time after all partitions were written to."""
-    began = due = time.perf_counter()
-    ends_at: float | None = None
-    topics = [f"{_MOVED}{number}" for number in range(partitions // REQUEST_PARTITIONS)]
-    probed = topics[0], topics[len(topics) // 2], topics[-1]
-    next_probe = began
-    while ends_at is None or due < ends_at:
-        time.sleep(max(0.0, due - time.perf_counter()))
+def _latencies(first: subprocess.Popen[bytes], port: int, topics: Sequence[str]) -> Iterator[float]:
+    """One for each record that was due, from shortly before broker 1's session can expire."""
+    apart = _Producer(port)
+    for _ in range(20):
         apart.produce(_APART, [0])
-        now = time.perf_counter()
-        yield now - due
+    first.kill()
+    time.sleep(SESSION_S - BEFORE_SESSION_END_S)
+    takeover = _Takeover(port, topics)
+    takeover.start()
+    began = due = time.perf_counter()
+    while takeover.ended_at is None or due < takeover.ended_at + AFTERWARDS_S:
+        if due - began > PATIENCE_S:
+            raise SystemExit("Broker 2 did not take the partitions over.")
+        time.sleep(max(0.0, due - time.perf_counter()))
+        if apart.produce(_APART, [0]):
+            raise SystemExit("A record to the topic apart was refused.")
+        yield time.perf_counter() - due
         due += EVERY_S
-        if ends_at is None and now >= next_probe:
-            if now - began > PATIENCE_S:
-                raise SystemExit("Broker 2 did not take the partitions over.")
-            next_probe = now + 0.1
-            if not any(moved.produce(topic, [REQUEST_PARTITIONS - 1]) for topic in probed):
-                if any(moved.produce(topic, range(REQUEST_PARTITIONS)) for topic in topics):
-                    continue  # one is not led yet
-                ends_at = time.perf_counter() + AFTERWARDS_S
+    takeover.join()
+    apart.close()
+
+
+class _Takeover(threading.Thread):
+    """Writes to the partitions that move, over a connection of its own, until all took a record."""
+
+    def __init__(self, port: int, topics: Sequence[str]) -> None:
+        super().__init__(daemon=True)
+        self._producer = _Producer(port)
+        self._topics = topics
+        self.ended_at: float | None = None
+
+    def run(self) -> None:
+        """A probe of one partition of each topic now and then; then all of them."""
+        left = list(self._topics)
+        while left:
+            if self._producer.produce(left[-1], [TOPIC_PARTITIONS - 1]):
+                time.sleep(PROBE_EVERY_S)
+            elif not self._producer.produce(left[-1], range(TOPIC_PARTITIONS)):
+                left.pop()
+        self.ended_at = time.perf_counter()
+        self._producer.close()
 
 
 class _Producer:
     """One connection; one request at a time."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), PATIENCE_S)
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._record = build_batch([Record(NO_OFFSET, 1_700_000_000_000, None, b"." * 100)])
 
@@ -229,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LABEL=PATH",
         help="a source tree to measure, with its kernels compiled; this one by default",
     )
+    add("--cache-dir", type=Path, default=default_cache(), help="ZooKeeper's jars")
     return parser
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from strandline.node.fetcher import TRUNCATIONS_PER_ANSWER, Fetcher
 from strandline.node.fetcher_throttle import FollowerThrottle
 from strandline.node.replica import Replica
 from strandline.node.settings import Settings
@@ -436,3 +438,44 @@ def test_only_the_named_replicas_are_slowed(world: ClusterWorld) -> None:
     replica = world.replica(B, "t")
     throttle.record(replica, 10**9, world[B].now)
     assert throttle.delay_ms(replica, is_in_sync=False, now=world[B].now) == 0
+
+
+def test_many_partitions_that_diverged_are_truncated_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each truncation waits for the disk, and all of a broker's clients wait for its turn."""
+    world = ClusterWorld(3, "unclean.leader.election.enable=true", "min.insync.replicas=1")
+    count = 2 * TRUNCATIONS_PER_ANSWER + 1
+    world.create_topic("t", *[(A, B)] * count)
+    world.run(1000)
+    world.kill(B, expire=True)
+    world.run_until(lambda: world.partition("t", count - 1).in_sync_replicas == (A,))
+    for number in range(count):
+        assert write(world, "t", b"lost", acks=1, partition=number) == 0
+    world.kill(A, expire=True)
+    world.start(B)
+    world.run_until(lambda: world.partition("t", count - 1).leader == B)
+    for number in range(count):
+        world.run_until(lambda n=number: world.replica(B, "t", n).is_leading)  # type: ignore[misc]
+        assert write(world, "t", b"kept", acks=1, partition=number) == 0
+
+    truncated: list[int] = []
+    answered, truncate_to = Fetcher._answered, Replica.truncate_to
+
+    def note_answer(fetcher: Fetcher, *arguments: Any) -> None:
+        truncated.append(0)
+        answered(fetcher, *arguments)
+
+    def note_truncation(replica: Replica, *arguments: Any) -> None:
+        truncated[-1] += 1
+        truncate_to(replica, *arguments)
+
+    monkeypatch.setattr(Fetcher, "_answered", note_answer)
+    monkeypatch.setattr(Replica, "truncate_to", note_truncation)
+    world.start(A)
+    world.run_until(world.is_settled)
+    assert all(world.are_logs_equal("t", number) for number in range(count))
+    assert values_of(world[A], "t") == {0: b"kept"}
+    assert sum(truncated) == count
+    assert max(truncated) == TRUNCATIONS_PER_ANSWER
+    world.check()

@@ -26,6 +26,7 @@ from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener
 from strandline.errors import InvalidSetting, StorageError
+from strandline.node import late_imports
 from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
 
@@ -78,6 +79,7 @@ async def _run(start: Callable[[], Awaitable[Running]], beside: Beside | None) -
     # What a start leaves behind lives as long as the process: never look at it again.
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+    imports = loop.call_later(late_imports.DELAY_S, late_imports.import_in_thread)
     try:
         async with beside(running) if beside is not None else nullcontext("") as more:
             click.echo("\n".join(report_lines(running.reports, running.notice, more)))
@@ -85,6 +87,7 @@ async def _run(start: Callable[[], Awaitable[Running]], beside: Beside | None) -
             wrong = await _until_to_be_stopped(running, stop)
     except InvalidSetting as error:
         wrong = [str(error)]
+    imports.cancel()
     click.echo("Stopping. Ctrl-C again stops at once.")
     begun = time.monotonic()
     was_clean = await running.stop()

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 FETCH_VERSION: Final = 17
 IN_FLIGHT_MAX: Final = 2
 BACKOFF_MS_MIN: Final = 10
+TRUNCATIONS_PER_ANSWER: Final = 8
+"""Each waits for the disk about five times. The others diverge in the next answer, too."""
 
 
 @dataclass(slots=True)
@@ -270,7 +272,13 @@ class Fetcher:
         code = ErrorCode(answer.error_code)
         if self._session.answered(code, answer.session_id, [key for key, _ in found]):
             self._failures = 0
+            truncations_left = TRUNCATIONS_PER_ANSWER
             for key, data in found:
+                if data.diverging_epoch is not None:
+                    if not truncations_left:
+                        self._ask_again(key, number, now)
+                        continue
+                    truncations_left -= 1
                 self._take(key, data, number, now)
             self._save_log_starts()
             if self._out_of_range:
@@ -308,6 +316,12 @@ class Fetcher:
         if isinstance(data.records, memoryview):
             self._means.throttle.record(partition.replica, len(data.records), now)
         self._go_on(partition, partition.take(data, now), now)
+
+    def _ask_again(self, key: Key, number: int, now: Instant) -> None:
+        """Fetch a partition again as if it had not been answered."""
+        partition = self._partitions.get(key)
+        if partition is not None and partition.pause is None and partition.is_asked_by(number):
+            self._resume(partition, now)
 
     def _pause(self, reason: str, now: Instant) -> None:
         """Let all partitions wait, because none can be fetched."""
