@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from strandline.cli.connecting import Delay
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 
 
@@ -46,3 +50,38 @@ def test_what_works_again_is_no_delay(capsys: pytest.CaptureFixture[str]) -> Non
         delay.told(ProtocolError(ErrorCode.NOT_CONTROLLER))
         clock.sleep_ms(11_000)
     assert capsys.readouterr().err == ""
+
+
+def test_what_the_brokers_know_to_be_wrong_is_told_with_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = SetClock()
+    asked: list[int] = []
+
+    def causes() -> list[str]:
+        asked.append(clock.now_ms)
+        return ["orders-0: its only replica is on broker 2, which is gone"]
+
+    delay = Delay(clock, causes)
+    error = ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "No broker leads partition orders-0.")
+    for _ in range(50):
+        delay.told(error)
+        clock.sleep_ms(100)
+    assert asked == [53_000]
+    assert capsys.readouterr().err.splitlines() == [
+        "Still trying after 3 s: No broker leads partition orders-0.",
+        "  orders-0: its only replica is on broker 2, which is gone",
+    ]
+
+
+def test_a_broker_that_does_not_answer_is_named_while_it_is_waited_for() -> None:
+    """It is stopped, or its disk hangs: only after half a minute the answer counts as lost."""
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        settings = ClientSettings(request_timeout_ms=2500, operation_timeout_ms=2500)
+        with ClusterClient(f"127.0.0.1:{port}", settings) as client:
+            client.on_delay = lambda error: told.append(error.message)
+            with pytest.raises(ProtocolError, match="did not answer"):
+                client.refresh()
+    assert set(told[:2]) == {f"The broker at 127.0.0.1:{port} has not answered ApiVersions yet."}

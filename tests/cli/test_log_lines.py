@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 
-from strandline.cli.log_lines import SparingHandler
+from strandline.cli.log_lines import TEXTS_MAX, SparingHandler
 
 
 class Log:
@@ -63,13 +63,29 @@ def test_what_happened_is_written_every_time() -> None:
     assert log.lines() == ["INFO A topic was made"] * 3
 
 
-def test_many_kinds_are_bounded() -> None:
+def test_a_thousand_partitions_that_fail_alike_are_a_few_lines() -> None:
+    log = Log()
+    for _ in range(2):
+        for number in range(1000):
+            log.logger.error("An append to orders-%d failed: %s", number, "No space left on device")
+    log.logger.error("Another kind")
+    assert len(log.lines()) == TEXTS_MAX + 1
+    log.now_s += 61
+    log.logger.info("Something else")
+    told = log.lines()
+    assert len(told) == TEXTS_MAX + 2
+    assert told[TEXTS_MAX] == (
+        "ERROR An append to orders-999 failed: No space left on device "
+        "(the last of 1960 more lines like it within 60 s)"
+    )
+
+
+def test_sentences_that_are_made_elsewhere_are_kinds_of_their_own() -> None:
     log = Log()
     for number in range(1500):
-        log.logger.warning("Kind %d", number)
-    log.logger.warning("Kind 3")
-    log.logger.warning("Kind 1400")
-    assert len(log.lines()) == 1501
+        log.logger.warning("%s", f"The log of orders-{number} was cut.")
+    log.logger.warning("%s", "The log of orders-3 was cut.")
+    assert len(log.lines()) == 1500
 
 
 def test_a_traceback_is_written_with_the_first_line_only() -> None:

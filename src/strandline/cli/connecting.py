@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -11,7 +12,8 @@ from click.core import ParameterSource
 
 from strandline.client.clock import Clock
 from strandline.client.cluster import ClusterClient
-from strandline.client.settings import ClientSettings, parse_addresses
+from strandline.client.inspection import answers_of, inspect_each
+from strandline.client.settings import Address, ClientSettings, parse_addresses
 from strandline.errors import InvalidSetting, ProtocolError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,14 +46,38 @@ def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> Cl
         addresses = parse_addresses(bootstrap)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-    settings = ClientSettings(client_id="strandline-cli")
+    settings = ClientSettings(client_id="strandline-cli", connect_timeout_ms=CONNECTING_MS)
     if patience_ms is not None:
         settings = replace(
             settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
         )
     client = ClusterClient(addresses, settings)
-    client.on_delay = Delay(client.clock).told
+    client.on_delay = Delay(client.clock, partial(_causes, addresses, bootstrap)).told
     return client
+
+
+def _causes(addresses: Sequence[Address], bootstrap: str) -> list[str]:
+    """What the brokers know to be wrong, as `strandline why` tells it; of those that answer."""
+    settings = ClientSettings(
+        client_id="strandline-cli",
+        connect_timeout_ms=_ASKING_MS,
+        request_timeout_ms=_ASKING_MS,
+        operation_timeout_ms=_ASKING_MS,
+    )
+    with ClusterClient(addresses, settings) as client:
+        try:
+            found = answers_of(inspect_each(client, "why"))
+        except ProtocolError:
+            return []  # that nothing answers is what is told already
+    told = [
+        f"{finding['about']}: {finding['cause']}"
+        for document in found.values()
+        for finding in document["findings"]
+    ]
+    causes = list(dict.fromkeys(told))[:_CAUSES_MAX]
+    if len(set(told)) > len(causes):
+        causes.append(as_typed("`strandline why` tells more.", bootstrap))
+    return causes
 
 
 def as_typed(text: str, bootstrap: str | None) -> str:
@@ -70,8 +96,10 @@ def as_typed(text: str, bootstrap: str | None) -> str:
 class Delay:
     """Tells a person who waits what for, on standard error: after seconds, then now and then."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, causes: Callable[[], Sequence[str]] = tuple) -> None:
+        """`causes` asks the brokers what they know to be wrong, and takes no long time."""
         self._clock = clock
+        self._causes = causes
         self._began_ms: int | None = None
         self._failed_ms = 0
         self._due_ms = 0
@@ -86,9 +114,15 @@ class Delay:
             self._due_ms = now_ms + TOLD_AGAIN_MS
             waited_s = (now_ms - self._began_ms) // 1000
             click.echo(f"Still trying after {waited_s} s: {error.message or error}", err=True)
+            for cause in self._causes():
+                click.echo(f"  {cause}", err=True)
 
 
 TOLD_AFTER_MS: Final = 3000
+CONNECTING_MS: Final = 4000
+"""A SYN that was lost is sent again after one and after three seconds."""
+_ASKING_MS: Final = 500
+_CAUSES_MAX: Final = 3
 TOLD_AGAIN_MS: Final = 60_000
 FORGOTTEN_MS: Final = 10_000
 """What did not fail for so long has worked meanwhile."""

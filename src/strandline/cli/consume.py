@@ -22,6 +22,9 @@ from strandline.types import Offset, TopicPartition
 
 _POLL_MS: Final = 250
 _COMMIT_S: Final = 5.0
+_TOLD_AGAIN_S: Final = 60.0
+_OVER_S: Final = 2.0
+"""So long without trouble, and it is over."""
 _FORMS: Final = ("bytes", "avro")
 
 
@@ -150,7 +153,9 @@ class _Run:
         self._formatter = formatter
         self._output = output
         self._room = count_max
-        self._told: ProtocolError | None = None
+        self._told_s: float | None = None
+        """When trouble was told last that is not over; and when there was some last."""
+        self._troubled_s = 0.0
         self._printed: dict[TopicPartition, Offset] = {}
         self._uncommitted: dict[TopicPartition, Offset] = {}
 
@@ -180,16 +185,18 @@ class _Run:
         return taken
 
     def _tell_trouble(self) -> None:
-        """Say once that nothing comes because something is wrong, and once that it is over."""
+        """Say that nothing comes because something is wrong, once a minute, and once that it is
+        over. With several leaders one may answer and another fail in turns."""
         trouble = self._consumer.trouble
-        if (trouble is None) != (self._told is None):
-            text = (
-                "The broker answers again."
-                if trouble is None
-                else f"{trouble.message} Trying again."
-            )
-            click.echo(text, err=True)
-        self._told = trouble
+        now_s = time.monotonic()
+        if trouble is not None:
+            self._troubled_s = now_s
+            if self._told_s is None or now_s - self._told_s >= _TOLD_AGAIN_S:
+                self._told_s = now_s
+                click.echo(f"{trouble.message} Trying again.", err=True)
+        elif self._told_s is not None and now_s - self._troubled_s >= _OVER_S:
+            self._told_s = None
+            click.echo("The broker answers again.", err=True)
 
     def _print(self, fetched: FetchedRecords) -> None:
         partition = fetched.topic_partition

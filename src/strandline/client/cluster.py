@@ -74,7 +74,8 @@ class ClusterClient:
             parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
         )
         self.on_delay: Callable[[ProtocolError], None] = _nothing_told
-        """Told each error after which something is tried again, for a person who waits."""
+        """Told each error after which something is tried again, and about once a second which
+        answer is waited for: for a person who waits."""
         self._view = ClusterView()
         self._refreshed_ms: dict[str, int] = {}
         self._connections: dict[Address, Connection] = {}
@@ -248,9 +249,12 @@ class ClusterClient:
     def _connect(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None or connection.closed:
-            connection = Connection.open(address, self.settings, self.clock)
+            connection = Connection.open(address, self.settings, self.clock, self._told)
             self._connections[address] = connection
         return connection
+
+    def _told(self, error: ProtocolError) -> None:
+        self.on_delay(error)
 
     # -- Retries -----------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ T = TypeVar("T")
 _CORRELATION_MAX: Final = 2**31 - 1
 _IN_FLIGHT_MAX: Final = 64
 """Declared limit of `send` without `result`; users of a connection stay far below it."""
+_SILENCE_MS: Final = 1000
 
 
 class Pending:
@@ -67,6 +68,8 @@ class Connection:
         self, sock: socket.socket, address: Address, settings: ClientSettings, clock: Clock
     ) -> None:
         self.address = address
+        self.on_silence: Callable[[ProtocolError], None] = _nothing_told
+        """Told about once a second that `result` waits for an answer, for a person who waits."""
         self.closed = False
         self._socket = sock
         self._settings = settings
@@ -84,6 +87,7 @@ class Connection:
         address: Address,
         settings: ClientSettings | None = None,
         clock: Clock | None = None,
+        on_silence: Callable[[ProtocolError], None] | None = None,
     ) -> Connection:
         """Connect and agree on versions. Raises `ProtocolError` (NETWORK_EXCEPTION)."""
         settings = settings or ClientSettings()
@@ -96,6 +100,8 @@ class Connection:
                 f"Cannot connect to {address}: {error.strerror or error}.",
             ) from error
         connection = cls(sock, address, settings, clock or SystemClock())
+        if on_silence is not None:
+            connection.on_silence = on_silence
         try:
             connection._negotiate()
         except BaseException:
@@ -151,7 +157,12 @@ class Connection:
             timeout_ms = self._settings.request_timeout_ms
         deadline_ms = pending.sent_ms + timeout_ms
         while not pending.is_done:
-            if not self._advance(max(0, deadline_ms - self._clock.monotonic_ms())):
+            left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+            if self._advance(min(left_ms, _SILENCE_MS)):
+                continue
+            if left_ms > _SILENCE_MS:
+                self.on_silence(self.silence(pending))
+            else:
                 self._fail(
                     ProtocolError(
                         ErrorCode.REQUEST_TIMED_OUT,
@@ -164,6 +175,13 @@ class Connection:
         if not isinstance(pending.response, expected):
             raise InvariantViolated(f"{pending.response!r} is not a {expected.__name__}.")
         return pending.response
+
+    def silence(self, pending: Pending) -> ProtocolError:
+        """What to tell of a request that is not answered yet."""
+        return ProtocolError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"The broker at {self.address} has not answered {pending.api.name} yet.",
+        )
 
     def take_arrived(self) -> None:
         """Read what has arrived without waiting for more; errors show in the pending requests."""
@@ -333,6 +351,10 @@ class Connection:
         self._socket.close()
         while self._waiting:
             self._waiting.popleft().error = error
+
+
+def _nothing_told(error: ProtocolError) -> None:
+    """For a user that waits for no person."""
 
 
 def _decode(pending: Pending, frame: memoryview, position: int) -> object:

@@ -40,6 +40,8 @@ from strandline.protocol.messages.fetch import FetchResponse, PartitionData
 from strandline.types import Offset, TopicPartition
 
 _MAX_WAIT_MS_MAX = 5000
+_SILENCE_MS = 3000
+"""So much later than it was to come an answer is missed."""
 
 
 class _Anchor(Enum):
@@ -82,6 +84,8 @@ class _InFlight:
     connection: Connection
     pending: Pending
     asked: dict[TopicPartition, FetchFrom]
+    wait_ms: int
+    """How long the broker may wait for records."""
 
 
 class Consumer:
@@ -216,13 +220,14 @@ class Consumer:
             if any(request.connection is connection for request in self._in_flight):
                 continue
             wanted = [self._from(each) for each in partitions]
+            wait_ms = min(max_wait_ms, _MAX_WAIT_MS_MAX)
             pending = connection.send(
                 ApiKey.FETCH,
-                fetch_request(wanted, self._settings, min(max_wait_ms, _MAX_WAIT_MS_MAX)),
+                fetch_request(wanted, self._settings, wait_ms),
                 highest=highest_version(wanted),
             )
             asked = {each.partition: each for each in wanted}
-            self._in_flight.append(_InFlight(connection, pending, asked))
+            self._in_flight.append(_InFlight(connection, pending, asked, wait_ms))
             # Brokers fill answers in the order of the request: whoever was first goes last now.
             first = partitions[0]
             self._positions[first] = self._positions.pop(first)
@@ -254,6 +259,8 @@ class Consumer:
             if pending.is_done or is_overdue:
                 self._in_flight.remove(request)
                 done.append(request)
+            elif now_ms - pending.sent_ms > request.wait_ms + _SILENCE_MS:
+                self.trouble = request.connection.silence(pending)
         return done
 
     def _take_in_all(self, arrived: list[_InFlight]) -> list[FetchedRecords]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Identity
 from strandline.client.refusal import check
+from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -53,5 +54,8 @@ class IdentitySource:
             InitProducerIdResponse,
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
         )
-        check(response.error_code, None, "the producer")
+        message = None
+        if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            message = "The cluster grants no producer id yet: it cannot write its metadata."
+        check(response.error_code, message, "the producer")
         return ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)

@@ -226,7 +226,14 @@ class Sender:
             return
         for connection in watched:
             poller.register(connection, select.POLLIN)
-        poller.poll(wait_ms)
+        if not poller.poll(wait_ms):
+            self._tell_silence()
+
+    def _tell_silence(self) -> None:
+        """Tell a person who waits of the oldest request that a broker does not answer."""
+        oldest = min(self._in_flight, key=lambda each: each.pending.sent_ms)
+        if self._cluster.clock.monotonic_ms() - oldest.pending.sent_ms >= _WAIT_MS_MAX:
+            self._cluster.on_delay(oldest.connection.silence(oldest.pending))
 
     @property
     def _answer_timeout_ms(self) -> int:

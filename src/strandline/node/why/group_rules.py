@@ -67,7 +67,9 @@ def loading(scene: Scene) -> Iterator[Finding]:
     for refusal in scene.refusals(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
         yield Finding(
             str(refusal.about),
-            "the coordinator was reading its groups",
+            "no producer id could be granted: the metadata could not be written"
+            if refusal.api == "INIT_PRODUCER_ID"
+            else "the coordinator was reading its groups",
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
         )
