@@ -20,10 +20,9 @@ from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
 from strandline.broker.cleaners import Cleaners
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.slow_work import SlowWork
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
-from strandline.broker.worker import Worker
-from strandline.cluster.store import Changes, OutcomeUnknown, Store, StoreError
-from strandline.errors import StorageError
+from strandline.cluster.store import Changes, Store
 from strandline.node.connection import Connection
 from strandline.node.effects import (
     Ask,
@@ -82,8 +81,6 @@ class Server:
         self.halted: str | None = None
         self._on_halt = on_halt
         self._node = node
-        self._store = store
-        self._files = files
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
@@ -104,10 +101,8 @@ class Server:
         self._held: list[Callable[[Instant], None]] = []
         """Events that came while the server was paused."""
         self._now = read_clock()
-        self._writes: set[asyncio.Task[None]] = set()
-        self._disk = Worker("strandline-sync")
+        self._slow_work = SlowWork(node, store, files, self.tell)
         self._cleaners = Cleaners(node, self.tell)
-        self._removals = Worker("strandline-remove")
         self.links = Links(
             node,
             self,
@@ -143,28 +138,22 @@ class Server:
         await self._cleaners.close()
         self._finish_turn()
         for _ in range(_LAST_ROUNDS_MAX):
-            if not self._writes:
+            if not await self._slow_work.until_done():
                 break
             # What a write brings about may be another write.
-            await asyncio.wait(self._writes)
             self._finish_turn()
         for transport in list(self._transports.values()):
             transport.part()
         self._end()
-        for pool in (self._disk, self._removals):  # their work has ended, nearly always
-            await asyncio.wrap_future(pool.submit(int))
-            pool.shutdown()
+        await self._slow_work.close()
 
     def abandon(self) -> None:
-        """End as a killed process does: sockets close, and nobody is told anything."""
+        """End as a killed process does: sockets close, and no peer is told anything."""
         self._stopping = True
         self._acceptor.close()
         self._end()
         self._cleaners.abandon()
-        for task in self._writes:
-            task.cancel()
-        for pool in (self._disk, self._removals):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._slow_work.abandon()
 
     def _end(self) -> None:
         """Nothing reaches the node from here on."""
@@ -213,7 +202,7 @@ class Server:
         """Tell the node what changed in the metadata store (the store's listener).
 
         The store has written the change: that the node fails to follow it must not keep it from
-        whoever else hears of it.
+        other listeners.
         """
         self.tell(partial(self._node.metadata_changed, changes))
 
@@ -324,14 +313,8 @@ class Server:
                 transport = self._transports.get(effect.connection)
                 if transport is not None:
                     transport.close(effect.reason)
-            case WriteMetadata():
-                task = self._loop.create_task(self._write_metadata(effect))
-                self._writes.add(task)
-                task.add_done_callback(self._writes.discard)
-            case SyncLog():
-                task = self._loop.create_task(self._sync_log(effect))
-                self._writes.add(task)
-                task.add_done_callback(self._writes.discard)
+            case WriteMetadata() | SyncLog() | RemoveFiles():
+                self._slow_work.begin(effect)
             case CleanLog():
                 self._cleaners.clean(effect)
             case ExamineLog():
@@ -340,10 +323,6 @@ class Server:
                 self._cleaners.stop_round(effect.token)
             case PaceCleaning():
                 self._cleaners.set_pace(effect.bytes_per_second)
-            case RemoveFiles():
-                task = self._loop.create_task(self._remove_files(effect))
-                self._writes.add(task)
-                task.add_done_callback(self._writes.discard)
             case Ask():
                 self.links.ask(effect)
             case Dial():
@@ -373,43 +352,6 @@ class Server:
     def _ring(self) -> None:
         self._alarm = None
         self._schedule_turn()
-
-    # -- slow things -------------------------------------------------------------------------
-
-    async def _write_metadata(self, effect: WriteMetadata) -> None:
-        error: StoreError | None = None
-        try:
-            await self._store.multi(effect.operations)
-        except StoreError as refused:
-            error = refused
-        except Exception:
-            log.exception("A metadata write failed")
-            error = OutcomeUnknown("The metadata store failed.")
-        self.tell(partial(self._node.metadata_written, effect.token, error))
-
-    async def _sync_log(self, effect: SyncLog) -> None:
-        result: bool | StorageError
-        try:
-            result = await self._loop.run_in_executor(
-                self._disk, effect.plan.carry_out, self._files
-            )
-        except StorageError as failed:
-            result = failed
-        except Exception as bug:
-            log.exception("A log could not be synced")
-            result = StorageError(f"A log could not be synced: {bug}")
-        self.tell(partial(self._node.log_synced, effect.token, result))
-
-    async def _remove_files(self, effect: RemoveFiles) -> None:
-        error: StorageError | None = None
-        try:
-            await self._loop.run_in_executor(self._removals, effect.carry_out, self._files)
-        except StorageError as failed:
-            error = failed
-        except Exception as bug:
-            log.exception("Files could not be removed")
-            error = StorageError(f"Files could not be removed: {bug}")
-        self.tell(partial(self._node.files_removed, effect.token, error))
 
     def tell(self, event: Callable[[Instant], None]) -> None:
         """Hand an event to the node, now or when the server goes on."""
