@@ -326,7 +326,7 @@ def test_c12_a_broker_that_is_down_counts_for_placement_until_it_is_unregistered
     assert story.follow(decide(story, TopicSpec("late", 1, 3)))[0].refusal is None
 
 
-def test_c12_a_partition_that_nobody_could_lead_is_refused() -> None:
+def test_c12_a_partition_that_could_have_no_leader_is_refused() -> None:
     story = Story(2)
     story.create(TopicSpec("orders", 1, 1))
     story.leave(2)

@@ -326,7 +326,7 @@ def test_eligibility_ends_with_the_minimum_that_it_came_from() -> None:
 
 
 def test_eligibility_outlasts_a_minimum_below_which_the_set_still_is() -> None:
-    """The high watermark rests as before, so whoever was complete still is."""
+    """The high watermark rests as before, so a replica that was complete still is."""
     for minimum in (2, 4):
         story = without_two()
         before = story.partition()

@@ -176,7 +176,7 @@ def test_c19_a_value_for_all_brokers_must_be_right_by_itself() -> None:
 
 
 def test_c19_a_bad_value_that_was_stored_before_does_not_stop_other_changes() -> None:
-    """It is left out by every broker, so nobody sees it; it can be changed and removed."""
+    """It is left out by every broker, so it has no effect; it can be changed and removed."""
     stored = {"max.connections": "many", "node.id": "4"}
     other = [Alteration("log.segment.bytes", SET, "1048576")]
     altered = alter_broker(stored, other, BROKER, one_broker=False)

@@ -176,7 +176,9 @@ def test_members_that_lag_are_proposed_to_leave(remote: Remote) -> None:
     assert asked.sets == [{1}]
     remote.commit(asked)
     assert in_sync(remote) == Committed(frozenset({1}))
-    assert remote.cluster.offsets() == (1, 0), "whoever left may be eligible to lead without it"
+    assert remote.cluster.offsets() == (1, 0), (
+        "the replica that left may be eligible to lead without it"
+    )
     remote.cluster.set_state(isr=(1,), new_epoch=False)
     assert remote.cluster.offsets() == (1, 1)
 

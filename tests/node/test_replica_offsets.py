@@ -190,7 +190,7 @@ def test_i40_a_deletion_ends_when_nobody_who_is_away_may_be_elected_any_more(
     assert outcome(client) == (0, 2)
 
 
-def test_c18_a_deletion_that_nobody_has_to_be_waited_for_is_done_without_a_time_out(
+def test_c18_a_deletion_that_waits_for_no_replica_is_done_without_a_time_out(
     world: World,
 ) -> None:
     """The deadline of a time-out of 0 came before the end of the turn in which all was done."""

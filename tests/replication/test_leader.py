@@ -367,7 +367,7 @@ def test_c5_the_metadata_tell_what_an_answer_left_open_without_ending_a_new_prop
     assert advance(leader, 2, 5) == 4
 
 
-def test_an_answer_that_only_adds_makes_nobody_eligible() -> None:
+def test_an_answer_that_only_adds_makes_no_replica_eligible() -> None:
     leader = make_leader((A, B, C), (A, B))
     for follower in (B, C):
         fetch(leader, follower, 5, end=5)
@@ -377,7 +377,7 @@ def test_an_answer_that_only_adds_makes_nobody_eligible() -> None:
 
 
 def test_an_answer_about_a_later_version_leaves_open_what_was_before() -> None:
-    """The controller may have taken somebody out and another one back in."""
+    """The controller may have taken one replica out and another one back in."""
     leader = make_leader((A, B, C), (A, B))
     for follower in (B, C):
         fetch(leader, follower, 5, end=5)

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 class EmbeddedStore:
     """The shared tree of a process. All methods belong to one event loop.
 
-    `files` must be used by nobody else: writes run in a thread of its own.
+    `files` must belong to this store alone: writes run in a thread of its own.
     """
 
     def __init__(

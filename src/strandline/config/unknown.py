@@ -37,7 +37,7 @@ _EDITS_MAX: Final = ((8, 1), (16, 2))
 def refuse_misspelt(name: str, known: Iterable[str]) -> None:
     """Raise InvalidSetting for a name that must be a known one, misspelt, or an older one.
 
-    Any other name may be that of a plugin, which is nobody's mistake.
+    Any other name may be that of a plugin, and is no mistake.
     """
     if name in _REMOVED and _REMOVED[name] != _WITHOUT_REPLACEMENT:
         raise unknown_setting(name, known, "broker setting")

@@ -127,8 +127,8 @@ class GroupCoordinator:
                 )
                 self._surroundings.outbox.reply(request.token, DescribeGroupsResponse(groups))
             case DeleteGroupsRequest():
-                # Whose session ended a moment ago is no member, though nobody has looked yet. What
-                # members ask is served before their timers: a heartbeat that came in time counts.
+                # A session that has ended counts as ended before its timer has fired. What members
+                # ask is served before their timers: a heartbeat that came in time counts.
                 self._surroundings.timers.fire_due(now)
                 self._delete_groups(request, now)
             case _:

@@ -7,7 +7,7 @@ its connection closed.
 Replicas that changed in a turn are only noted; the operations that wait for them are checked once,
 at the end of the turn, however often the replica changed (replication specification, 3.3, I-40).
 Only then those whose time is up are answered as they are: what came true in the very turn of the
-deadline counts, so a request with a time-out of 0 is done if nobody has to be waited for.
+deadline counts, so a request with a time-out of 0 is done if there is no replica to wait for.
 
 A turn serves every connection, so an operation that fails in it must not take the others along: its
 own connection is closed, and the rest goes on.

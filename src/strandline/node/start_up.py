@@ -145,8 +145,8 @@ class StartUp:
     def _previous_epoch(self) -> int:
         """Under which registration nothing was lost; unknown if a log is gone that must be here.
 
-        A marker of a clean end speaks of the logs that lay beside it then. Whoever removed one has
-        taken committed records of which this broker is believed to have a copy.
+        A marker of a clean end speaks of the logs that lay beside it then. With one that was
+        removed go committed records of which this broker is believed to have a copy.
         """
         present = {each.partition for each in self.directories.found()}
         gone = [

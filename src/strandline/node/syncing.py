@@ -4,7 +4,7 @@ There are two kinds of work, and at most one for a log at a time. A *flush* make
 (`FlushPlan`). Writing *leader epochs* comes first: no flush may cover records whose epoch is not on
 the disk. A broker that takes thousands of partitions over has as many tables to write, so they are
 written by the driver, many with one effect, and put in force by a rename here, if the table is
-still that one. Nobody waits for it: until then a crash finds the epochs in the records.
+still that one. No request waits for it: until then a crash finds the epochs in the records.
 """
 
 from __future__ import annotations

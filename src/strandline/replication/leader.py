@@ -233,7 +233,7 @@ class Leader:
 
         `has_eligible` is None in an answer, which does not say it. Who left the set may be
         eligible by the controller's settings, which this broker need not share: then nothing is
-        committed until the metadata have told. A set that only grew makes nobody eligible.
+        committed until the metadata have told. A set that only grew makes no replica eligible.
         """
         if partition_epoch < self.partition_epoch:
             return False
