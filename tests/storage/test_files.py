@@ -150,6 +150,19 @@ def test_a_lock_is_held_once(files: Files, place: str) -> None:
     files.lock(f"{place}/.lock").release()
 
 
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(real_files, "lock_exclusively", refuse)
+    with pytest.raises(StorageError, match=r"refuses to lock files .*two brokers") as refused:
+        RealFiles().lock(f"{tmp_path}/.lock")
+    assert not isinstance(refused.value, LockHeld)
+
+
 # -- Real files ------------------------------------------------------------------------------------
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from strandline.broker.reserved_ports import ReservedPort
+from strandline.config.loopback import loopback
 from strandline.errors import InvalidSetting
-from strandline.ui.serving import DEFAULT_PORT, LOOPBACK, listen, listen_from
+from strandline.ui.serving import DEFAULT_PORT, listen, listen_from
 
 
 def test_the_first_free_port_is_taken() -> None:
     reserved = ReservedPort()
-    first = listen_from(LOOPBACK, reserved.number)
-    second = listen_from(LOOPBACK, reserved.number)
+    first = listen_from(loopback(), reserved.number)
+    second = listen_from(loopback(), reserved.number)
     ports = [each.getsockname()[1] for each in (first, second)]
     assert ports[0] == reserved.number
     assert reserved.number < ports[1]
     with pytest.raises(InvalidSetting, match="Address already in use"):
-        listen(LOOPBACK, ports[1])
+        listen(loopback(), ports[1])
     for each in (first, second):
         each.close()
     reserved.release()

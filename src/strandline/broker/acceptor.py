@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from strandline.broker.addresses import plain_peer
 from strandline.broker.handle_budget import HandleBudget
 
 log = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class Acceptor:
                 self.pause()
                 self._retry = self._loop.call_later(_ACCEPT_RETRY_S, self.start)
                 return
+            address = plain_peer(address)
             host = str(address[0])
             if self._may_enter(accepted, host, address):
                 self._count += 1

@@ -21,11 +21,12 @@ from typing import Final
 
 from strandline.broker.faults import Faults
 from strandline.broker.local_cluster import LocalCluster
+from strandline.config.listeners import host_and_port
+from strandline.config.loopback import loopback
 from strandline.errors import StrandlineError
 
 log = logging.getLogger(__name__)
 
-HOST: Final = "127.0.0.1"
 LINE_BYTES_MAX: Final = 1 << 16
 
 _STATES_QUESTION: Final = {"question": "states"}
@@ -61,8 +62,9 @@ async def fault_control(cluster: LocalCluster) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, HOST, 0, limit=LINE_BYTES_MAX)
-    address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    host = loopback()
+    server = await asyncio.start_server(serve, host, 0, limit=LINE_BYTES_MAX)
+    address = host_and_port(host, server.sockets[0].getsockname()[1])
     cluster.tell_fault_control(address)
     try:
         yield address

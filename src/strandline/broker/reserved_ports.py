@@ -1,30 +1,26 @@
 """Ports that stay a broker's own while it is down, so that it comes back where clients look for it.
 
-A socket that is bound but does not listen keeps the system from giving the port to anybody else,
-and with SO_REUSEADDR on both sides it does not keep the broker from listening there. Whoever
-connects meanwhile is refused, as by a machine whose broker is down.
+A socket that is bound but does not listen keeps the system from giving the port to another program,
+and with SO_REUSEADDR on both sides it does not keep the broker from listening there. Connections
+are refused meanwhile, as by a machine whose broker is down.
 """
 
 from __future__ import annotations
 
-import socket
-from typing import Final
-
-HOST: Final = "127.0.0.1"
+from strandline.broker.addresses import bound_socket
+from strandline.config.listeners import host_and_port
+from strandline.config.loopback import loopback
 
 
 class ReservedPort:
     """A port of `host` chosen by the system. Raises `OSError` if there is none to be had."""
 
-    def __init__(self, host: str = HOST) -> None:
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind((host, 0))
-        except OSError:
-            self._socket.close()
-            raise
+    def __init__(self, host: str | None = None) -> None:
+        """Without a host, of loopback."""
+        host = loopback() if host is None else host
+        self._socket = bound_socket(host, 0)
         self.number: int = self._socket.getsockname()[1]
+        self.address: str = host_and_port(host, self.number)
 
     def release(self) -> None:
         """Let the system have it."""

@@ -108,12 +108,13 @@ class _Start:
         """All steps, in order."""
         check_formats(self._files, self._config.log_dirs)
         addresses = self._bind()
+        endpoints = await advertised_endpoints(self._config, addresses)
         self._directories.make()
         store = self._store or self._open_own_store()
         await self._prepare(store)
         if self._gate is not None:
             await self._gate.wait()
-        node = self._start_up.make_node(advertised_endpoints(self._config, addresses))
+        node = self._start_up.make_node(endpoints)
         self._node = node
         node.handle_use = lambda: self._handles.use
         server = self._server = Server(

@@ -6,6 +6,8 @@ setting is wrong; 130 interrupted.
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 
 from strandline.cli import started  # first: it takes the time
@@ -94,6 +96,8 @@ def _show_version(context: click.Context, *, asked: bool) -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    # Without a umask new directories would be writable for every user of the machine.
+    os.umask(os.umask(stat.S_IWOTH) | stat.S_IWOTH)
     try:
         # Commands return nothing; what comes back is the code of an `Exit`.
         code = cli.main(standalone_mode=False, prog_name="strandline")
@@ -114,6 +118,8 @@ def sentence_of(error: StrandlineError | OSError) -> str:
         return f"{error.message or error.code.name} [{error.code.name}]"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror
     return str(error)
 
 

@@ -21,6 +21,7 @@ from strandline.cli.sim_colours import dim
 from strandline.cli.sim_play import WrongScript
 from strandline.cli.stopping import ends_with_its_reader
 from strandline.cli.ui import serve_page
+from strandline.config.loopback import loopback
 from strandline.sim.scenarios.documents import Json, document, load, moments
 from strandline.sim.scenarios.library import find, scripts
 from strandline.sim.scenarios.policy import VALUES, Policy
@@ -89,7 +90,7 @@ def _serve(scenario: str) -> None:
     """The page with a scenario that comes along; it has all of its rules side by side."""
     if scenario.lower() not in scripts():
         raise click.UsageError("The page plays scenarios by name; paste a script of yours there.")
-    serve_page("127.0.0.1", 0, None, f"#/scenarios/{scenario.lower()}")
+    serve_page(loopback(), 0, None, f"#/scenarios/{scenario.lower()}")
 
 
 def _document(scenario: str, policies: list[Policy] | None) -> Json:

@@ -13,8 +13,14 @@ from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
 from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
 from strandline.cli.schema_options import schema_options, schema_places
-from strandline.cli.serving import Beside, Running, client_address, run_until_stopped
-from strandline.errors import InvalidSetting
+from strandline.cli.serving import (
+    Beside,
+    Running,
+    client_address,
+    run_until_stopped,
+    sentence_about_data,
+)
+from strandline.errors import InvalidSetting, StorageError
 from strandline.schemas.places import NOWHERE, SchemaPlaces
 from strandline.storage.real_files import RealFiles
 from strandline.ui.child import page
@@ -67,6 +73,8 @@ def serve(
         configs = broker_configs(config, brokers, RealFiles(), racks=names)
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
+    except StorageError as error:
+        raise click.ClickException(sentence_about_data(error)) from error
     schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
     run_until_stopped(
         lambda: LocalCluster.start(configs, metadata_directory(config)),

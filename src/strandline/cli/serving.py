@@ -7,6 +7,7 @@ serving does not need: the client stays outside.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -24,8 +25,9 @@ from strandline.broker.running import StartReport
 from strandline.cli.counts import counted
 from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
-from strandline.config.listeners import ANY_INTERFACE, Listener
-from strandline.errors import InvalidSetting, StorageError
+from strandline.config.listeners import ANY_INTERFACE, Listener, host_and_port
+from strandline.config.loopback import IPV6, loopback
+from strandline.errors import InvalidSetting, StorageError, StrandlineError
 from strandline.node import late_imports
 from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
@@ -35,6 +37,14 @@ log = logging.getLogger(__name__)
 _ANY_HOSTS: Final = (ANY_INTERFACE, "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
 _INTERRUPTED: Final = 130
+_WRONG_PLACE: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.EROFS),  # not to be written, or another user's
+        *(errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),  # not a directory
+        *(errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL),  # without locks
+    }
+)
+"""What the operating system says of a place where no data can be kept."""
 
 
 class Running(Protocol):
@@ -117,14 +127,22 @@ async def _start(start: Callable[[], Awaitable[Running]]) -> Running:
     except InvalidSetting as error:
         hint = ""
         if isinstance(error.__cause__, OSError):
-            hint = " Choose another address with --listen HOST:PORT."
+            example = f"[{IPV6}]:9092" if loopback() == IPV6 else "HOST:PORT"
+            hint = f" Choose another address with --listen {example}."
         raise click.ClickException(f"{error}{hint}") from error
     except LockHeld as error:
         raise click.ClickException(
             f"{error} Is a broker running on this data? Choose other data with --data-dir DIR."
         ) from error
     except (StorageError, StoreError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(sentence_about_data(error)) from error
+
+
+def sentence_about_data(error: StrandlineError) -> str:
+    """What to tell about data that cannot be used, with the setting if the place is the reason."""
+    if isinstance(error.__cause__, OSError) and error.__cause__.errno in _WRONG_PLACE:
+        return f"{error} Choose another directory with --data-dir DIR or log.dirs."
+    return str(error)
 
 
 def _on_signal(number: int, stop: asyncio.Event) -> None:
@@ -180,4 +198,4 @@ def report_lines(
 def client_address(listener: Listener) -> str:
     """What a client on this machine connects to."""
     host = "localhost" if listener.host in _ANY_HOSTS else listener.host
-    return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+    return host_and_port(host, listener.port)

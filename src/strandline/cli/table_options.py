@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from strandline.client.settings import parse_addresses
+from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.session_master import check_master
 from strandline.lakehouse.tables.locations import local_directory
@@ -41,6 +42,11 @@ def check_installed() -> None:
         named = f"{', '.join(missing)} and {last}, which are" if missing else f"{last}, which is"
         raise click.ClickException(
             f"Tables need {named} not installed. pip install 'strandline[spark]' brings everything."
+        )
+    if loopback() == IPV6:
+        raise click.ClickException(
+            f"Spark's Python and Java parts speak with each other at {IPV4}, which no interface of "
+            f"this machine has. Add it: sudo ip address add {IPV4}/8 dev lo"
         )
 
 

@@ -7,6 +7,7 @@ import click
 from strandline.cli.connecting import bootstrap_option
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.client.settings import join_addresses, parse_addresses
+from strandline.config.loopback import loopback
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import NOWHERE, SchemaPlaces
 
@@ -23,8 +24,8 @@ DEFAULT_PORT = 9080
 )
 @click.option(
     "--host",
-    default="127.0.0.1",
-    show_default=True,
+    default=loopback,
+    show_default="loopback",
     help="The page shows all data of the cluster to whoever can reach it: keep it on loopback.",
 )
 @schema_options

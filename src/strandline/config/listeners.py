@@ -35,8 +35,12 @@ class Listener:
     security_protocol: str = "PLAINTEXT"
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{host_and_port(self.host, self.port)}"
+
+
+def host_and_port(host: str, port: int) -> str:
+    """An address as text: an IPv6 address is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_protocol_map(setting: str, text: str) -> dict[str, str]:

@@ -37,6 +37,9 @@ from strandline.storage.system_calls import (
 OPEN_HANDLES_DEFAULT: Final = 64
 """For work that has a budget of its own; a broker gives its files what it may have."""
 
+_LOCK_HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
+"""Which of them says so is the system's choice (fcntl(2))."""
+
 
 def storage_error(
     operation: str, path: str, error: OSError, kind: type[StorageError] = StorageError
@@ -222,15 +225,24 @@ class RealFile:
 
 
 class RealLock:
-    """An advisory lock of the whole file, as Kafka takes it on `.lock`."""
+    """An advisory lock of the whole file, as Kafka takes it on `.lock`.
+
+    Raises `LockHeld`, `StorageError` where the file system has no locks, and `OSError` if the file
+    cannot be opened.
+    """
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             lock_exclusively(self._descriptor)
-        except OSError:
+        except OSError as error:
             os.close(self._descriptor)
-            raise
+            if error.errno in _LOCK_HELD:
+                raise LockHeld(f"Another process holds the lock {path}.") from error
+            raise StorageError(
+                f"The file system of {path} refuses to lock files ({error.strerror or error}). "
+                "Without a lock two brokers could write to the same data."
+            ) from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -377,10 +389,8 @@ class RealFiles:
     def lock(self, path: str) -> RealLock:
         try:
             return self._handles.call(lambda: RealLock(path))
-        except (BlockingIOError, PermissionError) as error:
-            raise LockHeld(f"Another process holds the lock {path}.") from error
         except OSError as error:
-            raise storage_error("lock", path, error) from error
+            raise storage_error("open", path, error) from error
 
     def free_bytes(self, path: str) -> int:
         return _usage(path)[0]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
-from strandline.broker.reserved_ports import HOST, ReservedPort
+from strandline.broker.reserved_ports import ReservedPort
 from strandline.broker.running import Broker
 from strandline.cluster.image import PartitionImage
 from strandline.config.broker import BrokerConfig
@@ -72,7 +72,7 @@ class Control:
             base = load_broker_config(None, self._settings()).config
             self._metadata_directory = metadata_directory(base)
             self._configs = [
-                _listening(config, port.number)
+                _listening(config, port.address)
                 for config, port in zip(
                     broker_configs(base, options.brokers, RealFiles(), racks=options.racks),
                     self._ports,
@@ -87,7 +87,7 @@ class Control:
     def addresses(self) -> dict[int, str]:
         """Where each broker listens, also while it is down."""
         return {
-            config.node_id: f"{HOST}:{port.number}"
+            config.node_id: port.address
             for config, port in zip(self._configs, self._ports, strict=True)
         }
 
@@ -272,7 +272,7 @@ class Control:
             "zookeeper.session.timeout.ms": options.session_timeout_ms,
             **options.settings,
             "log.dirs": self.data_dir,
-            "listeners": f"PLAINTEXT://{HOST}:0",
+            "listeners": f"PLAINTEXT://{self._ports[0].address}",
         }
         return [f"{name}={_text(value)}" for name, value in settings.items()]
 
@@ -330,10 +330,9 @@ def _state(broker: Broker | None) -> str:
     return "paused" if broker.is_paused else "running"
 
 
-def _listening(config: BrokerConfig, port: int) -> BrokerConfig:
-    """The configuration with a port; as text, because dynamic settings are laid over that."""
-    address = f"PLAINTEXT://{HOST}:{port}"
-    static = {**config.layers.static, "listeners": address}
+def _listening(config: BrokerConfig, address: str) -> BrokerConfig:
+    """The configuration with an address; as text, because dynamic settings are laid over that."""
+    static = {**config.layers.static, "listeners": f"PLAINTEXT://{address}"}
     static.pop("advertised.listeners", None)
     return load_broker_config(None, [f"{name}={value}" for name, value in static.items()]).config
 

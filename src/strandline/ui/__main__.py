@@ -8,11 +8,11 @@ import signal
 import sys
 
 from strandline.client.settings import parse_addresses
+from strandline.config.loopback import loopback
 from strandline.errors import InvalidSetting
 from strandline.schemas.places import REGISTRY_VARIABLE, SchemaPlaces
 from strandline.schemas.sources import Schemas
 from strandline.ui.serving import (
-    LOOPBACK,
     address_of,
     listen,
     listen_from,
@@ -35,9 +35,9 @@ def main() -> None:
         control = parse_addresses(options.control)[0] if options.control else None
         schemas = Schemas.at(SchemaPlaces(options.schemas, os.environ.get(REGISTRY_VARIABLE)))
         if options.port is None:
-            listening = listen_from(LOOPBACK)
+            listening = listen_from(loopback())
         else:
-            listening = listen(LOOPBACK, options.port)
+            listening = listen(loopback(), options.port)
     except InvalidSetting as error:
         sys.exit(str(error))
     sys.stdout.write(f"{address_of(listening)}\n")

@@ -18,13 +18,14 @@ from typing import Final
 
 import uvicorn
 
+from strandline.broker.addresses import bound_socket
 from strandline.client.settings import Address
+from strandline.config.listeners import host_and_port
 from strandline.errors import InvalidSetting
 from strandline.schemas.sources import Schemas
 from strandline.ui.app import application
 from strandline.ui.faults import FaultDesk, finder, refused_elsewhere
 
-LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8989
 """Of a page beside brokers."""
 _PORTS_TRIED: Final = 20
@@ -33,16 +34,17 @@ _STOP_SECONDS: Final = 2
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 lets the system choose. Raises `InvalidSetting`."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
-        made.listen()  # from now on whoever connects waits for the server and is not refused
+        made = bound_socket(host, port)
+        try:
+            made.listen()  # from now on a browser waits for the server and is not refused
+        except OSError:
+            made.close()
+            raise
     except OSError as error:
-        made.close()
+        where = host_and_port(host, port)
         raise InvalidSetting(
-            "ui-port", f"The page cannot be served at {host}:{port}: {error.strerror}."
+            "ui-port", f"The page cannot be served at {where}: {error.strerror}."
         ) from error
     return made
 
@@ -65,7 +67,7 @@ def _is_taken(error: InvalidSetting) -> bool:
 def address_of(listening: socket.socket) -> str:
     """What to open in a browser."""
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    return f"http://{host_and_port(host, port)}/"
 
 
 def serve(
