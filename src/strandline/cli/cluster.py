@@ -6,6 +6,7 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.output import print_json, print_table, size_text
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_cluster import (
     UNKNOWN_BYTES,
     ClusterAdmin,
@@ -16,7 +17,7 @@ from strandline.client.metadata import BrokerInfo
 from strandline.types import BrokerId
 
 
-@click.group()
+@click.group(cls=SentencesGroup)
 def cluster() -> None:
     """Show brokers and their disks, and forget brokers that are gone."""
 

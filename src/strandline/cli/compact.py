@@ -28,7 +28,7 @@ Document = Mapping[str, Any]
 @click.command()
 @click.argument("topic")
 @click.option("--now", is_flag=True, required=True, help="Whether it is due or not.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this one.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
 @click.option("--wait", is_flag=True, help="Wait until it is done.")
 @json_option
 @bootstrap_option

@@ -15,11 +15,12 @@ from strandline.cli.connecting import (
 )
 from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_configs import ConfigAdmin, ConfigEntry, Resource
 from strandline.types import BrokerId
 
 
-@click.group()
+@click.group(cls=SentencesGroup)
 def configs() -> None:
     """Show and change settings."""
 

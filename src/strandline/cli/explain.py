@@ -15,6 +15,7 @@ import click
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
 from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect
 from strandline.errors import ErrorCode, ProtocolError
@@ -26,7 +27,7 @@ _RANGES_SHOWN: Final = 20
 Document = Mapping[str, Any]
 
 
-@click.group()
+@click.group(cls=SentencesGroup)
 def explain() -> None:
     """Tell why records are still there, which rule keeps them, and when that changes.
 
@@ -36,8 +37,10 @@ def explain() -> None:
 
 @explain.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this one.")
-@click.option("--broker", type=click.IntRange(min=0), help="Ask this one, and not the leaders.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
+@click.option(
+    "--broker", type=click.IntRange(min=0), metavar="ID", help="Ask this one, and not the leaders."
+)
 @click.option("--dry-run", is_flag=True, help="Only what the next round of retention would remove.")
 @json_option
 @bootstrap_option
@@ -64,8 +67,10 @@ def retention(
 
 @explain.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this one.")
-@click.option("--broker", type=click.IntRange(min=0), help="Ask this one, and not the leaders.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this one.")
+@click.option(
+    "--broker", type=click.IntRange(min=0), metavar="ID", help="Ask this one, and not the leaders."
+)
 @click.option(
     "--dry-run", is_flag=True, help="Also read all of it, and tell which offsets and bytes go."
 )

@@ -10,11 +10,12 @@ from strandline.cli.connecting import bootstrap_option, json_option, open_cluste
 from strandline.cli.group_reset import Target, check_is_idle, new_offsets, parse_target
 from strandline.cli.output import print_json, print_table
 from strandline.cli.scope import parse_scope
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_groups import GroupAdmin, GroupDescription, PartitionLag
 from strandline.types import TopicPartition
 
 
-@click.group()
+@click.group(cls=SentencesGroup)
 def groups() -> None:
     """Show, reset, delete consumer groups."""
 

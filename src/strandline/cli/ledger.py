@@ -20,6 +20,7 @@ from strandline.cli.output import (
 from strandline.cli.place import Place, place_argument
 from strandline.cli.record_format import as_json as record_as_json
 from strandline.cli.record_format import verbose
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.ledger import Entry, Kept, entries, find, kept, partition_of, present
 from strandline.client.producer import Producer
 from strandline.errors import ProtocolError
@@ -27,7 +28,7 @@ from strandline.records.record import Record
 from strandline.types import Offset
 
 
-@click.group()
+@click.group(cls=SentencesGroup)
 def ledger() -> None:
     """Show what replicas removed from their logs, and produce it again.
 

@@ -11,6 +11,7 @@ from strandline.cli.connecting import json_option
 from strandline.cli.counts import counted
 from strandline.cli.output import json_bytes, print_json, print_table, shown_bytes
 from strandline.cli.table_options import load_table, tables_option
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.lakehouse.deadletters.listing import LetterFilter, list_letters
 from strandline.lakehouse.deadletters.replaying import replay as replay_letters
 from strandline.lakehouse.tables.store import open_store
@@ -18,7 +19,7 @@ from strandline.lakehouse.tables.store import open_store
 _SHOWN_CHARS = 60
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=SentencesGroup)
 def dead_letters() -> None:
     """Look at records that could not become rows, and try them again."""
 

@@ -17,6 +17,7 @@ from strandline.cli.counts import counted
 from strandline.cli.output import print_json, print_table, size_text
 from strandline.cli.topic_records import delete_records
 from strandline.cli.topic_replicas import elect, move, moves
+from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin import Admin
 from strandline.client.admin_cluster import sizes_by_partition
 from strandline.client.admin_configs import ConfigEntry, Resource
@@ -29,7 +30,7 @@ from strandline.storage.kafka_uuid import format_uuid
 from strandline.types import TopicPartition
 
 
-@click.group()
+@click.group(cls=SentencesGroup)
 def topics() -> None:
     """Create, list, change, move, delete topics."""
 

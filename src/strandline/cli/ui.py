@@ -19,14 +19,16 @@ DEFAULT_PORT = 9080
     "--port",
     type=click.IntRange(0, 65535),
     default=DEFAULT_PORT,
+    metavar="PORT",
     show_default=True,
     help="Where the page is served; 0 takes a free port.",
 )
 @click.option(
     "--host",
+    metavar="ADDRESS",
     default=loopback,
     show_default="loopback",
-    help="The page shows all data of the cluster to whoever can reach it: keep it on loopback.",
+    help="Keep it on loopback: the page shows all data of the cluster.",
 )
 @schema_options
 @bootstrap_option
