@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,17 +71,26 @@ class Checkout:
         (command / "__main__.py").write_text(COMMAND)
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        """./demo, called from elsewhere, in a process group of its own."""
+        """./demo, called from elsewhere, in a process group of its own, which Ctrl-C ends.
+
+        A script that starts the tests in the background (`./check &`) makes them ignore SIGINT, as
+        POSIX has it for such a shell, and a process that ignores a signal hands that on to all that
+        it starts: bash, pip and the build would go on.
+        """
         kept = {name: text for name, text in os.environ.items() if not name.startswith("LC_")}
-        return subprocess.Popen(
-            [self.folder / "demo", *words],
-            cwd="/",
-            env={**kept, "PIP_NO_INDEX": "1", "STRANDLINE_USE_UV": "0", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            start_new_session=True,
-        )
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # is not handed on
+        try:
+            return subprocess.Popen(
+                [self.folder / "demo", *words],
+                cwd="/",
+                env={**kept, "PIP_NO_INDEX": "1", "STRANDLINE_USE_UV": "0", **environment},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def run(self, *words: str, **environment: str) -> str:
         """What ./demo printed. It must have been the command in the folder's own environment."""
@@ -160,13 +168,8 @@ def test_an_end_in_the_middle(checkout: Checkout, number: signal.Signals) -> Non
         assert time.monotonic() < deadline
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)  # between two looks
-    # A builder may swallow one interrupt, as Python does within a finalizer: Ctrl-C is typed again.
-    ended = False
-    while not ended:
-        os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=2)
-            ended = True
+    os.killpg(process.pid, number)
+    process.communicate()
     assert process.returncode != 0
     (checkout.folder / "stall").unlink()
     assert (checkout.folder / ".venv/bin/python").exists(), "something was left half made"
