@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.transport import Transport
 from strandline.storage.log_read import LogSlice
@@ -66,7 +67,11 @@ def test_a_log_that_was_cut_and_grew_again_ends_a_slow_readers_connection(
     file.append(b"o" * LENGTH)
     host = Host()
     transport = Transport(
-        host, Party(), ours, shared=memoryview(bytearray(1024)), pool=BufferPool(1)
+        host,
+        Party(),
+        ours,
+        shared=memoryview(bytearray(1024)),
+        pool=BufferPool(1, FrameMemory(1 << 30)),
     )
     transport.send([LogSlice(file, 0, LENGTH, Offset(0), Offset(1))])
     assert transport.has_unsent_output, "the reader is slow"

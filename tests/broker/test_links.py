@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
@@ -95,7 +96,7 @@ class Rig:
             self,
             self,
             shared,
-            BufferPool(2),
+            BufferPool(2, FrameMemory(1 << 30)),
             frame_bytes_max=FRAME_BYTES_MAX,
             handles=self.handles,
         )

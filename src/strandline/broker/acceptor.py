@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from strandline.broker.addresses import plain_peer
+from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class Limits:
     idle_ms_max: int
     handles: HandleBudget
     """What the process has left for sockets."""
+    frames: FrameMemory
+    """What it has left for large requests that arrive."""
 
 
 class Acceptor:

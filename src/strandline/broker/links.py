@@ -78,6 +78,8 @@ class LinkTransport(Transport[Link]):
 
     __slots__ = ("is_frozen",)
 
+    never_waits = True
+
     is_frozen: bool
 
     def update_watch(self) -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import offline_notice
 from strandline.broker.reserved_ports import ReservedPort
@@ -36,6 +37,7 @@ class LocalCluster:
 
     def __init__(self, configs: Sequence[BrokerConfig], store: EmbeddedStore) -> None:
         self.handles = HandleBudget.of_process(len(configs))
+        self._frames = FrameMemory.of_process(configs[0].queued_max_request_bytes)
         """What the brokers share of the process's descriptors."""
         self.image = ClusterImage()
         """The metadata as the store has it, whatever the single brokers know of it."""
@@ -153,6 +155,7 @@ class LocalCluster:
                 cut_from=self._unreachable_from(broker_id),
                 gate=gate,
                 handles=self.handles,
+                frames=self._frames,
             )
         finally:
             self._starting.discard(broker_id)

@@ -9,23 +9,26 @@ from __future__ import annotations
 
 from typing import Final
 
-_LARGE_BUFFER_BYTES: Final = 2 * 1024 * 1024
+from strandline.broker.frame_memory import FrameMemory
+
+LARGE_BUFFER_BYTES: Final = 2 * 1024 * 1024
 
 
 class BufferPool:
     """Large receive buffers for reuse: allocating and zeroing a megabyte per request is slow."""
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, memory: FrameMemory) -> None:
+        self.memory = memory
         self._keep = keep
         self._free: list[bytearray] = []
 
     def take(self) -> bytearray:
-        """A buffer of `_LARGE_BUFFER_BYTES`."""
-        return self._free.pop() if self._free else bytearray(_LARGE_BUFFER_BYTES)
+        """A buffer of `LARGE_BUFFER_BYTES`."""
+        return self._free.pop() if self._free else bytearray(LARGE_BUFFER_BYTES)
 
     def give_back(self, buffer: bytearray) -> None:
         """Offer a buffer for reuse; the caller must not keep views of it."""
-        if len(buffer) == _LARGE_BUFFER_BYTES and len(self._free) < self._keep:
+        if len(buffer) == LARGE_BUFFER_BYTES and len(self._free) < self._keep:
             self._free.append(buffer)
 
 
@@ -42,13 +45,18 @@ class LargeFrame:
         self._filled = len(part)
         self._pool = pool
 
+    @property
+    def wanted(self) -> int:
+        """How many bytes more are needed before more can be read."""
+        if self._filled < len(self.buffer):
+            return 0
+        return min(self.size, 2 * len(self.buffer)) - len(self.buffer)
+
     def room(self) -> memoryview:
         """Where more of it goes."""
-        if self._filled == len(self.buffer):
-            # The announced bytes are really coming: double the room.
-            room = bytearray(min(self.size, 2 * len(self.buffer)))
-            room[: self._filled] = self.buffer
-            self.buffer = room
+        if wanted := self.wanted:
+            # The announced bytes are really coming. In place: two of them may be too much.
+            self.buffer += bytes(wanted)
         return memoryview(self.buffer)[self._filled : min(self.size, len(self.buffer))]
 
     def received(self, count: int) -> bool:

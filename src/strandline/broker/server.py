@@ -86,7 +86,7 @@ class Server:
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
         self._acceptor = Acceptor(listeners, limits, self._admit)
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self._pool = BufferPool(_POOLED_BUFFERS)
+        self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
         self._turn: asyncio.Handle | None = None
         self._turn_ended_ns = 0
         self._alarm: asyncio.TimerHandle | None = None

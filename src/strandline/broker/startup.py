@@ -19,6 +19,7 @@ from typing import Final, assert_never
 from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import Readiness
 from strandline.broker.running import Broker, Parts, StartReport
@@ -49,6 +50,7 @@ async def start_broker(
     cut_from: Collection[BrokerId] = (),
     gate: asyncio.Barrier | None = None,
     handles: HandleBudget | None = None,
+    frames: FrameMemory | None = None,
 ) -> Broker:
     """Start a broker on this event loop and wait until it is ready.
 
@@ -56,8 +58,8 @@ async def start_broker(
     store is closed by the broker's end. A broker that is not alone in its cluster adopts no logs
     that the metadata does not know. `cut_from` names brokers that it cannot reach, for tests.
     Brokers that start together register together behind a `gate`: then nobody who is only a moment
-    late loses its place in the in-sync replicas. Brokers of one process share `handles`. Raises
-    `InvalidSetting`, `StorageError` and `StoreError`.
+    late loses its place in the in-sync replicas. Brokers of one process share `handles` and
+    `frames`. Raises `InvalidSetting`, `StorageError` and `StoreError`.
     """
     start = _Start(
         config,
@@ -66,6 +68,7 @@ async def start_broker(
         cut_from=cut_from,
         gate=gate,
         handles=handles or HandleBudget.of_process(),
+        frames=frames or FrameMemory.of_process(config.queued_max_request_bytes),
     )
     try:
         return await start.run()
@@ -86,12 +89,14 @@ class _Start:
         cut_from: Collection[BrokerId],
         gate: asyncio.Barrier | None,
         handles: HandleBudget,
+        frames: FrameMemory,
     ) -> None:
         self._config = config
         self._cut_from = cut_from
         self._gate = gate
         self._broker_id = BrokerId(config.node_id)
         self._handles = handles
+        self._frames = frames
         self._files = handles.files()
         self._store = store
         self._own_store: EmbeddedStore | None = None
@@ -121,7 +126,7 @@ class _Start:
             node,
             store,
             self._files,
-            _limits(self._config, self._handles),
+            _limits(self._config, self._handles, self._frames),
             self._sockets,
             on_halt=self._watch.changed,
         )
@@ -214,7 +219,7 @@ class _Start:
         )
 
 
-def _limits(config: BrokerConfig, handles: HandleBudget) -> Limits:
+def _limits(config: BrokerConfig, handles: HandleBudget, frames: FrameMemory) -> Limits:
     return Limits(
         frame_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
@@ -222,4 +227,5 @@ def _limits(config: BrokerConfig, handles: HandleBudget) -> Limits:
         per_address_overrides=config.max_connections_per_ip_overrides,
         idle_ms_max=config.connections_max_idle_ms,
         handles=handles,
+        frames=frames,
     )

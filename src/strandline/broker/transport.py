@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from strandline.broker.receive_buffers import BufferPool, LargeFrame
+from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, LargeFrame
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
 from strandline.storage.files import File
@@ -107,9 +107,13 @@ class Transport(Generic[PartyT]):
     `watching` is what the loop was asked to watch for: reading, writing.
     """
 
+    never_waits = False
+    """Whether its large frames are read even beyond the memory for them."""
+
     __slots__ = (
         "_host",
         "_is_held_back",
+        "_is_starved",
         "_large",
         "_leftover",
         "_pending",
@@ -141,6 +145,8 @@ class Transport(Generic[PartyT]):
         self._large: LargeFrame | None = None
         self._leftover = b""
         self._is_held_back = False
+        self._is_starved = False
+        """Whether the frame that arrives waits for memory."""
         self._pending: deque[bytes | memoryview | _FileRange] = deque()
         self.watching = (False, False)
 
@@ -195,8 +201,11 @@ class Transport(Generic[PartyT]):
             start = position + 4
             if end - start < size:
                 if end - start >= _LARGE_PART_BYTES:
-                    self._large = LargeFrame(view[start:end], size, self._pool)
-                    return
+                    if self._may_take(LARGE_BUFFER_BYTES):
+                        self._large = LargeFrame(view[start:end], size, self._pool)
+                        self.update_watch()
+                        return
+                    self._is_starved = True
                 break
             receive(connection, view[start : start + size], now)
             position = start + size
@@ -206,11 +215,30 @@ class Transport(Generic[PartyT]):
         self._is_held_back = not connection.wants_input
         self.update_watch()
 
+    def _may_take(self, more: int) -> bool:
+        return self._pool.memory.may_take(self, more, always=self.never_waits)
+
+    def read_on(self) -> None:
+        """There may be memory again for the frame that arrives."""
+        if self.closed or not self._is_starved:
+            return
+        self._is_starved = False
+        if self._large is None:
+            self._is_held_back = True
+            self.resume()
+        self.update_watch()
+
     def _read_large(self, large: LargeFrame) -> None:
+        wanted = large.wanted
+        if wanted and not self._may_take(wanted):
+            self._is_starved = True
+            self.update_watch()
+            return
         count = self.socket.recv_into(large.room())
         if count == 0:
             self.close(None)
             return
+        self._pool.memory.progressed(self)
         if not large.received(count):
             return
         self._large = None
@@ -218,6 +246,7 @@ class Transport(Generic[PartyT]):
         self.last_active_ms = now.monotonic_ms
         self._host.receive(self.connection, memoryview(large.buffer)[: large.size], now)
         large.let_go()
+        self._pool.memory.give_back(self)
         self.update_watch()
 
     def resume(self) -> None:
@@ -344,7 +373,8 @@ class Transport(Generic[PartyT]):
         if self.closed:
             return
         write = bool(self._pending)
-        self._watch(read=not write and self.connection.wants_input, write=write)
+        read = not write and not self._is_starved and self.connection.wants_input
+        self._watch(read=read, write=write)
 
     def _watch(self, *, read: bool, write: bool) -> None:
         if (read, write) != self.watching:
@@ -377,6 +407,7 @@ class Transport(Generic[PartyT]):
         self._pending.clear()
         self._large = None
         self._leftover = b""
+        self._pool.memory.give_back(self)
         self._host.disconnected(self, reason)
         self.socket.close()
 

@@ -51,6 +51,8 @@ class BrokerConfig:
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     queued_max_requests: int = 500
     """Requests in flight in the whole broker before it stops reading from connections."""
+    queued_max_request_bytes: int = -1
+    """What large requests that arrive may take of memory; -1: a quarter of what there is."""
     socket_listen_backlog_size: int = 50
     socket_receive_buffer_bytes: int = -1
     socket_request_max_bytes: int = 104_857_600

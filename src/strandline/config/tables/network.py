@@ -67,8 +67,9 @@ NETWORK: Final[tuple[Setting, ...]] = (
     Setting("num.network.threads", INT, 3, HIGH, at_least(1), NO_EFFECT,
             "Kafka's network threads; Strandline serves all sockets from one event loop.",
             update=CLUSTER_WIDE),
-    Setting("queued.max.request.bytes", LONG, -1, MEDIUM, ANYTHING, NO_EFFECT,
-            "Bytes of requests waiting before the broker stops reading; -1 for no limit."),
+    Setting("queued.max.request.bytes", LONG, -1, MEDIUM, ANYTHING, SERVED,
+            "Bytes of large requests that arrive before the broker stops reading others; -1 for a "
+            "quarter of what the process may have (cgroup, address space, machine)."),
     Setting("queued.max.requests", INT, 500, HIGH, at_least(1), SERVED,
             "Requests in flight before the broker stops reading from connections."),
     Setting("request.timeout.ms", INT, 30_000, HIGH, ANYTHING, NO_EFFECT,
