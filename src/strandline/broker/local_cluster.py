@@ -37,8 +37,8 @@ class LocalCluster:
 
     def __init__(self, configs: Sequence[BrokerConfig], store: EmbeddedStore) -> None:
         self.handles = HandleBudget.of_process(len(configs))
-        self._frames = FrameMemory.of_process(configs[0].queued_max_request_bytes)
         """What the brokers share of the process's descriptors."""
+        self._frames = FrameMemory.of_process(configs[0].queued_max_request_bytes)
         self.image = ClusterImage()
         """The metadata as the store has it, whatever the single brokers know of it."""
         self.brokers: dict[BrokerId, Broker] = {}
