@@ -82,7 +82,7 @@ class Cleaners:
             pace.stop.set()
         while self._running:
             await asyncio.wait(self._running)
-        await self._loop.run_in_executor(None, self._threads.shutdown)
+        self._threads.shutdown()  # at once, since nothing runs; another thread may not be had
 
     def abandon(self) -> None:
         """End all rounds without waiting."""
