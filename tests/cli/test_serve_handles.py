@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +55,18 @@ class Serving:
 
 
 @contextmanager
-def serving(directory: Path, limit: int, *arguments: str) -> Iterator[Serving]:
-    """Serve with so many open files at most (the hard limit, too); stopped cleanly at the end."""
+def serving(
+    directory: Path, limit: int, *arguments: str, prepare: Callable[[], object] = int
+) -> Iterator[Serving]:
+    """Serve with so many open files at most (the hard limit, too); stopped cleanly at the end.
+
+    `prepare` is called in the new process before it becomes the command.
+    """
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, 64), limit))
+        prepare()
+
     errors = directory / "errors"
     with errors.open("w") as stream:
         process = subprocess.Popen(
@@ -68,7 +78,7 @@ def serving(directory: Path, limit: int, *arguments: str) -> Iterator[Serving]:
             stdout=subprocess.PIPE,
             stderr=stream,
             text=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, 64), limit)),
+            preexec_fn=limited,
         )
     try:
         assert process.stdout is not None

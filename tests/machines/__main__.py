@@ -5,7 +5,7 @@
 
 Needs root, `debootstrap`, `unshare`, a network, and some gigabytes. What is cheap of this (odd
 paths, the locale C, an interruption, no network the second time) is in `test_environment.py`,
-which ./check runs.
+which ./check runs. Machines that have little of something are in `limits.py`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.machines.bare import USER, BareDebian, Run, bare_debian
+from tests.machines.limits import LIMITS
 
 ROOT: Final = Path(__file__).parents[2]
 DEBIANS: Final = {"Debian 12": "bookworm", "Debian 13": "trixie"}
@@ -132,6 +134,10 @@ def main() -> None:
                 bare_debian(suite, options.directory) as debian,
             ):
                 happened.append(partial(attempt, debian)())
+    for machine, (typed, try_limit) in LIMITS.items():
+        if options.only in machine:
+            with _reported(machine, typed, rows) as happened, TemporaryDirectory() as folder:
+                happened.append(try_limit(Path(folder)))
     print("| machine | typed | what happened |\n|---|---|---|")
     for row in rows:
         print(f"| {row.machine} | {row.typed} | {row.happened} |")
