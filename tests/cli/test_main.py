@@ -77,6 +77,8 @@ def test_help_names_every_command(alone: Callable[..., Any]) -> None:
         (("produce", "t", "--format", "json", "--key-separator", ":"), "lines"),
         (("dump", "README.md"), "not called like"),
         (("serve", "--set", "nonsense"), "name=value"),
+        (("serve", "--listen", "9092"), "--listen takes HOST:PORT, not '9092'"),
+        (("serve", "--listen", "localhost"), "--listen takes HOST:PORT, not 'localhost'"),
         (("serve", "--set", "log.retention.mss=1"), "did you mean log.retention.ms?"),
         (("serve", "--config", "/nowhere/x.properties"), "cannot be read"),
     ],

@@ -6,6 +6,7 @@ This file must not import what serving does not need: the client stays outside.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 _KAZOO: Final = "strandline.broker.zookeeper_session"
+
+_HAS_PORT: Final = re.compile(r":\d+$")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,6 +88,11 @@ def load_config(
     if data_dir is not None:
         wanted.append(f"log.dirs={data_dir}")
     if listen is not None:
+        if not _HAS_PORT.search(listen):
+            raise click.UsageError(
+                f"--listen takes HOST:PORT, not '{listen}'; without a HOST, as in ':9092', it is "
+                "every interface."
+            )
         wanted.append(f"listeners=PLAINTEXT://{listen}")
     try:
         loaded = load_broker_config(config_path, wanted)
