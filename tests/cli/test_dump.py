@@ -240,3 +240,13 @@ def test_files_that_are_on_their_way_out_are_not_checked(
     assert ".deleted" not in said.out
     (left,) = partition.glob("*.log.deleted")
     assert "batch" in alone("dump", str(left)).out, "one that is named is shown"
+
+
+def test_a_cluster_directory_names_the_log_directories_in_it(alone: Run, tmp_path: Path) -> None:
+    for name in ("broker-2", "broker-1", "other"):
+        (tmp_path / name).mkdir()
+    for number in (1, 2):
+        (tmp_path / f"broker-{number}" / "meta.properties").write_text("")
+    ended = alone("dump", str(tmp_path))
+    assert ended.code == 2
+    assert "no files that can be dumped. Name one of those in it: broker-1, broker-2." in ended.err

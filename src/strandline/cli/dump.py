@@ -81,8 +81,15 @@ def _expand(path: str) -> list[str]:
         return [path]
     found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if _is_in_use(name)]
     if not found:
-        raise click.UsageError(f"The directory '{path}' has no files that can be dumped.")
+        below = sorted(each.name for each in os.scandir(path) if _has_files(each))
+        hint = f" Name one of those in it: {', '.join(below)}." if below else ""
+        raise click.UsageError(f"The directory '{path}' has no files that can be dumped.{hint}")
     return found
+
+
+def _has_files(entry: os.DirEntry[str]) -> bool:
+    """A partition, or the log directory of a broker in that of a cluster."""
+    return entry.is_dir() and any(_is_in_use(name) for name in os.listdir(entry.path))
 
 
 def _is_known(name: str) -> bool:
