@@ -29,6 +29,8 @@ DEBIANS: Final = {"Debian 12": "bookworm", "Debian 13": "trixie"}
 FIRST_ROW: Final = "commit 1:"
 INSTALL: Final = "sudo apt-get update && sudo apt-get install -y python3-venv"
 ODD: Final = "a folder of ä and 水"
+CLOSED_PORT: Final = "http://127.0.0.1:9"
+PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 SMALL_CHECK: Final = "-k addresses_are_read tests/client"
 
 
@@ -93,8 +95,43 @@ def demo_as_a_user(debian: BareDebian) -> str:
     )
 
 
+def demo_with_uv(debian: BareDebian) -> str:
+    """As root, where uv is on the path."""
+    debian.add_clone(ROOT, "root")
+    made = debian.run(
+        "root", f"{INSTALL.replace('sudo ', '')} && python3 -m venv uv && uv/bin/pip install -q uv"
+    )
+    _expect(made, 0)
+    command = 'cd strandline && PATH="$HOME/uv/bin:$PATH" ./demo --records 20000'
+    first = debian.run("root", command, echo=True)
+    _expect(first, 0, FIRST_ROW, "All of it took")
+    by_uv = debian.run("root", "grep '^uv = ' strandline/.venv/pyvenv.cfg")
+    _expect(by_uv, 0)
+    return f"`.venv` is made by uv; done after {first.seconds:.0f} s"
+
+
+def demo_in_odd_surroundings(debian: BareDebian) -> str:
+    """No HOME, /tmp read-only, a proxy that nothing of this machine is to be asked through."""
+    debian.add_clone(ROOT, "root")
+    _expect(debian.run("root", "cd strandline && ./demo --records 1000", echo=True), 0)
+    proxies = " ".join(f"{name}={CLOSED_PORT}" for name in PROXY_VARIABLES)
+    odd = debian.run(
+        "root",
+        "mkdir 'tmp dir' && mount -t tmpfs -o ro tmpfs /tmp && cd strandline && "
+        f'env -u HOME TMPDIR="$HOME/tmp dir" {proxies} ./demo --records 20000',
+        echo=True,
+    )
+    _expect(odd, 0, FIRST_ROW, "All of it took")
+    return f"done after {odd.seconds:.0f} s"
+
+
 TRIES: Final[dict[str, tuple[str, Callable[[BareDebian], str]]]] = {
     "root": ("`./demo`", demo_as_root),
+    "root, uv": ("`./demo --records 20000`", demo_with_uv),
+    "root, `HOME` unset, `/tmp` read-only, `TMPDIR=.../tmp dir`, all proxies at a closed port": (
+        "`./demo --records 20000`",
+        demo_in_odd_surroundings,
+    ),
     "root, tests": ("`./check -k ...`", check_as_root),
     "another user": ("`./demo`, `./check -k ...`", refused_to_a_user),
     f"another user, after that line, in `{ODD}`, `LC_ALL=C`": (
