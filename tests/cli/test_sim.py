@@ -25,6 +25,7 @@ from strandline.sim.mutants.mutant import Mutant, patch
 from strandline.sim.mutation_table import Row
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
+from strandline.sim.sometimes import STATES
 from strandline.sim.sweep import SeedResult, SweepResult
 from strandline.sim.text import parse_plan
 from strandline.types import Offset
@@ -323,6 +324,31 @@ def test_good_seeds_end_with_0(alone: Run) -> None:
     assert ended.code == 0
     assert "No invariant was broken." in ended.out
     assert "Again" not in ended.out
+
+
+def test_a_state_that_enough_seeds_never_reach_ends_with_1(
+    alone: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = dict.fromkeys(STATES, 1) | {"fault twin": 0, "topic deleted": 0}
+
+    def fake(seeds: Iterable[int], **_: Any) -> SweepResult:
+        result = SweepResult()
+        for seed in seeds:
+            result.add(SeedResult(seed, "safe", counters=counters))
+        return result
+
+    monkeypatch.setattr(sim_sweep, "sweep", fake)
+    ended = alone("sim", "--seeds", "500")
+    assert ended.code == 1
+    assert (
+        "500 seeds have not reached 2 states: topic deleted, fault twin. 500 seeds or more must "
+        "reach all of them, since what is never reached is not tested."
+    ) in ended.out
+    assert sorted(alone("sim", "--seeds", "500", "--json").json["missed"]) == [
+        "fault twin",
+        "topic deleted",
+    ]
+    assert alone("sim", "--seeds", "499").code == 0
 
 
 def test_a_real_sweep_with_processes() -> None:

@@ -52,7 +52,15 @@ def test_mistakes_in_a_plan_are_refused_beforehand(line: str, complaint: str) ->
 
 
 @pytest.mark.parametrize(
-    "line", ["kill", "kill king", "pause 1 for=long", "power-cut 1 mode=much", "crash-in 1 how=so"]
+    "line",
+    [
+        "lose-directory 1 what=all",
+        "kill",
+        "kill king",
+        "pause 1 for=long",
+        "power-cut 1 mode=much",
+        "crash-in 1 how=so",
+    ],
 )
 def test_mistakes_that_show_later_are_refused_too(line: str) -> None:
     with stage() as it, pytest.raises(BadScript):
@@ -408,6 +416,33 @@ def test_damage_ends_with_a_new_disk_and_blocks_other_losses(line: str) -> None:
         assert "beyond the budget" in it.skipped[0]
         it.run(3_000)
         assert not it.scene.to_repair
+        it.settle()
+        it.do("power-cut 1 mode=none")
+        assert not it[1].is_running
+
+
+@pytest.mark.parametrize(("what", "is_told"), [("log", True), ("disk", False)])
+def test_a_broker_starts_without_a_log_or_all_of_a_directory(what: str, is_told: bool) -> None:
+    """It may still be elected when it comes back. Its other logs are there, and so is the marker of
+    its clean end, unless all is gone."""
+    with stage(disks=2, min_insync_replicas="3") as it:
+        end = it.log_end(2)
+        hosted = it.world.replica(2, T0)
+        assert end > 0
+        assert hosted is not None
+        where = [*it[2].config.log_dirs].index(hosted.log.directory.rpartition("/")[0])
+        it.do(f"lose-directory 2 what={what} dir={where} down=50ms")
+        assert it.world.run_until(lambda: it[2].life == 2 and it[2].is_up)
+        assert it.log_end(2) < end
+        assert any(" is gone" in each for each in it[2].start_notices) is is_told
+        it.settle()
+
+
+def test_a_lost_log_counts_as_lost_until_it_is_made_good() -> None:
+    with stage() as it:
+        it.do("lose-directory 2 down=50ms", "power-cut 1 mode=none")
+        assert "beyond the budget" in it.skipped[0]
+        assert it.world.run_until(lambda: it[2].life == 2 and it[2].is_up)
         it.settle()
         it.do("power-cut 1 mode=none")
         assert not it[1].is_running

@@ -124,17 +124,6 @@ NOTICED = {
 rule may take the seeds up to that one, and two more."""
 
 
-def test_a_directory_that_goes_offline_by_an_open_is_missed() -> None:
-    """Few seeds have machines without handles, so this one is named; plans are drawn anew when
-    drawing changes, and then it is to be found again among those with the verb `starve`."""
-    plan = draw_plan(104)
-    assert any(action.verb == "starve" for action in plan.actions)
-    rule = "no-handle-is-no-error-of-the-disk"
-    broken = run(plan, without=rule, stop_at_violation=True).violations
-    assert {violation.invariant for violation in broken} & set(MUTANTS[rule].expected)
-    assert not run(plan).violations
-
-
 @pytest.mark.parametrize("name", NOTICED)
 def test_a_rule_that_is_left_out_is_missed(name: str) -> None:
     for seed in range(NOTICED[name] + 3):

@@ -690,6 +690,21 @@ class TestLogRanges:
         setup.run()
         assert client.frames == [b"\x01" * 20_000, b"x"]
 
+    def test_a_range_that_was_cut_and_has_grown_again_is_not_sent(self) -> None:
+        """Other records may stand there by then (note 0022)."""
+        setup, client, server, chunk = self.serve(replace(QUIET, window_bytes=8192), 20_000)
+        assert server.wire is not None
+        setup.network.stall(ONE, "client")
+        server.wire.send_chunks([pack(">i", 20_000), chunk])
+        setup.run()
+        chunk.file.truncate(15_000)
+        chunk.file.append(b"\x02" * 10_000)
+        setup.network.heal()
+        setup.run()
+        assert client.frames == []
+        assert client.ended is not None
+        assert setup.network.counts.cut_ranges == 1
+
     def test_a_range_that_was_cut_while_it_waited_ends_the_connection(self) -> None:
         tcp = replace(QUIET, window_bytes=8192)
         setup, client, server, chunk = self.serve(tcp, 20_000)

@@ -40,6 +40,10 @@ def play(action: str, *expected: str, safety: str = "12s") -> None:
         safety=safety,
         retention="7200000 internal.segment.bytes=1000",
     )
+    judge(text)
+
+
+def judge(text: str) -> None:
     script = read_plan(parse_script("laptop", text))
     expectations = Expectations(script)
     verdict = run(script.plan, on_expect=expectations.at_its_time, on_end=expectations.at_the_end)
@@ -49,6 +53,35 @@ def play(action: str, *expected: str, safety: str = "12s") -> None:
 
 def test_all_machines_sleep() -> None:
     play("at 3s suspend all for=2min", safety="130s")
+
+
+def test_all_machines_sleep_for_an_hour() -> None:
+    """Every timer of every client runs out meanwhile, and none of a broker."""
+    play("at 3s suspend all for=60min", safety="3620s")
+
+
+def test_one_machine_sleeps_for_an_hour() -> None:
+    """Others lead long before it wakes up. Timers are slow, so that an hour has few events."""
+    text = """title: A leader sleeps for an hour
+world: cluster
+seed: 5
+settings: zookeeper.session.timeout.ms=30000 replica.lag.time.max.ms=30000
+settings: replica.fetch.wait.max.ms=10000 auto.leader.rebalance.enable=false
+phases: safety=3620s
+
+topic t partitions=1 replication=3 min.insync.replicas=2 retention.ms=7200000
+
+client producer p1 topic=t idempotent=yes in-flight=5 every=10s strange-times=0
+client producer p2 topic=t acks=1 every=10s strange-times=0
+client consumer c1 topic=t max-wait=10s
+
+at 3s suspend leader:t-0 for=60min
+expect t-0@1 start=0
+expect t-0 isr=1,2,3
+expect reached leader changes
+expect reached session ends under a running broker
+"""
+    judge(text)
 
 
 @pytest.mark.parametrize("broker", ["leader:t-0", "follower:t-0", "controller"])

@@ -13,7 +13,16 @@ import pytest
 
 from strandline.sim import sweep as sweeping
 from strandline.sim.checkers.violations import Violation
-from strandline.sim.sweep import HARNESS, SeedResult, SweepResult, failed, run_seed, sweep
+from strandline.sim.sometimes import STATES
+from strandline.sim.sweep import (
+    HARNESS,
+    SEEDS_FOR_ALL_STATES,
+    SeedResult,
+    SweepResult,
+    failed,
+    run_seed,
+    sweep,
+)
 
 
 def test_a_sweep_runs_all_seeds_and_some_of_them_twice() -> None:
@@ -32,6 +41,30 @@ def test_a_sweep_runs_all_seeds_and_some_of_them_twice() -> None:
     assert result.counters["clean start"] >= 6
     assert "clean start" not in result.never_reached
     assert set(result.never_reached) == {n for n, seeds in result.reached_in.items() if not seeds}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "is_as_drawn", "missed"),
+    [
+        (SEEDS_FOR_ALL_STATES, True, ["fault twin", "topic deleted"]),
+        (SEEDS_FOR_ALL_STATES - 1, True, []),
+        (SEEDS_FOR_ALL_STATES, False, []),
+    ],
+)
+def test_enough_seeds_must_reach_every_state(
+    seeds: int, is_as_drawn: bool, missed: list[str]
+) -> None:
+    result = SweepResult(is_as_drawn=is_as_drawn)
+    counters = {name: int(name not in ("topic deleted", "fault twin")) for name in STATES}
+    for seed in range(seeds):
+        result.add(SeedResult(seed, "safe", counters=counters))
+    assert sorted(result.missed) == missed
+
+
+def test_a_profile_or_a_rule_that_is_left_out_asks_for_no_state() -> None:
+    assert sweep([], jobs=1).is_as_drawn
+    assert not sweep([], profile="safe").is_as_drawn
+    assert not sweep([], without="read-to-the-mark").is_as_drawn
 
 
 def test_a_seed_gives_the_same_in_another_process() -> None:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Options
-from strandline.sim.unequal import SINCE
-from tests.sim.faults_stage import stage
+from tests.sim.faults_stage import T0, Stage, stage
 
-SEEDS = range(SINCE, SINCE + 150)
-
-
-def test_seeds_that_are_named_elsewhere_have_equal_brokers() -> None:
-    plans = [draw_plan(seed) for seed in range(100)]
-    assert not any(plan.options.minimums for plan in plans)
-    assert not any(action.verb == "restore-disk" for plan in plans for action in plan.actions)
+SEEDS = range(150)
 
 
 def test_files_topics_and_disks_differ_in_some_seeds() -> None:
@@ -24,11 +18,12 @@ def test_files_topics_and_disks_differ_in_some_seeds() -> None:
         for plan in different
         for topic in plan.options.topics
     )
-    assert any(
-        action.verb == "alter-config" and "min.insync.replicas" in action.options
-        for plan in different
-        for action in plan.actions
-    )
+    for verb in ("alter-config", "alter-defaults"):
+        assert any(
+            action.verb == verb and "min.insync.replicas" in action.options
+            for plan in different
+            for action in plan.actions
+        )
     assert any(action.verb == "restore-disk" for plan in plans for action in plan.actions)
     for plan in plans:
         assert len(plan.options.minimums) in (0, plan.options.brokers)
@@ -41,6 +36,25 @@ def test_every_broker_is_started_with_its_own_file() -> None:
     assert found == [1, 2, 3]
     options = Options(seed=1, settings={"min.insync.replicas": "2"})
     assert [options.minimum(broker) for broker in (1, 2, 3)] == [2, 2, 2]
+
+
+def test_the_default_of_all_brokers_is_changed_and_reset() -> None:
+    """The topic of the stage has no setting of its own."""
+    resource = ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT)
+    with stage() as it:
+        it.do("alter-defaults min.insync.replicas=3 within=5s")
+        assert it.world.run_until(
+            lambda: it.world.image.overrides(resource) == {"min.insync.replicas": "3"}
+        )
+        assert it.world.run_until(lambda: minimum_of_the_leader(it) == 3)
+        it.do("alter-defaults min.insync.replicas=- within=5s")
+        assert it.world.run_until(lambda: not it.world.image.overrides(resource))
+        assert it.world.run_until(lambda: minimum_of_the_leader(it) == 2)
+
+
+def minimum_of_the_leader(it: Stage) -> int:
+    replica = it.world.replica(it.state.leader, T0)
+    return 0 if replica is None else replica.log.config.min_insync_replicas
 
 
 def test_the_budget_goes_by_the_smallest_file() -> None:

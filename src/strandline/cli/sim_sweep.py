@@ -16,7 +16,13 @@ from strandline.cli.sim_run import check_rule
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.sim.checkers.invariants import INVARIANTS
 from strandline.sim.report import counted, show_reached, show_speed
-from strandline.sim.sweep import TWICE_ONE_OF, SeedResult, SweepResult, sweep
+from strandline.sim.sweep import (
+    SEEDS_FOR_ALL_STATES,
+    TWICE_ONE_OF,
+    SeedResult,
+    SweepResult,
+    sweep,
+)
 
 SHOWN_SEEDS = 12
 """How many of the seeds that break one invariant are named."""
@@ -36,7 +42,8 @@ class ManyRuns(NamedTuple):
 
 
 def run_many(wanted: ManyRuns) -> None:
-    """Run seeds and print a summary. Exits with 1 if any of them breaks an invariant."""
+    """Run seeds and print a summary. Exits with 1 if any of them breaks an invariant, or if enough
+    of them were run and a state that is counted was never reached."""
     check_rule(wanted.without)
     seeds: Iterable[int] = count(wanted.first)
     if wanted.seeds is not None:
@@ -62,7 +69,7 @@ def run_many(wanted: ManyRuns) -> None:
             print_json(_as_json(result, wanted))
         else:
             _show(result, wanted)
-    if result.bad:
+    if result.bad or result.missed:
         raise click.exceptions.Exit(1)
 
 
@@ -99,6 +106,8 @@ def _show(result: SweepResult, wanted: ManyRuns) -> None:
         named = " ".join(map(str, seeds[:SHOWN_SEEDS]))
         click.echo(f"    {named}{' ...' if len(seeds) > SHOWN_SEEDS else ''}")
     click.echo(show_reached(result.reached_in, result.seeds))
+    if result.missed:
+        click.echo(bad(_why_missed(result)))
     click.echo(
         show_speed(events=result.events, simulated_us=result.simulated_us, cpu_s=result.cpu_s)
     )
@@ -112,6 +121,15 @@ def _show(result: SweepResult, wanted: ManyRuns) -> None:
         click.echo(f"Strandline {__version__}.")
         click.echo(f"Again:   strandline sim --seed {first}{options}")
         click.echo(f"Shorter: strandline sim --seed {first}{options} --shrink")
+
+
+def _why_missed(result: SweepResult) -> str:
+    names = result.missed
+    return (
+        f"{counted(result.seeds, 'seed')} have not reached {counted(len(names), 'state')}: "
+        f"{', '.join(names)}. {SEEDS_FOR_ALL_STATES} seeds or more must reach all of them, since "
+        "what is never reached is not tested."
+    )
 
 
 def _as_json(result: SweepResult, wanted: ManyRuns) -> object:
@@ -128,6 +146,7 @@ def _as_json(result: SweepResult, wanted: ManyRuns) -> object:
         ],
         "reached_in": dict(sorted(result.reached_in.items())),
         "never_reached": sorted(result.never_reached),
+        "missed": sorted(result.missed),
         "compared": result.compared,
         "events": result.events,
         "simulated_us": result.simulated_us,

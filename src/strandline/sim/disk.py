@@ -277,6 +277,20 @@ class Disk:
         """Make a file shorter (F-55)."""
         return self._note(disk_damage.cut_file(self.files, path_part, self._random))
 
+    def lose_directory(self, data_dir: str, *, is_partition: bool) -> str | None:
+        """Remove the log of one partition, or leave the whole data directory empty (F-55).
+
+        What is left is as it was, so no file counts as damaged."""
+        if is_partition:
+            damage = disk_damage.lose_partition(self.files, data_dir, self._random)
+        else:
+            damage = disk_damage.lose_contents(self.files, data_dir)
+        if damage is None:
+            return None
+        for path in [each for each in self._older if each.startswith(f"{damage.path}/")]:
+            del self._older[path]
+        return damage.sentence
+
     def restore_older(self, path_part: str = "-checkpoint") -> str | None:
         """Put a file back to what it was when some process before ended (F-54)."""
         return self._note(

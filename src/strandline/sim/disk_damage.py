@@ -78,6 +78,29 @@ def lose_file(files: MemoryFiles, path_part: str, random: Random) -> Damage | No
     return Damage(path, f"{path} is gone")
 
 
+def lose_partition(files: MemoryFiles, path: str, random: Random) -> Damage | None:
+    """Remove one of the directories in another one, with all that is in it."""
+    parent = files.find(path)
+    if not isinstance(parent, Directory):
+        return None
+    names = sorted(name for name, node in parent.names.items() if isinstance(node, Directory))
+    if not names:
+        return None
+    lost = join(path, random.choice(names))
+    _forget(files, lost)
+    return Damage(lost, f"{lost} is gone")
+
+
+def lose_contents(files: MemoryFiles, path: str) -> Damage | None:
+    """Leave a directory empty, as a mount point without its volume."""
+    found = files.find(path)
+    if not isinstance(found, Directory) or not found.names:
+        return None
+    found.change(*((name, None) for name in sorted(found.names)))
+    found.sync()
+    return Damage(path, f"{path} is empty")
+
+
 def cut_file(files: MemoryFiles, path_part: str, random: Random) -> Damage | None:
     """Make a file shorter (F-55)."""
     found = [(path, contents) for path, contents in files_with(files, path_part) if contents.data]

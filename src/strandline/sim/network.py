@@ -74,6 +74,8 @@ class Counts:
     """Log ranges that were sent from the page cache."""
     late_changes: int = 0
     """Those of them whose bytes had changed before they left."""
+    cut_ranges: int = 0
+    """Answers that ended with their connection, since the file was cut before they were sent."""
 
 
 class Network:

@@ -21,6 +21,7 @@ from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compa
 from strandline.sim.faults.draw import Draw
 from strandline.sim.faults.later import draw_later
 from strandline.sim.faults.planner import draw_actions, draw_starving
+from strandline.sim.faults.rare import draw_rare
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
 from strandline.sim.streams import Streams
@@ -50,6 +51,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
         actions += draw_starving(options, clients, streams("starving"))
         actions = tuple(sorted(actions, key=lambda action: action.at_us))
     actions = draw_later(Draw(options, clients, streams("later faults")), actions)
+    actions = draw_rare(Draw(options, clients, streams("rare faults")), actions)
     plan = Plan(options, clients, actions)
     return with_unequal_brokers(plan, streams("unequal brokers"))
 

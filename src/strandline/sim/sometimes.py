@@ -39,6 +39,7 @@ LIFE_STATES: Final = (
     "recovery found a damaged file",
     "log directory offline at start",
     "log set aside as a stray",
+    "log gone after a clean stop",
     "lossy end",
 )
 CLEANING_STATES: Final = (
@@ -88,6 +89,8 @@ class Sometimes(Silent):
                 found["log directory offline at start"] += 1
             elif " is not one that the metadata gives" in notice:
                 found["log set aside as a stray"] += 1
+            elif notice.startswith("The log of ") and " gone" in notice:
+                found["log gone after a clean stop"] += 1
             elif notice.startswith("Finished the compaction "):
                 found["swap finished by a start"] += 1
             elif "its compaction was not finished" in notice:

@@ -77,8 +77,9 @@ class Starting:
     def _finish(self) -> None:
         machine = self._process.machine
         machine.last_start_was_clean = self._start_up.directories.was_clean
+        node = self._start_up.make_node((Endpoint("PLAINTEXT", machine.host, 9092),))
         machine.start_notices = tuple(self._start_up.directories.notices)
-        self._process.go_up(self._start_up.make_node((Endpoint("PLAINTEXT", machine.host, 9092),)))
+        self._process.go_up(node)
 
     # -- what takes time ---------------------------------------------------------------------
 

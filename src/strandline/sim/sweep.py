@@ -26,8 +26,13 @@ from strandline.sim.checkers.violations import Violation
 from strandline.sim.options import draw_plan
 from strandline.sim.run import HarnessError, run
 from strandline.sim.scenarios.script import BadScript
+from strandline.sim.sometimes import STATES
 
 TWICE_ONE_OF: Final = 20
+SEEDS_FOR_ALL_STATES: Final = 500
+"""So many seeds reach every state that is counted: a state that they do not reach is put to the
+test no more. Of the first so many, the rarest state is reached by several."""
+
 CPU_SECONDS_MAX: Final = 120.0
 """How much processor time one seed may take before its process is ended."""
 
@@ -78,11 +83,20 @@ class SweepResult:
     wall_s: float = 0.0
     was_stopped: bool = False
     """Whether somebody ended it before all seeds were run."""
+    is_as_drawn: bool = True
+    """Whether seeds drew their profile themselves, and all rules were in place."""
 
     @property
     def never_reached(self) -> list[str]:
         """Known states that no seed reached."""
         return [name for name, count in self.reached_in.items() if count == 0]
+
+    @property
+    def missed(self) -> list[str]:
+        """States that are not reached by as many seeds as reach all: then the sweep has failed."""
+        if not self.is_as_drawn or self.seeds < SEEDS_FOR_ALL_STATES:
+            return []
+        return [name for name in STATES if not self.reached_in[name]]
 
     @property
     def events_per_s(self) -> float:
@@ -160,7 +174,7 @@ def sweep(
     """
     began = time.monotonic()
     end = None if minutes is None else began + minutes * 60
-    result = SweepResult()
+    result = SweepResult(is_as_drawn=profile is None and without is None)
     tasks = _jobs(seeds, profile, without, twice_one_of)
     hashes: dict[int, str] = {}
 

@@ -2,8 +2,8 @@
 
 A rolling change of `min.insync.replicas` leaves brokers with different files for minutes. Such a
 seed has one number for each broker, topics that go by it, and administrators who change the setting
-of topics up and down meanwhile. Drawn from a stream of its own, and for no seed below `SINCE`:
-tests and the mutation table name those, and they stay what they were.
+meanwhile: that of a topic, or the default of the whole cluster. Drawn from a stream of its own, so
+that seeds without any of this stay what they are.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final
 
 from strandline.sim.plan import Action, Plan, TopicSpec
 
-SINCE: Final = 1000
-"""The first seed that may have unequal brokers."""
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 _DIFFERENT_FILES: Final = 0.2
+_OF_THE_CLUSTER: Final = 0.4
+"""How many of the changes are of the cluster's default, which topics without a setting go by."""
 _OLDER_DISK: Final = 0.1
 
 
 def with_unequal_brokers(plan: Plan, random: Random) -> Plan:
     """The plan, with brokers that differ if its seed wants that."""
     options = plan.options
-    if options.seed < SINCE or options.brokers < 2:
+    if options.brokers < 2:
         return plan
     actions: list[Action] = []
     if random.random() < _DIFFERENT_FILES:
@@ -50,9 +50,12 @@ def _by_the_file(topic: TopicSpec, random: Random) -> TopicSpec:
 def _changes(plan: Plan, random: Random) -> Iterator[Action]:
     for _ in range(random.choice((0, 1, 3, 6))):
         topic = random.choice(plan.options.topics)
-        value = random.choice(("1", "2", "2", "3", "-"))
+        change = {_MIN_IN_SYNC: random.choice(("1", "2", "2", "3", "-"))}
         at_us = _moment_us(plan, random)
-        yield Action(at_us, "alter-config", (topic.name,), {_MIN_IN_SYNC: value})
+        if random.random() < _OF_THE_CLUSTER:
+            yield Action(at_us, "alter-defaults", (), change)
+        else:
+            yield Action(at_us, "alter-config", (topic.name,), change)
 
 
 def _older_disks(plan: Plan, random: Random) -> Iterator[Action]:

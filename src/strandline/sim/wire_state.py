@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from strandline.errors import StorageError
 from strandline.storage.log_read import LogSlice
@@ -86,6 +86,13 @@ class Late:
 Item: TypeAlias = bytes | Late | Control
 
 
+class Promised(NamedTuple):
+    """A range of a file that waits in the driver, answered when the file had been cut so often."""
+
+    chunk: LogSlice
+    cuts: int
+
+
 class State(Enum):
     """Of one end."""
 
@@ -148,7 +155,7 @@ class WireState:
         """Whether the kernel has nothing of it any more: it answers packets with RST."""
         self.frame_bytes_max = FRAME_BYTES_MAX
         # Outgoing.
-        self._unsent: deque[bytes | LogSlice] = deque()
+        self._unsent: deque[bytes | Promised] = deque()
         """Waits in the driver, because the other side does not read fast enough."""
         self.bytes_under_way = 0
         """Written, and not yet read on the other side as far as this one knows."""

@@ -1,4 +1,4 @@
-"""Operations on topics: make, delete, make anew, widen, and change their settings."""
+"""Operations on topics: make, delete, make anew, widen, and change their settings or defaults."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ from strandline.sim.clients.admin import (
 )
 
 _TOPIC: Final = 2
+_BROKER: Final = 4
+_CLUSTER_DEFAULTS: Final = ""
+"""In place of a broker's id: all brokers."""
 _SET: Final = 0
 _RESET: Final = 1
 _RESET_WORD: Final = "-"
@@ -131,6 +134,10 @@ class AddPartitions(AdminOperation):
 class AlterConfig(AdminOperation):
     """`alter-config t min.insync.replicas=1 segment.bytes=-`: sets, or with `-` resets (F-69)."""
 
+    def resource(self) -> tuple[int, str]:
+        """Whose settings: type and name."""
+        return _TOPIC, self.action.word(0)
+
     def script(self) -> Script:
         """See `AdminOperation`."""
         configs = [
@@ -139,9 +146,16 @@ class AlterConfig(AdminOperation):
             else AlterableConfig(name=name, config_operation=_SET, value=value)
             for name, value in self.settings().items()
         ]
-        resource = AlterConfigsResource(
-            resource_type=_TOPIC, resource_name=self.action.word(0), configs=configs
-        )
+        kind, name = self.resource()
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource])
         answer = yield Request(ApiKey.INCREMENTAL_ALTER_CONFIGS, request, first_response)
         return verdict(first_response(answer))
+
+
+class AlterDefaults(AlterConfig):
+    """`alter-defaults min.insync.replicas=1`: the same for the defaults of all brokers."""
+
+    def resource(self) -> tuple[int, str]:
+        """See `AlterConfig`."""
+        return _BROKER, _CLUSTER_DEFAULTS

@@ -16,6 +16,7 @@ from strandline.sim.clients.admin_partitions import (
 from strandline.sim.clients.admin_topics import (
     AddPartitions,
     AlterConfig,
+    AlterDefaults,
     CreateTopic,
     DeleteTopic,
     RecreateTopic,
@@ -62,6 +63,7 @@ _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {
     "recreate-topic": RecreateTopic,
     "add-partitions": AddPartitions,
     "alter-config": AlterConfig,
+    "alter-defaults": AlterDefaults,
     "reassign": Reassign,
     "cancel-reassign": CancelReassign,
     "elect": Elect,

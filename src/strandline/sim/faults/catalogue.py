@@ -118,7 +118,12 @@ CATALOGUE: Final = (
     Row("F-31", "reset in the middle of a frame", ("reset 1 2",)),
     Row("F-32", "clogged links, swizzled", ("clog 1 for=1s", "swizzle for=1s step=100ms")),
     Row("F-33", "bit flips in flight", ("flip 1 2 where=records", "flip 1 2 where=size")),
-    Row("F-34", "slow readers, requests beyond the limits", ("stall 1 client:p1 for=2s",)),
+    Row(
+        "F-34",
+        "slow readers, requests beyond the limits",
+        ("stall 1 client:p1 for=2s",),
+        remark="a range of a file that was cut while it waited ends the connection (note 0022)",
+    ),
     Row("F-35", "sessions end, of one or of all", ("store-expire all", "store-expire leader:t-0")),
     Row("F-36", "connection lost after a write applied", ("store-lose 1 applied=yes",)),
     Row("F-37", "connection lost before a write", ("store-lose 1 applied=no", "store-reset 1")),
@@ -162,7 +167,11 @@ CATALOGUE: Final = (
         ("crash-in 1 operations=2 path=.swap", "crash-in 1 operations=1 path=.cleaned how=kill"),
     ),
     Row("F-54", "checkpoints that contradict", ("tamper-checkpoint 1 path=replication how=old",)),
-    Row("F-55", "segment file gone or cut", ("lose-file 1 path=.log how=cut for=2s",)),
+    Row(
+        "F-55",
+        "segment file gone or cut, or all of a log or of a disk",
+        ("lose-file 1 path=.log how=cut for=2s", "lose-directory 1 what=log down=500ms"),
+    ),
     Row(
         "F-56",
         "wall clock days ahead",
@@ -202,8 +211,13 @@ CATALOGUE: Final = (
     Row(
         "F-65",
         "retries of idempotent producers",
-        ("reset leader:t-0", "lose-file 1 path=.snapshot how=gone for=2s"),
-        remark="not with ids that expire before their producers give up: then Kafka repeats too",
+        (
+            "reset leader:t-0",
+            "lose-file 1 path=.snapshot how=gone for=2s",
+            "cut-one-way all clients for=2s",
+        ),
+        remark="the last one in front of a stop of all; not with ids that expire before their "
+        "producers give up: then Kafka repeats too",
     ),
     Row("F-66", "transaction coordinator fails over", missing="transactions"),
     Row("F-67", "group coordinator fails over", ("kill coordinator:g down=1s",)),
@@ -211,7 +225,7 @@ CATALOGUE: Final = (
     Row(
         "F-69",
         "settings change live",
-        ("alter-config t min.insync.replicas=1",),
+        ("alter-config t min.insync.replicas=1", "alter-defaults min.insync.replicas=2"),
         remark="also cleanup.policy, compression.type, max.message.bytes and retention; in the "
         "profile beyond unclean.leader.election.enable",
     ),

@@ -17,6 +17,7 @@ from strandline.sim.faults.targets import one, one_running, some
 from strandline.sim.faults.verb import Verb
 from strandline.sim.machine import Machine
 from strandline.sim.plan import Action
+from strandline.sim.scenarios.script import BadScript
 
 _FOR_US: Final = 3_000_000
 _DOWN_US: Final = 500_000
@@ -102,6 +103,30 @@ def lose_file(scene: Scene, action: Action) -> None:
     scene.repair(machine, _DOWN_US, after_us=action.time_us("for", _FOR_US), new_disk=True)
 
 
+def lose_directory(scene: Scene, action: Action) -> None:
+    """After a clean stop the log of a partition, or all of a log directory, is not there."""
+    machine = one_running(scene, action.word(0))
+    check_budget(scene, machine, lossy=True)
+    directories = machine.config.log_dirs
+    lost = directories[action.number("dir", 0) % len(directories)]
+    what = action.options.get("what", "log")
+    if what not in ("log", "disk"):
+        raise BadScript(f"A log or a disk is lost, not '{what}'.")
+
+    def act(machine: Machine) -> None:
+        scene.budget.disarm(machine, action.verb)
+        if not scene.budget.may_lose(machine):
+            return
+        told = machine.disk.lose_directory(lost, is_partition=what == "log")
+        scene.world.note(f"disk of {machine.broker_id}: {told or 'nothing to lose'}")
+        scene.budget.ended(machine, "swap", lossy=True)
+        scene.on_loss(machine.broker_id)
+
+    scene.budget.arm(machine, action.verb, lossy=True)
+    scene.expect_end(machine, action.time_us("down", _DOWN_US), act)
+    machine.stop()
+
+
 def tamper_checkpoint(scene: Scene, action: Action) -> None:
     """A checkpoint of a broker that is down is replaced by an older one, or is gone."""
     machine = one_running(scene, action.word(0))
@@ -166,6 +191,7 @@ VERBS: Final = (
     Verb("fsync-fail", fsync_fail, "BROKER [path=] [for=] [down=]"),
     Verb("rot", rot, "BROKER [path=] [for=]"),
     Verb("lose-file", lose_file, "BROKER [path=] [how=gone|cut] [for=] [down=]"),
+    Verb("lose-directory", lose_directory, "BROKER [what=log|disk] [dir=] [down=]"),
     Verb(
         "tamper-checkpoint",
         tamper_checkpoint,

@@ -7,12 +7,12 @@ which a follower lags, the time after which a session ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from strandline.sim.faults.moments import MOMENTS
-from strandline.sim.plan import ClientSpec, Options
+from strandline.sim.plan import Action, ClientSpec, Options
 from strandline.sim.scenarios.script import format_us
 
 _LONGEST_US: Final = 8_000_000
@@ -24,6 +24,21 @@ class Drawn(NamedTuple):
     verb: str
     words: tuple[str, ...] = ()
     options: Mapping[str, str] = {}
+
+
+Together: TypeAlias = tuple[tuple[int, Drawn], ...]
+"""Actions, and how many microseconds after the first each of them begins."""
+
+
+def alone(drawn: Drawn) -> Together:
+    """One action."""
+    return ((0, drawn),)
+
+
+def timed(at_us: int, together: Together) -> Iterator[Action]:
+    """The actions, of which the first begins at that time."""
+    for after_us, drawn in together:
+        yield Action(at_us + after_us, drawn.verb, drawn.words, dict(drawn.options))
 
 
 class Draw:

@@ -130,6 +130,7 @@ def _is_last(self: ProducerEntry, first_sequence: int, last_sequence: int) -> An
     return found if found is None or found.last_offset == self.last_offset else None
 
 
+_NOT_AFTER_A_RESTART = patch(ProducerStates, partial_entry=nothing)
 _NO_DUPLICATES = patch(ProducerEntry, find_batch=nothing)
 _NO_SEQUENCES = patch(producer_state, check_sequence=nothing)
 
@@ -170,16 +171,13 @@ APPENDING: Final = (
         "know-five-batches-again",
         "The last five batches of a producer are known again, not only the last one (KIP-98).",
         ("I-54",),
-        together(
-            patch(ProducerEntry, find_batch=_is_last),
-            patch(ProducerStates, partial_entry=nothing),
-        ),
+        together(patch(ProducerEntry, find_batch=_is_last), _NOT_AFTER_A_RESTART),
     ),
     Mutant(
         "know-them-after-a-restart",
         "The last five batches of a producer are known again after a restart as well.",
         ("I-54",),
-        patch(ProducerStates, partial_entry=nothing),
+        _NOT_AFTER_A_RESTART,
     ),
     Mutant(
         "take-what-comes-next",

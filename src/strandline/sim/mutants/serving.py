@@ -7,7 +7,7 @@ from typing import Any, Final
 from strandline.errors import ErrorCode
 from strandline.node import fetch_reading, produce_path
 from strandline.node.commit_queue import CommitQueue
-from strandline.node.fetch_reading import FollowerReader
+from strandline.node.fetch_reading import ConsumerReader, FollowerReader
 from strandline.node.fetch_sessions import FetchContext, Fetched, FetchSessions
 from strandline.node.follower_sessions import Followed, FollowerSession
 from strandline.node.handlers import list_offsets
@@ -21,7 +21,7 @@ from strandline.records.batch import ATTRIBUTES_AT, CRC_AT
 from strandline.replication.leader import Leader
 from strandline.replication.replica_selection import ReplicaView
 from strandline.sim.mutants.mutant import Mutant, nothing, patch, together
-from strandline.types import NO_OFFSET, Instant, Offset
+from strandline.types import NO_EPOCH, NO_OFFSET, Instant, Offset
 
 _ACKS_ALL: Final = -1
 
@@ -32,6 +32,7 @@ _true_changed = Purgatory.changed
 _true_learn = ProducePath.learn
 _true_look_up = OffsetForLeaderEpochHandler._look_up
 _true_must_tell = FetchContext.must_tell
+_true_read = ConsumerReader.read
 _true_outcome = ReplicaState.__dict__["_outcome"]
 _true_resolve = FetchSessions.resolve
 
@@ -71,6 +72,25 @@ def _throws_one_of_five_away(
         return end
     required: Offset = _true_append(self, request, replica, data, answer, now)
     return required
+
+
+def _duplicates_at_once(
+    self: Any, request: Any, replica: Any, data: Any, answer: Any, now: Instant
+) -> Offset:
+    """Which of them are duplicates, the log's end says: it stays where it was."""
+    end = replica.log.log_end_offset
+    required: Offset = _true_append(self, request, replica, data, answer, now)
+    return Offset(0) if replica.log.log_end_offset == end else required
+
+
+def _of_any_leader(
+    self: ConsumerReader, replica: Any, fetched: Fetched, *arguments: Any, **named: Any
+) -> None:
+    asked, fetched.current_leader_epoch = fetched.current_leader_epoch, NO_EPOCH
+    try:
+        _true_read(self, replica, fetched, *arguments, **named)
+    finally:
+        fetched.current_leader_epoch = asked
 
 
 def _one_less(self: ReplicaState, required: Offset, *more: Any, **named: Any) -> None:
@@ -192,6 +212,12 @@ SERVING: Final = (
         patch(ReplicaState, await_commit=_one_less),
     ),
     Mutant(
+        "duplicates-wait-for-the-commit",
+        "A batch that is sent again is acknowledged when what it repeats is committed (KIP-98).",
+        ("I-28", "I-29"),
+        patch(produce_handler.ProduceHandler, _append=_duplicates_at_once),
+    ),
+    Mutant(
         "keep-what-one-has-acknowledged",
         "What a leader acknowledges alone (acks=1) it has appended, and keeps while it leads "
         "(3.3).",
@@ -232,6 +258,12 @@ SERVING: Final = (
         "Consumers of a follower read up to the high watermark that it knows (KIP-392).",
         ("I-26",),
         patch(ReplicaState, readable_end=_end_of_followers),
+    ),
+    Mutant(
+        "fence-consumers",
+        "A consumer that goes by another leader epoch is refused (KIP-320).",
+        ("I-25", "I-26", "I-40"),
+        patch(ConsumerReader, read=_of_any_leader),
     ),
     Mutant(
         "list-the-mark",
