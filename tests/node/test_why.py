@@ -435,6 +435,15 @@ def test_a_missing_topic_is_explained_although_nobody_asked_for_it(cluster: Clus
     assert "did you mean 'orders'?" in found["cause"]
 
 
+def test_a_missing_partition_is_explained_although_no_client_asked_for_it(
+    cluster: Cluster,
+) -> None:
+    (found,) = why(cluster.world, topic="orders", partition=9)
+    assert (found["about"], found["rule"]) == ("orders-9", "unknown-topic")
+    assert "the topic has the partitions 0 to" in found["cause"]
+    assert why(cluster.world, topic="orders", partition=0) == []
+
+
 def test_a_code_without_a_rule_is_told_all_the_same(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

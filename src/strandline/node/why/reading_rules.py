@@ -94,8 +94,12 @@ def unknown_topic(scene: Scene) -> Iterator[Finding]:
             seen.add(about)
             yield _missing(scene, refusal.about.topic, about, refusal.first.wall_ms,
                            refusal_evidence(refusal, scene.now))  # fmt: skip
-    if scene.topic is not None and scene.topic not in scene.image.topics and not seen:
+    if scene.topic is None or seen:
+        return
+    if scene.topic not in scene.image.topics:
         yield _missing(scene, scene.topic, f"topic {scene.topic}", None, ())
+    elif scene.partition is not None and not any(scene.partitions()):
+        yield _missing(scene, scene.topic, f"{scene.topic}-{scene.partition}", None, ())
 
 
 def _missing(
