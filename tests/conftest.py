@@ -1,8 +1,45 @@
-"""What all tests share: property tests draw the same examples in every run and have no deadline."""
+"""What all tests share: property tests draw the same examples in every run and have no deadline;
+and how tests are dealt out to several processes (`-n 4 --dist loadgroup`)."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("strandline", derandomize=True, deadline=None)
 settings.load_profile("strandline")
+
+HERE = Path(__file__).parent
+_LONGEST_FIRST = (
+    "lakehouse",
+    "faults",
+    "machines",
+    "upgrade",
+    "java",
+    "ui",
+    "clients",
+    "zookeeper",
+)
+"""Directories whose tests take long, one by one or in a group: at the end they would be waited for
+by processes with nothing left to do. With `--no-loadscope-reorder`; else large groups are first."""
+
+_ONE_BY_ONE = ("faults", "machines")
+"""Directories whose tests take long and share nothing."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file together: each process that has some of them makes its fixtures."""
+    for item in items:
+        file = item.path.relative_to(HERE)
+        if file.parts[0] not in _ONE_BY_ONE and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(file.as_posix()))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    directory = item.path.relative_to(HERE).parts[0]
+    names = _LONGEST_FIRST
+    return names.index(directory) if directory in names else len(names)
