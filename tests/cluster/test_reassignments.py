@@ -52,7 +52,7 @@ def leads(story: Story) -> tuple[int, int, tuple[int, ...]]:
 
 @pytest.mark.parametrize("failovers", range(2))
 def test_x13_a_partition_moves_to_other_brokers(failovers: int) -> None:
-    """The nodes as in 2.6, with the controller replaced before every write."""
+    """The nodes of the specification, 2.6, with the controller replaced before every write."""
     story = Story(6)
     story.place("t", [1, 2, 3])
     reign = iter(range(1, 6))
