@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -26,6 +27,13 @@ PROXIES: Final = {
     for name in (lower, lower.upper())
 }
 KEPT: Final = ("PATH", "PYTHONPATH", "COVERAGE_PROCESS_START")
+POWERS: Final = "-dac_override,-dac_read_search"
+AS_ANOTHER_USER: Final = (
+    ("setpriv", f"--bounding-set={POWERS}", f"--inh-caps={POWERS}")
+    if os.geteuid() == 0 and shutil.which("setpriv") is not None
+    else ()
+)
+"""Root without the right to read and write everything."""
 PLACE: Final = "data ä 水"
 WITHOUT_LOCKS: Final = """
 import errno, fcntl, os
@@ -143,24 +151,32 @@ def a_link_to_itself(place: Path) -> None:
     place.symlink_to(place)
 
 
-def another_users(place: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
+def not_to_be_written(place: Path) -> None:
     place.parent.chmod(0o555)
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("root may write everywhere, and setpriv is not installed")
+
+
+def not_to_be_read(place: Path) -> None:
+    place.mkdir()
+    (place / "meta.properties").touch(mode=0o000)
+    not_to_be_written(place)
 
 
 @pytest.mark.parametrize(
-    "occupy", [a_file, below_a_file, a_link_to_nothing, a_link_to_itself, another_users]
+    "occupy",
+    [a_file, below_a_file, a_link_to_nothing, a_link_to_itself, not_to_be_written, not_to_be_read],
 )
 @pytest.mark.parametrize("brokers", ["1", "2"])
 def test_a_place_that_cannot_be_used(
     tmp_path: Path, occupy: Callable[[Path], None], brokers: str
 ) -> None:
+    options = ("--listen", "127.0.0.1:0", "--brokers", brokers)
     place = tmp_path / "folder" / "data"
     place.parent.mkdir()
     occupy(place)
     ended = subprocess.run(
-        [*COMMAND, "serve", "--listen", "127.0.0.1:0", "--brokers", brokers, "--data-dir", place],
+        [*AS_ANOTHER_USER, *COMMAND, "serve", *options, "--data-dir", place],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
