@@ -35,10 +35,11 @@ def alone(drawn: Drawn) -> Together:
     return ((0, drawn),)
 
 
-def timed(at_us: int, together: Together) -> Iterator[Action]:
-    """The actions, of which the first begins at that time."""
+def timed(at_us: int, together: Together, *, end_us: int) -> Iterator[Action]:
+    """The actions, of which the first begins at that time; nothing begins when faults are over."""
     for after_us, drawn in together:
-        yield Action(at_us + after_us, drawn.verb, drawn.words, dict(drawn.options))
+        if at_us + after_us < end_us:
+            yield Action(at_us + after_us, drawn.verb, drawn.words, dict(drawn.options))
 
 
 class Draw:

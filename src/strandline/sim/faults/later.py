@@ -33,7 +33,7 @@ def draw_later(draw: Draw, actions: Sequence[Action]) -> tuple[Action, ...]:
         for _ in range(random.randint(1, _TIMES_MAX)):
             together = kind(draw)
             at_us = random.randrange(_BEGIN_US, options.safety_us) // 1_000 * 1_000
-            found += timed(at_us, together)
+            found += timed(at_us, together, end_us=options.safety_us)
     return tuple(sorted(found, key=lambda action: action.at_us))
 
 

@@ -40,7 +40,7 @@ def draw_rare(draw: Draw, actions: Sequence[Action]) -> tuple[Action, ...]:
     possible = list(_possible(options))
     for kind in random.sample(possible, min(len(possible), random.randint(1, _KINDS_MAX))):
         at_us = random.randrange(_BEGIN_US, options.safety_us) // 1_000 * 1_000
-        found += timed(at_us, kind(draw))
+        found += timed(at_us, kind(draw), end_us=options.safety_us)
     return tuple(sorted(found, key=lambda action: action.at_us))
 
 
