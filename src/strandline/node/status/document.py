@@ -66,7 +66,7 @@ class LiveBroker:
 class Controller:
     """Who decides for the cluster."""
 
-    broker: int | None = told("who is in office; null while nobody is")
+    broker: int | None = told("id of the controller; null while there is none")
     epoch: int | None = told("counts the terms of office")
     since_wall_ms: int | None = told("when this broker heard of it; null if before its start")
     here: bool = told("whether it is this broker, and acts as such")
@@ -81,7 +81,7 @@ class Totals:
     leading: int = told("of them led here")
     under_replicated: int = told("led here with fewer in-sync replicas than replicas")
     under_min_in_sync: int = told("led here with fewer in-sync replicas than acks=all needs")
-    without_leader: int = told("partitions of the whole cluster that nobody leads")
+    without_leader: int = told("partitions of the whole cluster without a leader")
     offline_replicas: int = told("partitions that should be here, whose disk fails")
     size_bytes: int = told("bytes of all logs here")
     records_behind: int = told("records that followed logs here are behind, as last heard")
@@ -179,7 +179,7 @@ class Replica:
     topic: str = told("the topic")
     partition: int = told("the partition's number")
     topic_id: str = told("the topic's id")
-    role: str = told("`leader`, `follower`, or `none` while there is nobody to follow")
+    role: str = told("`leader`, `follower`, or `none` while there is no leader to follow")
     leader: int | None = told("who leads, as far as this broker knows")
     leader_epoch: int = told("the leader epoch that this replica is in")
     log_start_offset: int = told("the first offset that can be read")
@@ -203,7 +203,7 @@ class Partition:
     partition: int = told("the partition's number")
     replicas: list[int] = told("where it is to be, the preferred leader first")
     in_sync: list[int] = told("the committed in-sync set")
-    leader: int | None = told("who leads; null if nobody")
+    leader: int | None = told("id of the leader; null if there is none")
     leader_epoch: int = told("counts the leaders")
     partition_epoch: int = told("counts the changes of its state")
     eligible: list[int] = told("eligible leader replicas (KIP-966)")

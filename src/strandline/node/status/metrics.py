@@ -166,7 +166,7 @@ METRICS: Final[tuple[Metric, ...]] = (
            "partitions led here that have fewer in-sync replicas than acks=all needs",
            "ReplicaManager UnderMinIsrPartitionCount", _total("under_min_in_sync")),
     Metric("strandline_offline_partitions", "gauge",
-           "partitions of the whole cluster that nobody leads, as this broker knows",
+           "partitions of the whole cluster without a leader, as this broker knows",
            "KafkaController OfflinePartitionsCount", _total("without_leader")),
     Metric("strandline_offline_replicas", "gauge", "replicas here whose disk failed",
            "ReplicaManager OfflineReplicaCount", _total("offline_replicas")),
