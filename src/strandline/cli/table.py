@@ -19,6 +19,9 @@ COMMANDS: Final = {
     "rebuild": LazyCommand("strandline.cli.table_rebuild:rebuild", "Make it again from the log."),
     "diff": LazyCommand("strandline.cli.table_rebuild:diff", "Compare a table with its rebuild."),
     "compact": LazyCommand("strandline.cli.table_care:compact", "Join small files."),
+    "upgrade": LazyCommand(
+        "strandline.cli.table_care:upgrade", "Give its own columns the names of today."
+    ),
     "widen": LazyCommand("strandline.cli.table_care:widen", "Let a column hold fractions."),
     "drop": LazyCommand("strandline.cli.table_care:drop", "Delete a table and its data."),
     "dead-letters": LazyCommand(

@@ -1,4 +1,4 @@
-"""`strandline table compact`, `widen` and `drop`."""
+"""`strandline table compact`, `widen`, `upgrade` and `drop`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.lakehouse.pipeline.publishing import group_of
-from strandline.lakehouse.tables.spec import SPEC_FILE, parse_duration
+from strandline.lakehouse.tables.names import NAMES
+from strandline.lakehouse.tables.spec import SPEC_FILE, SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.store import open_store
 
 _MIB = 1 << 20
@@ -86,6 +87,24 @@ def widen(name: str, column: str, tables: Path) -> None:
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     click.echo(f"Column {column} holds doubles now; {counted(files, 'file')} written again.")
+
+
+@click.command()
+@click.argument("name")
+@tables_option
+def upgrade(name: str, tables: Path) -> None:
+    """Give the own columns of the table NAME the names of today, if version 0.1.0 made it.
+
+    Its files are written again, and one commit replaces them: readers see the old names or the new
+    ones. A run that goes on meanwhile ends at its next commit, and is then started again.
+    """
+    spec = load_table(tables, name)
+    files = open_store(spec, create=True).upgrade()
+    names = ", ".join(NAMES.record)
+    if spec.version == SPEC_VERSION:
+        click.echo(f"Table {name} has the names of today: {names}.")
+        return
+    click.echo(f"Table {name} has the columns {names} now; {counted(files, 'file')} written again.")
 
 
 @click.command()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,8 +30,10 @@ class Crash(BaseException):
 
 
 @contextmanager
-def crash_at(monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> Iterator[list[str]]:
-    """Crash before or after change `number` of any table."""
+def crash_at(
+    monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool, files: ModuleType | None = None
+) -> Iterator[list[str]]:
+    """Crash before or after change `number` of any table, or of what `files` writes or removes."""
     made: list[str] = []
 
     def crashing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,9 +51,12 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, number: int, *, after: bool) -> It
 
     with monkeypatch.context() as patch:
         for kind in (DeltaBackend, IcebergBackend, SparkDeltaBackend):
-            for name in ("create", "evolve", "commit"):
+            for name in ("create", "evolve", "commit", "rename"):
                 if name in vars(kind):
                     patch.setattr(kind, name, crashing(name, getattr(kind, name)))
+        if files is not None:
+            for name in ("_write", "_remove"):
+                patch.setattr(files, name, crashing(name, getattr(files, name)))
         yield made
 
 

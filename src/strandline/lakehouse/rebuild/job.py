@@ -83,7 +83,13 @@ def open_rebuild(live: TableSpec) -> tuple[TableStore, tuple[OffsetRange, ...]]:
             f"There is no rebuild of table '{live.name}': strandline table rebuild {live.name} "
             "makes one."
         ) from None
-    return open_store(load_spec(location)), tuple(OffsetRange(*each) for each in ranges)
+    spec = load_spec(location)
+    if spec.version != live.version:
+        raise TableMissing(
+            f"The rebuild of table '{live.name}' is older than the table's upgrade, and has other "
+            f"columns: strandline table rebuild {live.name} makes it anew."
+        )
+    return open_store(spec), tuple(OffsetRange(*each) for each in ranges)
 
 
 def _clear(location: Path) -> None:

@@ -8,13 +8,14 @@ this interface.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
-from strandline.lakehouse.tables.errors import BadTable
+from strandline.lakehouse.tables.errors import BadTable, FencedWriter
+from strandline.lakehouse.tables.names import FIRST, NAMES, OwnNames
 from strandline.lakehouse.tables.transforms import PartitionValue, Transform
 from strandline.lakehouse.tables.written import WrittenFile
 
@@ -56,19 +57,48 @@ class Conflict(Exception):
     """The table is not any more what the change was made for. Nothing was changed."""
 
 
-def divided_by(transforms: Sequence[Transform]) -> str:
+_RENAMED: Final = "; names of version 2"
+"""Stands behind the division that a table keeps once its own columns were renamed. Version 0.1.0
+looks at the division before each commit, and refuses a table with one that it does not know."""
+
+
+def divided_by(transforms: Sequence[Transform], *, renamed: bool = False) -> str:
     """How a table is divided, as the table itself keeps it."""
-    return ", ".join(map(str, transforms))
+    return ", ".join(map(str, transforms)) + (_RENAMED if renamed else "")
 
 
 def check_division(directory: Path, kept: str, transforms: Sequence[Transform]) -> None:
-    """Raises BadTable when a definition says now that the table is divided otherwise."""
+    """Raises BadTable when a definition says now that the table is divided otherwise.
+
+    A side table may still be divided by the names of the first version, until it has followed.
+    """
     wanted = divided_by(transforms)
-    if kept != wanted:
+    earlier = NAMES.renamed(FIRST)
+    before = [replace(item, column=earlier.get(item.column, item.column)) for item in transforms]
+    if kept.removesuffix(_RENAMED) not in (wanted, divided_by(before)):
         raise BadTable(
             f"The table in {directory} is divided by ({kept}), and its definition says ({wanted}): "
             "that cannot change. Make a new table, or restore the definition."
         )
+
+
+def check_names(directory: Path, columns: Sequence[str], names: OwnNames | None) -> None:
+    """That a table's own columns have the names of its definition; None: they may have any.
+
+    Raises FencedWriter when the table was upgraded since the definition was read, and BadTable
+    when the definition is ahead of the table.
+    """
+    if names is None or names.offset in columns:
+        return
+    if NAMES.offset in columns:
+        raise FencedWriter(
+            f"The table in {directory} was upgraded by another process: its column "
+            f"{names.offset} is called {NAMES.offset} now. Run the command again."
+        )
+    raise BadTable(
+        f"The table in {directory} has no column {names.offset}, which its definition says by its "
+        'version. Restore the definition ("version": 1), and then type: strandline table upgrade.'
+    )
 
 
 class Snapshot(Protocol):
@@ -112,6 +142,15 @@ class Backend(Protocol):
 
     def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
         """As `commit` of a change that removes all files, and gives the table other columns."""
+
+    def check_rename(self, snapshot: Snapshot) -> None:
+        """That `rename` can be done with what others made of the table; raises BadTable."""
+
+    def rename(self, snapshot: Snapshot, change: Change, names: Mapping[str, str]) -> int:
+        """As `replace`, where columns keep their types and get new names, by the present ones.
+
+        This table is opened as it is divided afterwards; `snapshot` is of before.
+        """
 
     def tidy(self, snapshot: Snapshot) -> None:
         """Shorten what must be read to load the table; history beyond the format's limits goes."""

@@ -34,15 +34,18 @@ from strandline.lakehouse.tables.backend import (
     DataFile,
     Snapshot,
     check_division,
+    check_names,
     divided_by,
 )
 from strandline.lakehouse.tables.commit_lock import locked_log
+from strandline.lakehouse.tables.delta_renaming import check_protocol, put, renaming
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
-from strandline.lakehouse.tables.transforms import Transform
+from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
 
 METADATA: Final = "strandline"
-_PARTITIONING: Final = "strandline.partitioning"
+PARTITIONING: Final = "strandline.partitioning"
 _FOR_SPARK: Final[Mapping[str, str]] = {
     "strandline.writer": "spark",
     # Directories named after partition values would go through three ways of escaping, of Hive, of
@@ -107,12 +110,19 @@ class DeltaSnapshot:
 class DeltaBackend:
     """The Delta table in `directory`, divided by `transforms`.
 
-    `for_spark` is for `create`: the table will get its batches from Spark's writer.
+    `for_spark` is for `create`: the table will get its batches from Spark's writer. `names` are
+    what `load` expects its own columns to be called.
     """
 
     def __init__(
-        self, directory: Path, transforms: Sequence[Transform], *, for_spark: bool = False
+        self,
+        directory: Path,
+        transforms: Sequence[Transform],
+        *,
+        for_spark: bool = False,
+        names: OwnNames | None = None,
     ) -> None:
+        self._names = names
         self._directory = directory
         self._transforms = transforms
         self._for_spark = for_spark
@@ -143,7 +153,7 @@ class DeltaBackend:
                 partition_by=[transform.name for transform in transforms],
                 mode="error",
                 configuration={
-                    _PARTITIONING: divided_by(transforms),
+                    PARTITIONING: divided_by(transforms),
                     **(_FOR_SPARK if self._for_spark else {}),
                 },
                 raise_if_key_not_exists=False,
@@ -158,12 +168,14 @@ class DeltaBackend:
                 self._table = DeltaTable(str(self._directory))
             else:
                 self._table.update_incremental()
+        snapshot = DeltaSnapshot(self._table, self._directory, self._transforms)
+        check_names(self._directory, snapshot.schema.names, self._names)
         check_division(
             self._directory,
-            self._table.metadata().configuration.get(_PARTITIONING, ""),
+            self._table.metadata().configuration.get(PARTITIONING, ""),
             self._transforms,
         )
-        return DeltaSnapshot(self._table, self._directory, self._transforms)
+        return snapshot
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`: a commit of its own, which adds nothing but columns."""
@@ -189,6 +201,34 @@ class DeltaBackend:
     def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
         """As `Backend.replace`: an overwrite, which removes what the table has by itself."""
         return self._write(snapshot, change, Schema.from_arrow(schema), None)
+
+    def check_rename(self, snapshot: Snapshot) -> None:
+        """As `Backend.check_rename`."""
+        check_protocol(self._directory, own_table(snapshot))
+
+    def rename(self, snapshot: Snapshot, change: Change, names: Mapping[str, str]) -> int:
+        """As `Backend.rename`. delta-rs cannot change what divides a table: `delta_renaming`."""
+        table = own_table(snapshot)
+        now_ms = int(time.time() * 1000)
+        schema = pa.schema(
+            [field.with_name(names.get(field.name, field.name)) for field in snapshot.schema]
+        )
+        actions = renaming(
+            table,
+            {**names, **partition_names(self._transforms, names)},
+            [self._add(item, schema, now_ms, same_rows=change.same_rows) for item in change.adds],
+            change.marks,
+            information={METADATA: json.dumps(change.metadata)},
+            configuration={PARTITIONING: divided_by(self._transforms, renamed=True)},
+            now_ms=now_ms,
+        )
+        try:
+            with self._alone(snapshot):
+                put(self._directory, snapshot.version + 1, actions)
+        except FileExistsError as error:
+            self._table = None
+            raise Conflict(str(error)) from error
+        return snapshot.version + 1
 
     def _write(
         self,

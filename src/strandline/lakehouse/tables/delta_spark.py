@@ -39,6 +39,7 @@ from strandline.lakehouse.tables.commit_lock import locked_log_in_java
 from strandline.lakehouse.tables.delta import METADATA, DeltaBackend, DeltaSnapshot, own_table
 from strandline.lakehouse.tables.errors import BadTable, FilesMissing
 from strandline.lakehouse.tables.locations import spark_path
+from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import refusal
 from strandline.lakehouse.tables.transforms import Transform
 from strandline.lakehouse.tables.written import WrittenFile
@@ -71,9 +72,14 @@ class SparkDeltaBackend(DeltaBackend):
     """
 
     def __init__(
-        self, spark: SparkSession, directory: Path, transforms: Sequence[Transform]
+        self,
+        spark: SparkSession,
+        directory: Path,
+        transforms: Sequence[Transform],
+        *,
+        names: OwnNames | None = None,
     ) -> None:
-        super().__init__(directory, transforms, for_spark=True)
+        super().__init__(directory, transforms, for_spark=True, names=names)
         self._jvm: Any = spark._jvm
         check_jars(self._jvm)
         self._spark = spark.newSession()

@@ -19,6 +19,7 @@ REPLAY = "replay"
 COMPACTION = "compaction"
 LOSS = "loss"
 WIDENING = "widening"
+UPGRADE = "upgrade"
 
 
 class Counts(NamedTuple):
@@ -36,11 +37,13 @@ class SideChange(NamedTuple):
     """What a commit does to a side table: files that it gets, and names of those that it loses.
 
     With `wider`, the files are all that the side table then has, and that column holds doubles.
+    With `renamed` they are so too, and its own columns have the names of today.
     """
 
     adds: tuple[WrittenFile, ...] = ()
     removes: tuple[str, ...] = ()
     wider: str = ""
+    renamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ def describe(
                 "adds": [item.to_document() for item in change.adds],
                 "removes": list(change.removes),
                 "wider": change.wider,
+                "renamed": change.renamed,
             }
             for name, change in sides.items()
             if change != SideChange()
@@ -128,6 +132,7 @@ def read_sides(commit: Commit) -> dict[str, SideChange]:
             tuple(WrittenFile.from_document(item) for item in change["adds"]),
             tuple(change["removes"]),
             change["wider"],
+            change.get("renamed", False),  # commits of earlier releases lack it
         )
         for name, change in metadata["sides"].items()
     }

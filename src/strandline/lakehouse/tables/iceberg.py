@@ -12,8 +12,9 @@ The metadata names every snapshot, and is written with each commit: it must be k
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,7 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
@@ -48,10 +50,12 @@ from strandline.lakehouse.tables.backend import (
     DataFile,
     Snapshot,
     check_division,
+    check_names,
     divided_by,
 )
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
-from strandline.lakehouse.tables.transforms import Transform
+from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
 from strandline.lakehouse.tables.written import WrittenFile
 
@@ -124,9 +128,20 @@ class IcebergSnapshot:
 
 
 class IcebergBackend:
-    """The Iceberg table in `directory`; `catalog` is the directory of the catalog's file."""
+    """The Iceberg table in `directory`; `catalog` is the directory of the catalog's file.
 
-    def __init__(self, directory: Path, transforms: Sequence[Transform], *, catalog: Path) -> None:
+    `names` are what `load` expects the table's own columns to be called.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        transforms: Sequence[Transform],
+        *,
+        catalog: Path,
+        names: OwnNames | None = None,
+    ) -> None:
+        self._names = names
         self._directory = directory
         self._transforms = transforms
         self._catalog_directory = catalog
@@ -167,8 +182,10 @@ class IcebergBackend:
         """As `Backend.load`."""
         with self._readable():
             table = self._catalog.load_table(self._name)
+        snapshot = IcebergSnapshot(table)
+        check_names(self._directory, snapshot.schema.names, self._names)
         check_division(self._directory, table.properties.get(_PARTITIONING, ""), self._transforms)
-        return IcebergSnapshot(table)
+        return snapshot
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`; refused when the columns changed meanwhile."""
@@ -180,24 +197,51 @@ class IcebergBackend:
 
     def commit(self, snapshot: Snapshot, change: Change) -> int:
         """As `Backend.commit`."""
-        return self._write(_own(snapshot), change, None)
+        return self._write(_own(snapshot), change)
 
     def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
         """As `Backend.replace`; a column of another type is a new one of the same name."""
-        return self._write(_own(snapshot), change, schema)
+        own = _own(snapshot)
+        return self._write(own, change, lambda begun: _retype(begun, own.schema, schema))
 
-    def _write(self, own: IcebergSnapshot, change: Change, schema: pa.Schema | None) -> int:
+    def check_rename(self, snapshot: Snapshot) -> None:
+        """As `Backend.check_rename`: each column has an id, whatever it is called."""
+
+    def rename(self, snapshot: Snapshot, change: Change, names: Mapping[str, str]) -> int:
+        """As `Backend.rename`; columns keep their ids, so that older snapshots can be read."""
+        own = _own(snapshot)
+        everything = replace(change, removes=own.files())
+        return self._write(own, everything, lambda begun: self._rename(begun, names))
+
+    def _rename(self, transaction: Transaction, names: Mapping[str, str]) -> None:
+        present = transaction.table_metadata.schema().as_struct().fields
+        with transaction.update_schema() as columns:
+            for field in present:
+                if field.name in names:
+                    columns.rename_column(field.name, names[field.name])
+        with transaction.update_spec() as partitioning:
+            for old, new in partition_names(self._transforms, names).items():
+                partitioning.rename_field(old, new)
+        transaction.set_properties({_PARTITIONING: divided_by(self._transforms, renamed=True)})
+
+    def _write(
+        self,
+        own: IcebergSnapshot,
+        change: Change,
+        begin: Callable[[Transaction], None] = lambda _: None,
+    ) -> int:
         summary = {_METADATA: json.dumps(change.metadata)}
         try:
             with own.table.transaction() as transaction:
-                if schema is not None:
-                    _retype(transaction, own.schema, schema)
+                begin(transaction)
                 columns = transaction.table_metadata.schema()
                 update = transaction.update_snapshot(snapshot_properties=summary)
                 producer: Any = update.overwrite() if change.removes else update.merge_append()
                 with producer as files:
                     for added in change.adds:
-                        files.append_data_file(self._describe(own.table, columns, added))
+                        files.append_data_file(
+                            self._describe(transaction.table_metadata, columns, added)
+                        )
                     for removed in change.removes:
                         files.delete_data_file(own.own_files[removed.path])
                 transaction.set_properties(
@@ -259,7 +303,7 @@ class IcebergBackend:
             warehouse=self._catalog_directory.as_uri(),
         )
 
-    def _describe(self, table: Table, schema: Schema, file: WrittenFile) -> IcebergFile:
+    def _describe(self, table: TableMetadata, schema: Schema, file: WrittenFile) -> IcebergFile:
         """A file for the manifest, with the bounds of its columns, from its footer."""
         path = self._directory / file.path
         try:
@@ -278,7 +322,7 @@ class IcebergBackend:
             partition=Record(*file.partition),
             file_size_in_bytes=file.size,
             sort_order_id=None,
-            spec_id=table.metadata.default_spec_id,
+            spec_id=table.default_spec_id,
             equality_ids=None,
             key_metadata=None,
             **statistics.to_serialized_dict(),

@@ -68,15 +68,16 @@ class OwnNames:
             pa.field(self.time, TIMESTAMP, nullable=True),
         )
 
-    def renamed(self, other: OwnNames) -> dict[str, str]:
-        """The names of `other` by those of this version."""
+    def renamed(self, other: OwnNames, *, letters: bool = False) -> dict[str, str]:
+        """The names of `other` by those of this version, of rows or of dead letters."""
+        ends = {self.offset_end: other.offset_end} if letters else {}
         return {
             self.topic: other.topic,
             self.partition: other.partition,
             self.offset: other.offset,
             self.time: other.time,
             self.key: other.key,
-            self.offset_end: other.offset_end,
+            **ends,
         }
 
 

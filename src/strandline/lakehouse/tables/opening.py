@@ -21,19 +21,26 @@ def side_partitioning(spec: TableSpec, side: str | None) -> Sequence[Transform]:
     return spec.partition_by if side == LATE else ()
 
 
-def open_backend(spec: TableSpec, side: str | None = None) -> Backend:
-    """The table, or one of its side tables; it need not exist."""
+def open_backend(
+    spec: TableSpec, side: str | None = None, *, with_any_names: bool = False
+) -> Backend:
+    """The table, or one of its side tables; it need not exist.
+
+    A table is refused whose own columns have other names than the definition says, unless
+    `with_any_names`. Side tables follow their table, and are not.
+    """
     transforms = side_partitioning(spec, side)
+    names = None if with_any_names or side is not None else spec.names
     directory = spec.directory(side).absolute()
     try:
         if spec.format == "iceberg":
             from strandline.lakehouse.tables.iceberg import IcebergBackend
 
-            return IcebergBackend(directory, transforms, catalog=directory.parent)
+            return IcebergBackend(directory, transforms, catalog=directory.parent, names=names)
         from strandline.lakehouse.tables.delta import DeltaBackend
 
         for_spark = side is None and spec.writer == "spark"
-        return DeltaBackend(directory, transforms, for_spark=for_spark)
+        return DeltaBackend(directory, transforms, for_spark=for_spark, names=names)
     except ModuleNotFoundError as error:
         raise InvalidSetting(
             "format",
@@ -50,4 +57,6 @@ def open_for_run(spec: TableSpec, spark: SparkSession) -> Backend:
         return open_backend(spec)
     from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend
 
-    return SparkDeltaBackend(spark, spec.directory().absolute(), partitioning(spec))
+    return SparkDeltaBackend(
+        spark, spec.directory().absolute(), partitioning(spec), names=spec.names
+    )

@@ -16,6 +16,7 @@ from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, TableExists
 from strandline.lakehouse.tables.history import SideChange, read_sides
+from strandline.lakehouse.tables.names import FIRST
 from strandline.lakehouse.tables.opening import open_backend, side_partitioning
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec
@@ -84,7 +85,13 @@ class SideTables:
                     marks={marks.SEQUENCE: due},
                     metadata={"follows": due},
                 )
-                if change.wider:
+                if change.renamed:
+                    backend.rename(
+                        present,
+                        following,
+                        FIRST.renamed(self._spec.names, letters=side == DEAD_LETTERS),
+                    )
+                elif change.wider:
                     backend.replace(present, following, as_doubles(present.schema, change.wider))
                 else:
                     backend.commit(present, following)
@@ -102,7 +109,7 @@ class SideTables:
             except TableExists as error:
                 raise Conflict(str(error)) from error
         present = backend.load()
-        if change.wider:
+        if change.wider or change.renamed:
             return present
         wanted = settle_schema(present.schema, change.adds)
         if not wanted.schema.equals(present.schema):

@@ -25,6 +25,8 @@ from strandline.lakehouse.tables.transforms import Transform, TransformKind, par
 from strandline.lakehouse.tables.types import name_fault, parse_type
 
 SPEC_FILE: Final = "table.json"
+UPGRADE_FILE: Final = "upgrade.json"
+"""Is there while a definition may be behind its table (`upgraded`)."""
 SPEC_VERSION: Final = 2
 _NAMES: Final[Mapping[int, OwnNames]] = {1: FIRST, SPEC_VERSION: NAMES}
 """What a table's own columns are called, by the version of its definition."""
@@ -224,7 +226,14 @@ def load_spec(location: str | Path) -> TableSpec:
         raise InvalidSetting("table", f"{path}: The definition is not text ({error}).") from None
     except InvalidSetting as wrong:
         raise InvalidSetting(wrong.name, f"{path}: {wrong}") from None
-    return replace(spec, location=str(directory))
+    spec = replace(spec, location=str(directory))
+    if spec.version != SPEC_VERSION and (directory / UPGRADE_FILE).exists():
+        # An upgrade is under way, or was ended in the middle: the table itself says how far. That
+        # takes the libraries of its format, which this file does without otherwise.
+        from strandline.lakehouse.tables.upgraded import as_decided
+
+        return as_decided(spec)
+    return spec
 
 
 def list_specs(warehouse: str | Path) -> list[TableSpec]:
@@ -366,6 +375,8 @@ __all__ = [
     "DEAD_LETTERS",
     "LATE",
     "SPEC_FILE",
+    "SPEC_VERSION",
+    "UPGRADE_FILE",
     "TableSpec",
     "list_specs",
     "load_spec",

@@ -35,6 +35,7 @@ from strandline.lakehouse.tables.opening import open_backend, open_for_run
 from strandline.lakehouse.tables.reading import table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.spec import TableSpec, partitioning
+from strandline.lakehouse.tables.upgrading import upgrade
 from strandline.lakehouse.tables.widening import widen
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.values.making import given_columns
@@ -163,6 +164,15 @@ class TableStore:
         is, and FencedWriter when the table does not stay the same for as long as it takes.
         """
         return widen(self.spec, self._backend, self._sides, self.committer, column)
+
+    def upgrade(self) -> int:
+        """Give the table's own columns the names of today, which writes every file again.
+
+        Gives their number; the table is then opened anew, with its definition of then. Raises
+        BadTable for one that cannot have these names, and FencedWriter when it does not stay the
+        same for as long as it takes.
+        """
+        return upgrade(self.spec, self._sides, self.committer)
 
     def vacuum(
         self, *, now_ms: int, older_than_ms: int = 7 * 86_400_000, dry_run: bool = False

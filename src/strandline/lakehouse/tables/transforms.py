@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -178,6 +179,16 @@ def parse_transform(text: str) -> Transform:
             "partition_by", f"The width in {text!r} must be between 1 and {_WIDTH_MAX}."
         )
     return Transform(kind, argument, int(width or 0))
+
+
+def partition_names(transforms: Sequence[Transform], names: Mapping[str, str]) -> dict[str, str]:
+    """What partition fields are called after columns got `names`, by what they were called."""
+    before = {new: old for old, new in names.items()}
+    return {
+        replace(item, column=before[item.column]).name: item.name
+        for item in transforms
+        if item.column in before
+    }
 
 
 def bucket_of(value: object, count: int) -> int:

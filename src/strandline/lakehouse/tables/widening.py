@@ -9,33 +9,24 @@ Batches that were written against the narrow column do not fit any more, and are
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables import marks
-from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
-from strandline.lakehouse.tables.committing import Committer, remove_files, stamp_removed
+from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
+from strandline.lakehouse.tables.committing import Committer, stamp_removed
 from strandline.lakehouse.tables.errors import FencedWriter
-from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
-from strandline.lakehouse.tables.presence import check_present, check_written
-from strandline.lakehouse.tables.reading import read_batches, stored_columns
+from strandline.lakehouse.tables.reading import stored_columns
+from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
 from strandline.lakehouse.tables.settling import SideTables
 from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.types import as_doubles
-from strandline.lakehouse.tables.written import WrittenFile
 
 _ATTEMPTS: Final = 3
 """Each writes the whole table; who loses as often should stop the table's query meanwhile."""
-
-
-class _Rewritten(NamedTuple):
-    """A table's files with the wider column."""
-
-    adds: tuple[WrittenFile, ...]
-    removes: tuple[DataFile, ...]
 
 
 def widen(
@@ -45,21 +36,21 @@ def widen(
     for _ in range(_ATTEMPTS):
         snapshot = committer.settled()
         _check(spec, snapshot, column)
-        made: dict[str | None, _Rewritten] = {}
+        made: dict[str | None, Rewritten] = {}
         try:
             made[None] = _rewrite(spec, None, snapshot, column)
             late = sides.load(LATE)
             if late is not None and column in late.schema.names:
                 made[LATE] = _rewrite(spec, LATE, late, column)
         except BaseException:
-            _forget(spec, made)
+            forget(spec, made)
             raise
         try:
             backend.replace(
                 snapshot, _change(snapshot, made, column), as_doubles(snapshot.schema, column)
             )
         except Conflict:
-            _forget(spec, made)
+            forget(spec, made)
             continue
         for item in made.values():
             stamp_removed(item.removes)
@@ -81,35 +72,17 @@ def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
         raise InvalidSetting("column", f"The table is divided by column {column}.")
 
 
-def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str) -> _Rewritten:
+def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str) -> Rewritten:
     schema = as_doubles(stored_columns(spec, side, snapshot.schema), column)
-    directory = spec.directory(side).absolute()
-    adds: list[WrittenFile] = []
-    files = snapshot.files()
-    check_present(files)
     try:
-        for item in files:
-            output = PartitionedFiles(directory, (), "widen")
-            try:
-                for batch in read_batches([item], schema):
-                    output.write(batch)
-                adds += [made.placed(item.partition) for made in output.finish()]
-            except BaseException:
-                output.abort()
-                raise
+        return rewrite(spec.directory(side).absolute(), snapshot.files(), schema, task="widen")
     except pa.ArrowInvalid as error:
-        remove_files(directory, adds)
         raise InvalidSetting(
             "column", f"Column {column} has a value that is no double exactly: {error}."
         ) from error
-    except BaseException:
-        remove_files(directory, adds)
-        raise
-    check_written(directory, adds)
-    return _Rewritten(tuple(adds), tuple(files))
 
 
-def _change(snapshot: Snapshot, made: dict[str | None, _Rewritten], column: str) -> Change:
+def _change(snapshot: Snapshot, made: dict[str | None, Rewritten], column: str) -> Change:
     sequence = (snapshot.mark(marks.SEQUENCE) or 0) + 1
     sides = {
         side: SideChange(
@@ -133,8 +106,3 @@ def _change(snapshot: Snapshot, made: dict[str | None, _Rewritten], column: str)
         ),
         same_rows=True,
     )
-
-
-def _forget(spec: TableSpec, made: dict[str | None, _Rewritten]) -> None:
-    for side, item in made.items():
-        remove_files(spec.directory(side), item.adds)

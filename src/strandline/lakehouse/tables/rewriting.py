@@ -1,0 +1,71 @@
+"""All files of a table, written again with other columns; belonging to nothing until a commit.
+
+What is made here replaces what was there in one commit of the table, whose side tables follow it:
+`widening` and `upgrading` say with which columns, and commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.committing import remove_files
+from strandline.lakehouse.tables.files import PartitionedFiles
+from strandline.lakehouse.tables.presence import check_present, check_written
+from strandline.lakehouse.tables.reading import read_batches
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.written import WrittenFile
+
+NO_NAMES: Mapping[str, str] = {}
+
+
+class Rewritten(NamedTuple):
+    """The new files of a table, and those that they replace."""
+
+    adds: tuple[WrittenFile, ...]
+    removes: tuple[DataFile, ...]
+
+
+def rewrite(
+    directory: Path,
+    files: Sequence[DataFile],
+    schema: pa.Schema,
+    *,
+    names: Mapping[str, str] = NO_NAMES,
+    task: str,
+) -> Rewritten:
+    """Write the rows of `files` again, in the columns of `schema`, in as many files or more.
+
+    Columns get `names` by those that they have. `task` is a part of the new files' names. Raises
+    BadTable if files are gone, FilesMissing, and `pyarrow.ArrowInvalid` for a value that does not
+    fit its column's new type; then nothing new is left.
+    """
+    called = [names.get(name, name) for name in schema.names]
+    adds: list[WrittenFile] = []
+    check_present(files)
+    try:
+        for item in files:
+            # Divided by nothing: a file has one partition value, which is kept.
+            output = PartitionedFiles(directory, (), task)
+            try:
+                for batch in read_batches([item], schema):
+                    output.write(batch.rename_columns(called))
+                adds += [made.placed(item.partition) for made in output.finish()]
+            except BaseException:
+                output.abort()
+                raise
+        check_written(directory, adds)
+    except BaseException:
+        remove_files(directory, adds)
+        raise
+    return Rewritten(tuple(adds), tuple(files))
+
+
+def forget(spec: TableSpec, made: Mapping[str | None, Rewritten]) -> None:
+    """Remove what was made for a table and its side tables, when no commit can name it."""
+    for side, item in made.items():
+        remove_files(spec.directory(side), item.adds)

@@ -1,0 +1,79 @@
+"""What an upgrade makes of a table's definition, and how the definition keeps up with its table.
+
+Theory: the table's own commit decides whether it is upgraded, since readers see that one change.
+Its definition lies in a file of its own and follows. So that a crash in between is no other state,
+`upgrade.json` is written before the commit and removed after the definition: while it is there, a
+definition of the first version is read as what the table itself says it is. This file must not
+change tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from strandline.lakehouse.tables.errors import TableMissing
+from strandline.lakehouse.tables.names import FIRST, NAMES
+from strandline.lakehouse.tables.opening import open_backend
+from strandline.lakehouse.tables.spec import SPEC_FILE, SPEC_VERSION, UPGRADE_FILE, TableSpec
+
+RENAMED: Final = FIRST.renamed(NAMES)
+"""The names of today by those of the first version, of rows."""
+
+
+def upgraded(spec: TableSpec) -> TableSpec:
+    """The same definition under the names of today. Raises InvalidSetting if it cannot be."""
+    time = spec.event_time
+    return replace(
+        spec,
+        version=SPEC_VERSION,
+        event_time=None if time is None else RENAMED.get(time, time),
+        partition_by=tuple(
+            replace(item, column=RENAMED.get(item.column, item.column))
+            for item in spec.partition_by
+        ),
+    )
+
+
+def as_decided(spec: TableSpec) -> TableSpec:
+    """A definition of the first version as its table says: as it is, or upgraded."""
+    newer = upgraded(spec)
+    try:
+        table = open_backend(newer, with_any_names=True).load()
+    except TableMissing:
+        return spec
+    return newer if NAMES.offset in table.schema.names else spec
+
+
+def announce(spec: TableSpec) -> None:
+    """Note that the table may be ahead of its definition from now on."""
+    _write(Path(spec.location) / UPGRADE_FILE, json.dumps({"version": SPEC_VERSION}) + "\n")
+
+
+def conclude(spec: TableSpec) -> None:
+    """Replace the definition of a table that is upgraded, and take the note away."""
+    directory = Path(spec.location)
+    _write(directory / SPEC_FILE, spec.to_json())
+    _remove(directory / UPGRADE_FILE)
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step that lasts."""
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    with made.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    made.replace(path)
+    handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
