@@ -66,19 +66,10 @@ class StandaloneSpark:
         try:
             self._start("master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
             self.master = until(self._said_by_master, "a master", seconds=PATIENCE_S)
+            for _ in range(self._workers):
+                self._start_worker()
             for number in range(self._workers):
-                name = f"worker{number}"
-                self._start(
-                    name,
-                    *("--host", "127.0.0.1", "--cores", "1", "--memory", "600m"),
-                    *("--webui-port", "0", "--work-dir", str(self._home / name), self.master),
-                )
-            for number in range(self._workers):
-                until(
-                    lambda name=f"worker{number}": _REGISTERED in self._log(name),
-                    "a registered worker",
-                    seconds=PATIENCE_S,
-                )
+                self._wait_for_worker(number)
         except BaseException:
             self.close()
             raise
@@ -105,6 +96,12 @@ class StandaloneSpark:
                 each.wait()
         self._running.clear()
 
+    def add_worker(self) -> None:
+        """One more, registered with the master."""
+        self._workers += 1
+        self._start_worker()
+        self._wait_for_worker(self._workers - 1)
+
     @property
     def pids(self) -> list[int]:
         """Of the master and the workers; executors are below the latter."""
@@ -125,6 +122,21 @@ class StandaloneSpark:
             "SPARK_CONF_DIR": str(self._home / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
+
+    def _start_worker(self) -> None:
+        name = f"worker{len(self._running) - 1}"
+        self._start(
+            name,
+            *("--host", "127.0.0.1", "--cores", "1", "--memory", "600m"),
+            *("--webui-port", "0", "--work-dir", str(self._home / name), self.master),
+        )
+
+    def _wait_for_worker(self, number: int) -> None:
+        until(
+            lambda: _REGISTERED in self._log(f"worker{number}"),
+            "a registered worker",
+            seconds=PATIENCE_S,
+        )
 
     def _start(self, name: str, *arguments: str) -> None:
         kind = "Master" if name == "master" else "Worker"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from strandline.errors import InvalidSetting
@@ -116,6 +117,19 @@ def test_e13_executors_on_other_machines_get_no_python_of_this_one(
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     assert set(spark_environment("local", files)) == {"JAVA_HOME"}
     assert set(spark_environment("yarn", files)) == {"JAVA_HOME"}
+
+
+def test_where_a_query_was_is_not_its_cause() -> None:
+    """The run said: Thread State: RUNNABLE."""
+    text = """org.apache.spark.SparkException: No answer from the Python worker
+=== Streaming Query ===
+Identifier: t [id = 1, runId = 2]
+Current Committed Offsets: {}
+
+Current State: ACTIVE
+Thread State: RUNNABLE"""
+    said = "org.apache.spark.SparkException: No answer from the Python worker."
+    assert cause_of(PySparkException(text)) == said
 
 
 def test_a_package_that_the_executors_lack_is_told_with_the_remedy() -> None:

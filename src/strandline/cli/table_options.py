@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -110,6 +111,7 @@ def open_session(
     java_options: str = "",
     conf: Mapping[str, str] | None = None,
     patience_s: float = 60.0,
+    executor_patience_s: float | None = None,
 ) -> SparkSession:
     """Spark for one command, with further settings `conf`. Raises `NoJava`, `NoSpark`."""
     from strandline.lakehouse.session import session
@@ -128,6 +130,8 @@ def open_session(
         log_level="FATAL",
         conf=settings,
         patience_s=patience_s,
+        executor_patience_s=executor_patience_s,
+        tell=partial(click.echo, err=True),
     )
 
 

@@ -170,6 +170,7 @@ def run(
             conf=SESSION_SETTINGS if spec.writer == "spark" else {},
             # Later ones are made in the course of a run, which tries again as long as it may.
             patience_s=options.patience_s if made == 1 else min(options.patience_s, RENEWAL_S),
+            executor_patience_s=options.patience_s,
         )
 
     def make_place() -> Place:

@@ -18,7 +18,8 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from strandline.lakehouse.session_executors import wait_for_executors
 from strandline.lakehouse.session_files import SessionFiles, session_files
 from strandline.lakehouse.session_java import find_java
 from strandline.lakehouse.session_lasting import end_jvm, forget_jvm
@@ -54,16 +56,20 @@ def session(
     log_level: str = "ERROR",
     conf: Mapping[str, str] | None = None,
     patience_s: float = 60.0,
+    executor_patience_s: float | None = None,
+    tell: Callable[[str], None] = log.warning,
 ) -> SparkSession:
     """The session that runs in this process, or a new one. Leaving it as a context stops it.
 
     `memory` is the driver's (in local mode also the tasks'), in Spark's notation. `jars` are added
     to the class path of the driver and the executors. `log_level` is what Spark's JVM tells on
     stderr. `conf` are further settings of Spark and win over those made here. `patience_s` is how
-    long a master that is not on this machine may take to answer. Raises `NoJava`, `NoSpark`, and
-    `InvalidSetting` for a master that is none.
+    long a master that is not on this machine may take to answer, `executor_patience_s` (by default
+    the same) how long to give a first executor; if that takes its time, `tell` gets a sentence.
+    Raises `NoJava`, `NoSpark`, and `InvalidSetting` for a master that is none.
     """
     check_master(master)
+    began_s = time.monotonic()
     wait_for_master(master, patience_s)
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
@@ -81,6 +87,13 @@ def session(
     configured = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
     with _environment({**spark_environment(master, files), **_surroundings(master)}):
         context = _started(configured, master, patience_s)
+    if not is_on_this_machine(master):
+        try:
+            patience_s = patience_s if executor_patience_s is None else executor_patience_s
+            wait_for_executors(context, tell, began_s=began_s, patience_s=patience_s)
+        except BaseException:
+            context.stop()
+            raise
     # That a JVM was killed is told by whoever needed it; here it would be told with a trace.
     context._accumulatorServer.handle_error = _log_end  # type: ignore[method-assign]
     return SparkSession.builder.getOrCreate()

@@ -16,7 +16,8 @@ OF_SPARK: Final = (PySparkException, Py4JError, ConnectionError)
 
 def cause_of(error: Exception) -> str:
     """The cause as a sentence: the last line that names an error."""
-    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    said = str(error).partition(_OF_QUERY)[0]
+    lines = [line.strip().removeprefix(": ") for line in said.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(("at ", "... "))]
     named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
     text = (named or lines or [type(error).__name__])[-1]
@@ -24,6 +25,8 @@ def cause_of(error: Exception) -> str:
     return f"{text} {_NO_PACKAGE}" if "No module named 'strandline" in text else text
 
 
+_OF_QUERY: Final = "=== Streaming Query ==="
+"""What follows is where the query was, and no cause."""
 _NO_PACKAGE: Final = (
     "The Python that the executors start lacks this package: install it on their machines, and let "
     "PYSPARK_PYTHON name that Python when the command is started."

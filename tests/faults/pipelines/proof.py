@@ -15,6 +15,7 @@ import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from strandline.lakehouse.verify.job import verify
 from strandline.lakehouse.verify.report import Report, Verdict
 from strandline.types import TopicPartition
 from tests.faults.pipelines.load import Load
+from tests.faults.pipelines.pipeline import PATIENCE_S
 
 
 class NotProven(Exception):
@@ -56,8 +58,11 @@ def prove(
 
 
 def judge(spark: SparkSession, spec: TableSpec, bootstrap: str) -> Report:
-    """What `strandline table verify` does."""
-    return verify(spark, open_store(spec), RunOptions(bootstrap=bootstrap).read_settings(spec))
+    """What `strandline table verify` does, with more patience: a cluster that was just killed at
+    on a busy machine may be without leaders for longer than a reader waits."""
+    settings = RunOptions(bootstrap=bootstrap).read_settings(spec)
+    patient = replace(settings, patience_ms=int(PATIENCE_S * 1000))
+    return verify(spark, open_store(spec), patient)
 
 
 def check_faults_are_found(spark: SparkSession, spec: TableSpec, bootstrap: str) -> None:

@@ -11,13 +11,21 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
+from strandline.lakehouse.session_executors import (
+    LEAST_S,
+    TELL_AFTER_S,
+    wait_for_executors,
+)
+from strandline.lakehouse.session_master import NoSpark
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.testing import Cluster
@@ -40,15 +48,26 @@ class TableCommand:
     def __call__(
         self, *words: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
+        with self.start(*words, environment=environment) as running:
+            try:
+                stdout, stderr = running.communicate(timeout=_PATIENCE_S)
+            except BaseException:
+                running.kill()
+                raise
+        return subprocess.CompletedProcess(running.args, running.returncode, stdout, stderr)
+
+    def start(
+        self, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """The command, which goes on."""
         command = [sys.executable, "-m", "strandline.cli", "-b", self._bootstrap, "table", *words]
-        return subprocess.run(
+        return subprocess.Popen(
             command,
             env={**os.environ, "XDG_CACHE_HOME": str(self.home / "cache"), **(environment or {})},
             cwd=self.home,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=_PATIENCE_S,
-            check=False,
         )
 
     def store(self) -> TableStore:
@@ -132,3 +151,39 @@ def test_e12_a_local_cluster_fills_the_table(table: TableCommand, tmp_path: Path
     )
     assert ended.returncode == 0, ended.stderr
     assert held(table) == ALL
+
+
+def test_a_master_without_workers_is_told_and_goes_on_with_the_first(
+    table: TableCommand, tmp_path: Path
+) -> None:
+    """It was a wait without a word."""
+    with StandaloneSpark(tmp_path / "spark", workers=0) as spark:
+        running = table.start(
+            *("run", "t", "--once", "--master", spark.master, "--patience", f"{_PATIENCE_S} s"),
+            environment=spark.environment,
+        )
+        assert running.stderr is not None
+        told = running.stderr.readline()
+        spark.add_worker()
+        _, rest = running.communicate(timeout=_PATIENCE_S)
+    assert told.startswith(f"The Spark master {spark.master} gives no executor yet; waiting"), told
+    assert f"deploy.worker.Worker {spark.master}), or run Spark on this machine" in told
+    assert running.returncode == 0, rest
+    assert held(table) == ALL
+
+
+def test_without_an_executor_patience_ends_with_the_same_remedy(spark: SparkSession) -> None:
+    """The session that all tests share has a driver only."""
+    told: list[str] = []
+    with pytest.raises(
+        NoSpark, match=r"master local\[2\] gave no executor within 3.5 s\. It has no worker"
+    ):
+        wait_for_executors(
+            spark.sparkContext,
+            told.append,
+            began_s=time.monotonic() - TELL_AFTER_S,
+            patience_s=LEAST_S + 0.5,
+        )
+    assert [
+        each.startswith("The Spark master local[2] gives no executor yet") for each in told
+    ] == [True]
