@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from strandline.cli import table_options
+from strandline.cli import table_options, table_verify
 from strandline.cli.main import cli
 from strandline.cli.table_run import line_of
 from strandline.lakehouse.pipeline.events import Committed, Started, Stopped, Told
@@ -159,8 +159,15 @@ def test_a_master_that_is_not_there_costs_its_patience_and_one_sentence(
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 @pytest.mark.parametrize("harm", ["definition", "cut definition", "log", "gone"])
 def test_a_table_that_was_harmed_is_told_in_a_sentence(
-    table: Run, tmp_path: Path, name: str, table_format: str, harm: str
+    table: Run,
+    tmp_path: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    table_format: str,
+    harm: str,
 ) -> None:
+    """Before Spark starts, which takes seconds, and whose session other tests share."""
+    monkeypatch.delattr(table_verify, "open_session")
     table("create", "t", "--topic", name, "--format", table_format)
     assert table("history", "t").code == 0
     directory = tmp_path / "t"

@@ -42,6 +42,7 @@ def verify(
 
     store = open_store(spec, create=True)
     settings = RunOptions(bootstrap=address).read_settings(spec)
+    store.state()  # a table that cannot be read is told before Spark starts, which takes seconds
     with open_session(f"table verify {name}", master=master, memory=memory) as spark:
         report = prove(spark, store, settings)
     if as_json:
