@@ -120,6 +120,29 @@ def test_no_family_has_gaps() -> None:
     ] == []
 
 
+def test_each_regression_names_a_test_that_exists() -> None:
+    """Or a number that the name of a test has. Rows that say "none" are to become fewer."""
+    names = {
+        name
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in TEST.findall(path.read_text("utf-8"))
+    }
+    known = defined()
+    lost, missing = [], []
+    for line in (SPEC / "regressions.md").read_text("utf-8").splitlines():
+        if line.startswith("| R-"):
+            row, told = line.split("|")[1].strip(), line.split("|")[-2].strip(" `")
+            assert number(*NUMBER.findall(row)[0]) in known
+            if told == "none":
+                missing.append(row)
+            elif told == f"test_r{row[2:]}_":
+                lost += [row] * (not any(f"_r{row[2:]}_" in name for name in names))
+            else:
+                lost += [row] * (told not in names)
+    assert lost == []
+    assert missing == ["R-44"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

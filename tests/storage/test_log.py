@@ -75,6 +75,21 @@ def test_a_log_rolls_by_the_time_of_its_records(world: Any, kit: Any) -> None:
     assert not log.roll_if_time_due(kit.now_ms + 9999), "an empty segment stays"
 
 
+def test_r39_a_roll_of_an_empty_active_segment_keeps_it(world: Any, kit: Any) -> None:
+    """KAFKA-6388: the new segment would have the files of the one that is there."""
+    log = world.create()
+    kit.fill(log, 5)
+    log.roll(kit.now_ms)
+    names = kit.names(world, ".log")
+    assert log.roll(kit.now_ms) is log.active
+    assert (log.active.base_offset, log.active.size) == (5, 0)
+    assert kit.names(world, ".log") == names
+    kit.append(log, b"behind")
+    log = world.reopen(log)
+    assert kit.records(log)[-1] == (5, b"behind")
+    log.check()
+
+
 def test_records_without_a_time_roll_by_the_wall_clock(world: Any, kit: Any) -> None:
     log = world.create(TopicConfig(segment_ms=1000))
     kit.append(log, b"a", timestamp=-1)

@@ -75,6 +75,22 @@ def test_a_checkpoint_outside_the_log_counts_for_nothing(world: World, checkpoin
     assert (found.first_dirty, found.checkpoint_is_off) == (4, True)
 
 
+def test_r24_a_log_start_inside_the_active_segment_leaves_nothing_to_compact(
+    world: World,
+) -> None:
+    """KAFKA-9133: the first dirty offset lies above the base of the active segment."""
+    log = filled(world, 2)
+    for value in (b"1", b"2", b"3"):
+        put(log, (b"key", value))
+    log.delete_records_to(Offset(6))
+    assert log.active.base_offset < log.log_start_offset
+    for checkpoint in (None, Offset(2), Offset(6)):
+        found = cleanable_range(log, checkpoint, NOW_MS)
+        assert (found.first_dirty, found.cleanable_bytes) == (6, 0)
+        assert not found.is_due(log.config)
+    assert plan_all(log, 6) is None
+
+
 def test_what_is_not_committed_is_not_compacted(world: World) -> None:
     log = filled(world, 4)
     log.high_watermark = Offset(5)
