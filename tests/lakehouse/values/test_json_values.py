@@ -62,6 +62,7 @@ BAD: list[tuple[object, str, str]] = [
     ({"t": "yesterday"}, "WrongType", "cannot hold 'yesterday'"),
     ({"t": 1.5}, "WrongType", "cannot hold 1.5"),
     ({"day": "2013-02-30"}, "WrongType", "cannot hold '2013-02-30'"),
+    ({"day": 15706}, "WrongType", "cannot hold 15706"),
     ({"A": 1}, "UnknownField", "differs from column 'a' in case only"),
     ({"kafka_offset": 1}, "UnknownField", "one of the table's own columns"),
     ({"_File": 1}, "UnknownField", "engines which read tables keep for themselves"),
@@ -105,6 +106,27 @@ def test_what_the_fast_way_takes_needs_no_python(monkeypatch: pytest.MonkeyPatch
     found = decode(JsonDecoder(KNOWN), *values)
     assert [row for row, _ in rows(found)] == [0, 1, 2, 3, 4]
     assert found.columns.column("t")[4].as_py() == MOMENT
+
+
+def test_dates_are_iso_8601_at_any_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's parser took numbers of days for them, and every text was a dead letter."""
+    day, days = pa.date32(), pa.list_(pa.field("element", pa.date32()))
+    columns = pa.schema([("day", day), ("o", pa.struct([("day", day), ("days", days)]))])
+    values = [
+        {"day": "2013-01-01", "o": {"day": "1969-12-31", "days": ["2000-02-29", None]}},
+        {"day": None, "o": None},
+        {"o": {"days": []}},
+    ]
+    first = {"day": datetime.date(1969, 12, 31), "days": [datetime.date(2000, 2, 29), None]}
+    expected = [
+        (0, {"day": datetime.date(2013, 1, 1), "o": first}),
+        (1, {"day": None, "o": None}),
+        (2, {"day": None, "o": {"day": None, "days": []}}),
+    ]
+    assert rows(decode(JsonDecoder(columns), *values)) == expected
+    assert rows(decode(JsonDecoder(columns), *values, {"day": "no day"})) == expected
+    monkeypatch.setattr(json_values, "parse_object", None)
+    assert rows(decode(JsonDecoder(columns), *values)) == expected, "Python is not needed for it"
 
 
 def test_columns_are_learned_from_the_first_values() -> None:

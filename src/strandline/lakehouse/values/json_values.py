@@ -145,7 +145,8 @@ class JsonDecoder:
             for name, kind in self._observer.fields.items()
         }
         text = _lines(values)
-        schema = pa.schema([(_NUMBER, pa.int64()), (_VALUE, pa.struct(list(kinds.items())))])
+        read = pa.struct([(name, _as_read(kind)) for name, kind in kinds.items()])
+        schema = pa.schema([(_NUMBER, pa.int64()), (_VALUE, read)])
         table = pyarrow.json.read_json(
             pa.BufferReader(text),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -162,6 +163,7 @@ class JsonDecoder:
         if found.null_count:
             raise pa.ArrowInvalid("A value is null.")
         found.validate(full=True)
+        found = fit(found, pa.struct(list(kinds.items())))
         for name in self._required:
             if name not in kinds or pc.struct_field(found, name).null_count:
                 raise pa.ArrowInvalid("A required field is missing.")
@@ -241,6 +243,17 @@ def _lines(values: pa.Array) -> pa.Buffer:
     return text
 
 
+def _as_read(kind: pa.DataType) -> pa.DataType:
+    """The type that Arrow's parser is told: for it, days are numbers and never ISO 8601."""
+    if pa.types.is_date32(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_read(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_read(kind.value_type)))
+    return kind
+
+
 def _fitted(found: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     """One column of a parsed part, in the type that is known now."""
     position = found.type.get_field_index(name)
@@ -250,7 +263,10 @@ def _fitted(found: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column in a type that only adds to its own; integers become times by milliseconds."""
+    """A column in a type that only adds to its own; integers become times by milliseconds.
+
+    Text becomes days; raises ArrowInvalid for what is none.
+    """
     if column.type.equals(kind):
         return column
     if pa.types.is_null(column.type):
