@@ -19,6 +19,8 @@ SCALA_VERSION = "2.13"
 ZOOKEEPER_VERSION = "3.9.5"
 SPARK_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
+ICEBERG_VERSION = "1.11.0"
+ICEBERG_SPARK_VERSION = "4.1.1"
 # The binding between Kafka's logging interface and its log4j: without it WARN lines are lost.
 LOG_BINDING_VERSION = "2.25.4"
 _NETTY_VERSION = "4.1.130.Final"
@@ -83,6 +85,19 @@ def delta_jars(cache: Path, version: str = DELTA_VERSION) -> Path:
         _delta(version),
         override="STRANDLINE_DELTA_JARS",
         proof=f"delta-spark_4.2_{SCALA_VERSION}-*.jar",
+    )
+
+
+def iceberg_jars(cache: Path, version: str = ICEBERG_VERSION) -> Path:
+    """Directory with Iceberg's runtime for Spark and the Spark that it is for: a reader of tables.
+
+    `STRANDLINE_ICEBERG_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"iceberg-{version}",
+        _iceberg(version),
+        override="STRANDLINE_ICEBERG_JARS",
+        proof=f"iceberg-spark-runtime-4.1_{SCALA_VERSION}-*.jar",
     )
 
 
@@ -154,6 +169,15 @@ def _delta(version: str) -> list[Artefact]:
     return [Artefact("io.delta", name, version, alone=True) for name in own]
 
 
+def _iceberg(version: str) -> list[Artefact]:
+    """The newest Spark of which there is a runtime; it does not run in the one after it."""
+    runtime = f"iceberg-spark-runtime-4.1_{SCALA_VERSION}"
+    return [
+        Artefact("org.apache.iceberg", runtime, version, alone=True),
+        Artefact("org.apache.spark", f"spark-sql_{SCALA_VERSION}", ICEBERG_SPARK_VERSION),
+    ]
+
+
 def _jars(target: Path, artefacts: Sequence[Artefact], *, override: str, proof: str) -> Path:
     given = os.environ.get(override)
     if given:
@@ -207,6 +231,7 @@ _FETCHERS: Mapping[str, Callable[[Path], Path]] = {
     "zookeeper": zookeeper_jars,
     "spark-kafka": spark_kafka_jars,
     "delta": delta_jars,
+    "iceberg": iceberg_jars,
 }
 
 
