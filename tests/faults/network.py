@@ -103,6 +103,11 @@ class Network:
                     gate.server.close()
             for pipe in list(self._pipes):
                 await pipe.stop_connecting()
+            # A connection that was accepted just now becomes an end in a task of the loop's own.
+            if accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(accepting)
+            for pipe in list(self._pipes):
+                await pipe.stop_connecting()
             for end in list(self._ends):
                 end.finish(at_once=True)
             if self._ends:
