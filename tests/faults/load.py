@@ -21,8 +21,9 @@ from tests.faults.group_reader import GROUP, GroupReader
 from tests.faults.kafka_python_clients import KafkaPythonProducer, KafkaPythonReader
 from tests.faults.librdkafka_clients import LibrdkafkaProducer, LibrdkafkaReader
 
-PAUSE_S: Final = 0.004
-"""Between two sends of one producer."""
+PAUSE_S: Final = 0.01
+"""Between two sends of one producer: often enough that a fault meets sends on their way, and not
+oftener, as each send is work for three brokers and all readers, in all of the tests."""
 LAST_READERS: Final = ("librdkafka-last", "kafka-python-last")
 SETTLE_S: Final = 120.0
 """All sends have an outcome, and readers came to the end, within this time after the faults."""
@@ -182,6 +183,8 @@ class Load:
         """`may_lose`: without idempotence, which ends for good when its own records are gone, and
         with readers that begin again when the log is shorter than they were."""
         self.history = History()
+        self._counted = 0
+        self._acknowledged = 0
         self._partitions = partitions
         self._bootstrap, self._topic = bootstrap, topic
         self._reset = "earliest" if may_lose else "error"
@@ -228,8 +231,11 @@ class Load:
             thread.join(SETTLE_S)
 
     def acknowledged(self) -> int:
-        """How many sends were acknowledged so far."""
-        return sum(isinstance(event, Acknowledged) for event in self.history.events[:])
+        """How many sends were acknowledged so far. Asked often: it looks at what is new."""
+        new = self.history.events[self._counted :]
+        self._counted += len(new)
+        self._acknowledged += sum(isinstance(event, Acknowledged) for event in new)
+        return self._acknowledged
 
     def finish(self) -> None:
         """Stop producers, then readers, and read everything again from the start with new readers.

@@ -16,7 +16,7 @@ TOPIC: Final = "orders"
 PARTITIONS: Final = 2
 """Faults are aimed at partition 0; the other one goes on as it can."""
 BEFORE: Final = 100
-AFTER: Final = 300
+AFTER: Final = 150
 QUIET_S: Final = 120.0
 
 
