@@ -119,7 +119,7 @@ _make() {
   if [ -n "$uv" ]; then
     [ -e "$venv/bin/python" ] || _uv_venv || _give_up
     if [ "$extra" = test ]; then set -- pip; else set --; fi # which a test calls
-    "$uv" pip install -q --python "$venv/bin/python" --reinstall-package strandline \
+    _uv pip install -q --python "$venv/bin/python" --reinstall-package strandline \
       -e ".[$extra]" "$@" || _give_up
   else
     [ -e "$venv/bin/python" ] || "$python" -m venv "$venv" || _give_up
@@ -131,7 +131,20 @@ _make() {
 
 _uv_venv() { # uv refuses a folder that is there
   rm -rf "${venv:?}"
-  "$uv" venv -q --python "${python:->=3.11}" "$venv" && : >"$venv/unfinished"
+  _uv venv -q --python "${python:->=3.11}" "$venv" && : >"$venv/unfinished"
+}
+
+# uv trusts the authorities that it brings, pip those of the system: of a company's proxy only the system knows.
+_uv() {
+  local printed
+  if printed=$("$uv" "$@" 2>&1); then return; fi
+  case $printed in
+    *"peer certificate"*)
+      say "uv does not trust the certificate of the package index: trying with the certificates of this system"
+      UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 "$uv" "$@"
+      ;;
+    *) printf '%s\n' "$printed" >&2; return 1 ;;
+  esac
 }
 
 _give_up() {

@@ -221,3 +221,26 @@ def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
     assert "uv" in (checkout.folder / ".venv/pyvenv.cfg").read_text()
     assert checkout.run(**offline) == ""
     assert checkout.builds == 1
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_tried_again"),
+    [("invalid peer certificate: UnknownIssuer", True), ("no such package", False)],
+)
+def test_uv_gets_the_certificates_of_the_system_where_its_own_do_not_suffice(
+    tmp_path: Path, printed: str, is_tried_again: bool
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\n[ "$UV_SYSTEM_CERTS" = 1 ] && exit 0\necho {printed} >&2\nexit 2\n')
+    uv.chmod(0o755)
+    script = '. "$1"; uv=$2; set +e; _uv pip install x'
+    done = subprocess.run(
+        ["bash", "-c", script, "demo", str(ROOT / "tools/environment.sh"), str(uv)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.returncode == 0) is is_tried_again
+    assert ("with the certificates of this system" in done.stderr) is is_tried_again
+    assert (printed in done.stderr) is not is_tried_again
