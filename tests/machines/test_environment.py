@@ -3,6 +3,9 @@
 Here it makes that of a very small project without requirements, whose build counts how often it
 ran: in odd places, again, and after an end in the middle. `python -m tests.machines` lets it make
 the real one on bare machines.
+
+Most of what an environment costs is that `python -m venv` unpacks pip into it. So most tests give a
+Python that links the pip of the tests' own environment instead, which the script cannot tell.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -48,6 +53,11 @@ def build_editable(directory, config_settings=None, metadata_directory=None):
 
 build_wheel = build_editable
 """
+LINKING_PYTHON = """\
+#!/bin/sh
+if [ "$1 $2" != "-m venv" ]; then exec "{python}" "$@"; fi
+"{python}" -m venv --without-pip "$3" && ln -s "{pip}" "$3"/lib/python3*/site-packages/
+"""
 COMMAND = "import os, sys; print(os.path.realpath(sys.prefix), *sys.argv[1:], sep='|')"
 
 
@@ -69,6 +79,9 @@ class Checkout:
         (kernels / "one.h").write_text("")
         (command / "__init__.py").write_text("")
         (command / "__main__.py").write_text(COMMAND)
+        self.python = folder.with_name("linking python")
+        self.python.write_text(LINKING_PYTHON.format(python=sys.executable, pip=_own_pip()))
+        self.python.chmod(0o755)
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
         """./demo, called from elsewhere, in a process group of its own, which Ctrl-C ends.
@@ -83,7 +96,13 @@ class Checkout:
             return subprocess.Popen(
                 [self.folder / "demo", *words],
                 cwd="/",
-                env={**kept, "PIP_NO_INDEX": "1", "STRANDLINE_USE_UV": "0", **environment},
+                env={
+                    **kept,
+                    "PIP_NO_INDEX": "1",
+                    "STRANDLINE_USE_UV": "0",
+                    "PYTHON": str(self.python),
+                    **environment,
+                },
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 encoding="utf-8",
@@ -115,6 +134,14 @@ class Checkout:
         return len(file.read_text()) if file.exists() else 0
 
 
+def _own_pip() -> Path:
+    """The folder of the package pip."""
+    found = find_spec("pip")
+    assert found is not None, "environment.sh puts pip into each environment"
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path / "a folder of ä and 水")
@@ -122,8 +149,10 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.mark.parametrize("language", ["C", "C.UTF-8", "POSIX"])
 def test_an_odd_path_in_every_locale_twice_in_a_row(checkout: Checkout, language: str) -> None:
-    assert "making the virtual environment" in checkout.run("--records", "2 0", LC_ALL=language)
-    assert checkout.run(LC_ALL=language) == "", "the second time there is nothing to do"
+    """In C with the Python that the script finds itself, which unpacks its pip."""
+    given = {"LC_ALL": language, **({"PYTHON": "python3"} if language == "C" else {})}
+    assert "making the virtual environment" in checkout.run("--records", "2 0", **given)
+    assert checkout.run(**given) == "", "the second time there is nothing to do"
     assert checkout.builds == 1
 
 
@@ -216,7 +245,7 @@ def test_a_python_that_is_too_old_is_named(checkout: Checkout) -> None:
 
 @pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed")
 def test_uv_is_used_where_it_is(checkout: Checkout) -> None:
-    offline = {"STRANDLINE_USE_UV": "1", "UV_OFFLINE": "1"}
+    offline = {"STRANDLINE_USE_UV": "1", "UV_OFFLINE": "1", "PYTHON": "python3"}
     checkout.run(**offline)
     assert "uv" in (checkout.folder / ".venv/pyvenv.cfg").read_text()
     assert checkout.run(**offline) == ""
