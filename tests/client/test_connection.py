@@ -38,7 +38,7 @@ class Scripted:
         self.far.sendall(b"".join(chunks))  # type: ignore[arg-type]  # no ranges of files here
 
     def negotiate(self) -> None:
-        self.answer(ApiKey.API_VERSIONS, 4, 0, SERVED)
+        self.answer(ApiKey.API_VERSIONS, 4, 1, SERVED)
         self.connection._negotiate()
 
     def groups(self, correlation_id: int) -> None:
@@ -70,8 +70,8 @@ def test_an_old_broker_is_asked_again_in_its_version(scripted: Scripted) -> None
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=ApiKey.API_VERSIONS, max_version=2)],
     )
-    scripted.answer(ApiKey.API_VERSIONS, 0, 0, refused)
-    scripted.answer(ApiKey.API_VERSIONS, 2, 1, SERVED)
+    scripted.answer(ApiKey.API_VERSIONS, 0, 1, refused)
+    scripted.answer(ApiKey.API_VERSIONS, 2, 2, SERVED)
     scripted.connection._negotiate()
     sent = scripted.far.recv(1000)
     second = sent[4 + int.from_bytes(sent[:4], "big") :]
@@ -81,7 +81,7 @@ def test_an_old_broker_is_asked_again_in_its_version(scripted: Scripted) -> None
 def test_answers_belong_to_requests_in_order(scripted: Scripted) -> None:
     scripted.negotiate()
     sent = [scripted.connection.send(ApiKey.LIST_GROUPS, ListGroupsRequest()) for _ in range(3)]
-    for correlation_id in (1, 2, 3):
+    for correlation_id in (2, 3, 4):
         scripted.groups(correlation_id)
     scripted.connection.result(sent[2], ListGroupsResponse)
     assert [each.is_done for each in sent] == [True, True, True]
@@ -92,7 +92,7 @@ def test_an_answer_that_comes_in_pieces_is_whole_at_the_end(scripted: Scripted) 
     scripted.negotiate()
     pending = scripted.connection.send(ApiKey.LIST_GROUPS, ListGroupsRequest())
     frame = b"".join(
-        response_frame(api_of(ApiKey.LIST_GROUPS), 3, 1, ListGroupsResponse())  # type: ignore[arg-type]
+        response_frame(api_of(ApiKey.LIST_GROUPS), 3, 2, ListGroupsResponse())  # type: ignore[arg-type]
     )
     for byte in frame:
         assert not pending.is_done
@@ -132,7 +132,7 @@ def test_a_broker_that_hangs_up_fails_what_waits(scripted: Scripted) -> None:
         b"\xff\xff\xff\xff",  # a negative size
         b"\x00\x00\x00\x01\x00",  # too small for a header
         b"\x00\x00\x00\x04\x00\x00\x00\x09",  # the answer to another request
-        b"\x00\x00\x00\x05\x00\x00\x00\x01\x00",  # a header without a body
+        b"\x00\x00\x00\x05\x00\x00\x00\x02\x00",  # a header without a body
     ],
 )
 def test_damage_ends_the_connection(scripted: Scripted, damage: bytes) -> None:

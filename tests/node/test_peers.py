@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from strandline.client.channel import RequestFailed
 from strandline.cluster.controller import register_broker
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Create, SessionId
@@ -24,7 +25,7 @@ from strandline.node.peer_link import (
     IN_FLIGHT_MAX,
     QUEUED_MAX,
 )
-from strandline.node.peers import PeerFailed, Peers
+from strandline.node.peers import Peers
 from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -120,10 +121,10 @@ class Rig:
         frame = _frame(ApiKey.LIST_OFFSETS, correlation_id, message or ListOffsetsResponse())
         self.peers.link_received(link, frame, self.now)
 
-    def failure(self) -> PeerFailed:
+    def failure(self) -> RequestFailed:
         """The one answer is a failure."""
         (answer,) = self.answers
-        assert isinstance(answer, PeerFailed)
+        assert isinstance(answer, RequestFailed)
         self.answers.clear()
         return answer
 
@@ -191,7 +192,7 @@ def test_a_broker_that_is_not_registered_cannot_be_asked() -> None:
     rig.ask()
     assert not rig.answers  # never inside the call
     assert rig.turn() == []
-    assert rig.failure() == PeerFailed("broker 2 is not registered", was_sent=False)
+    assert rig.failure() == RequestFailed("broker 2 is not registered", was_sent=False)
 
 
 def test_answers_that_do_not_fit_end_the_link(rig: Rig) -> None:
@@ -199,7 +200,7 @@ def test_answers_that_do_not_fit_end_the_link(rig: Rig) -> None:
     link = rig.opened()
     (correlation_id,) = rig.asked()
     rig.answer(link, correlation_id + 1)
-    assert rig.failure() == PeerFailed("its answers are out of order", was_sent=True)
+    assert rig.failure() == RequestFailed("Request 2 was answered where 1 was next.", was_sent=True)
     assert rig.turn() == [HangUp(link)]
     rig.answer(link, correlation_id)
     assert not rig.answers  # the link is over
@@ -231,7 +232,7 @@ def test_a_request_that_is_not_answered_in_time_ends_the_link(rig: Rig) -> None:
     assert rig.turn() == []
     rig.wait(1)
     assert rig.turn() == [HangUp(link)]
-    assert rig.failure() == PeerFailed("it did not answer in time", was_sent=True)
+    assert rig.failure() == RequestFailed("it did not answer in time", was_sent=True)
 
 
 def test_a_dial_that_takes_too_long_is_given_up(rig: Rig) -> None:
@@ -239,7 +240,7 @@ def test_a_dial_that_takes_too_long_is_given_up(rig: Rig) -> None:
     link = rig.dialled().link
     rig.wait(DIAL_TIMEOUT_MS)
     assert rig.turn() == [HangUp(link)]
-    assert rig.failure() == PeerFailed("it could not be reached in time", was_sent=False)
+    assert rig.failure() == RequestFailed("it could not be reached in time", was_sent=False)
 
 
 def test_a_dial_outlives_the_patience_of_who_waits_for_it(rig: Rig) -> None:
@@ -258,7 +259,7 @@ def test_a_dial_outlives_the_patience_of_who_waits_for_it(rig: Rig) -> None:
     link = rig.dialled().link
     rig.wait(10)
     assert rig.turn() == []
-    assert rig.failure() == PeerFailed("it could not be asked in time", was_sent=False)
+    assert rig.failure() == RequestFailed("it could not be asked in time", was_sent=False)
     rig.wait(10)
     rig.ask(timeout_ms=BACKOFF_MS_MAX)
     assert rig.turn() == []
@@ -275,7 +276,7 @@ def test_what_waits_for_its_turn_too_long_does_not_end_the_link(rig: Rig) -> Non
     rig.ask(timeout_ms=500)
     rig.wait(500)
     assert rig.turn() == []
-    assert rig.failure() == PeerFailed("it could not be asked in time", was_sent=False)
+    assert rig.failure() == RequestFailed("it could not be asked in time", was_sent=False)
     for correlation_id in asked:
         rig.answer(link, correlation_id)
     assert len(rig.answers) == IN_FLIGHT_MAX
@@ -298,8 +299,8 @@ def test_the_end_of_a_link_fails_what_was_asked_and_tells_whether_it_was_sent(ri
     link = rig.opened()
     assert len(rig.asked()) == IN_FLIGHT_MAX
     rig.peers.link_closed(link, "gone", rig.now)
-    expected = [PeerFailed("gone", was_sent=True)] * IN_FLIGHT_MAX
-    assert rig.answers == [*expected, PeerFailed("gone", was_sent=False)]
+    expected = [RequestFailed("gone", was_sent=True)] * IN_FLIGHT_MAX
+    assert rig.answers == [*expected, RequestFailed("gone", was_sent=False)]
     assert rig.turn() == []  # nobody wants anything any more
 
 
@@ -443,7 +444,7 @@ def test_a_bug_in_whoever_asked_does_not_reach_the_others(
 def test_whoever_hears_of_a_failure_may_ask_again_at_once(rig: Rig) -> None:
     def again(answer: object, now: Instant) -> None:
         del now
-        assert isinstance(answer, PeerFailed)
+        assert isinstance(answer, RequestFailed)
         rig.ask()
 
     _ask(rig, again)

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from strandline.client.channel import RequestFailed
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
-from strandline.sim.clients.connection import Lost
 from strandline.sim.scenarios.script import BadScript
 from strandline.types import BrokerId, TopicPartition
 from tests.sim.clients_stage import Asked, Stage
@@ -50,7 +50,7 @@ def test_what_was_not_sent_is_certainly_not_known_to_anybody() -> None:
     stage.down = {1}
     _, outcomes = asking(stage)
     stage.run(10)
-    assert outcomes == [Lost(was_sent=False, reason="connection refused")] * 2
+    assert outcomes == [RequestFailed(was_sent=False, reason="connection refused")] * 2
 
 
 def test_what_was_sent_before_the_connection_broke_may_have_arrived() -> None:
@@ -59,7 +59,7 @@ def test_what_was_sent_before_the_connection_broke_may_have_arrived() -> None:
     _, outcomes = asking(stage)
     stage.next_request(ApiKey.METADATA).wire.reset()
     stage.run(10)
-    assert outcomes == [Lost(was_sent=True, reason="reset")] * 2
+    assert outcomes == [RequestFailed(was_sent=True, reason="reset")] * 2
 
 
 def test_an_overdue_request_ends_its_connection_and_all_that_waits_on_it() -> None:
@@ -86,7 +86,7 @@ def test_a_malformed_answer_is_the_broker_s_fault_unless_the_network_did_it(
     asked.wire.is_damaged = is_damaged
     asked.wire.reply(asked.correlation_id.to_bytes(4, "big") + b"\0\xff\xff")
     stage.run(10)
-    assert all(isinstance(outcome, Lost) for outcome in outcomes)
+    assert all(isinstance(outcome, RequestFailed) for outcome in outcomes)
     client.done()
     assert [finding.invariant for finding in client.findings] == ([] if is_damaged else ["I-47"])
     assert client.counters["damaged answer"] == int(is_damaged)
@@ -101,7 +101,7 @@ def test_an_answer_with_another_s_correlation_id_is_no_answer() -> None:
     first.wire.asked[0] += 1
     first.answer(stage.metadata([]))
     stage.run(10)
-    assert all(isinstance(outcome, Lost) for outcome in outcomes)
+    assert all(isinstance(outcome, RequestFailed) for outcome in outcomes)
     assert client.cluster.malformed
 
 

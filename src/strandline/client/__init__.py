@@ -5,6 +5,7 @@
     consumer.Consumer       records of assigned partitions
     admin.Admin             topics, groups, settings, the cluster
 
-The command line, Spark executors and replica fetchers use it. It must not know the node: all that
-it learns of a broker comes over the wire.
+The command line and Spark executors use it as it is. Its parts without sockets, threads and clocks
+(`channel`) are shared with the links between brokers and with the simulator's clients, which bring
+their own. It must not know the node: all that it learns of a broker comes over the wire.
 """

@@ -1,56 +1,44 @@
-"""One connection to one broker: requests out, answers in the order of the requests.
+"""One connection to one broker on a socket: requests out, answers waited for.
 
-This file knows frames, correlation ids and versions. It must not know which broker is asked for
-what (`cluster.py`) nor retry anything.
+This file drives a `channel` by a blocking socket: it reads and writes, waits, and says in sentences
+what went wrong. It must not know which broker is asked for what (`cluster.py`) nor retry anything.
 
-Theory: a broker answers the requests of a connection in their order. Requests may therefore be
-sent one after the other (`send`) and their answers taken later (`result`); what waits is a queue.
-An answer that does not come in time, is no answer to the oldest request, or cannot be read makes
-the whole connection worthless, because nothing that follows could be told apart: it is closed, and
-everything that waits on it fails with the same error.
+Requests may be sent one after the other (`send`) and their answers taken later (`result`). What
+ends the connection fails everything that waits on it, with the same error.
 """
 
 from __future__ import annotations
 
 import select
 import socket
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from strandline import __version__
+from strandline.client.channel import Channel, Request
 from strandline.client.clock import Clock, SystemClock
-from strandline.client.refusal import refusal
 from strandline.client.settings import Address, ClientSettings
+from strandline.client.versions import ServedVersions, VersionHandshake
 from strandline.errors import ErrorCode, InvariantViolated, MalformedFrame, ProtocolError
-from strandline.protocol.apis import PRIVATE, Api, ApiKey, api_of
-from strandline.protocol.framing import (
-    SIZE_BYTES,
-    frame_size,
-    parse_response_header,
-    request_frame,
-)
-from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from strandline.protocol.schema import decode
-from strandline.protocol.versions import VersionRange
+from strandline.protocol.apis import Api, ApiKey, api_of
+from strandline.protocol.framing import SIZE_BYTES, frame_size
+from strandline.protocol.messages.api_versions import ApiVersionsResponse
 
 T = TypeVar("T")
 
-_CORRELATION_MAX: Final = 2**31 - 1
 _IN_FLIGHT_MAX: Final = 64
 """Declared limit of `send` without `result`; users of a connection stay far below it."""
 _SILENCE_MS: Final = 1000
 
 
-class Pending:
+class Pending(Request):
     """A request that was sent. `Connection.result` gives its answer."""
 
-    __slots__ = ("api", "correlation_id", "error", "response", "sent_ms", "version")
+    __slots__ = ("error", "response", "sent_ms")
 
-    def __init__(self, api: Api, version: int, correlation_id: int, sent_ms: int) -> None:
-        self.api = api
-        self.version = version
-        self.correlation_id = correlation_id
+    def __init__(
+        self, api: Api, version: int, message: object, sent_ms: int, timeout_ms: int
+    ) -> None:
+        super().__init__(api, version, message, sent_ms + timeout_ms)
         self.sent_ms = sent_ms
         self.response: object | None = None
         self.error: ProtocolError | MalformedFrame | None = None
@@ -74,9 +62,8 @@ class Connection:
         self._socket = sock
         self._settings = settings
         self._clock = clock
-        self._served: Mapping[int, VersionRange] = {}
-        self._waiting: deque[Pending] = deque()
-        self._next_correlation_id = 0
+        self._served = ServedVersions(f"broker at {address}", {})
+        self._channel: Channel[Pending] = Channel(settings.client_id, _IN_FLIGHT_MAX)
         self._frame = bytearray(SIZE_BYTES)
         self._filled = 0
         self._in_body = False
@@ -121,8 +108,8 @@ class Connection:
         timeout_ms: int | None = None,
     ) -> T:
         """Send a request and wait for its answer, see `send` and `result`."""
-        pending = self.send(key, request, highest=highest)
-        return self.result(pending, expected, timeout_ms=timeout_ms)
+        pending = self.send(key, request, highest=highest, timeout_ms=timeout_ms)
+        return self.result(pending, expected)
 
     def send(
         self,
@@ -130,34 +117,32 @@ class Connection:
         request: object | Callable[[int], object],
         *,
         highest: int | None = None,
+        timeout_ms: int | None = None,
     ) -> Pending:
         """Send a request in the newest version that both sides know, up to `highest`.
 
-        `request` may be a function that makes the message for the agreed version. Raises
-        `ProtocolError`: UNSUPPORTED_VERSION if there is no common one, or NETWORK_EXCEPTION.
+        Its answer may take the request timeout, or `timeout_ms`. `request` may be a function that
+        makes the message for the agreed version. Raises `ProtocolError`: UNSUPPORTED_VERSION if
+        there is no common one, or NETWORK_EXCEPTION.
         """
         version = self.version_for(key, highest)
         message = request(version) if callable(request) else request
-        return self._send(api_of(key), version, message)
+        return self._send(api_of(key), version, message, timeout_ms)
 
     def send_unanswered(self, key: ApiKey, request: object, *, highest: int | None = None) -> None:
         """Send a request that the broker does not answer: a produce with acks 0."""
         version = self.version_for(key, highest)
-        self._send(api_of(key), version, request)
-        self._waiting.pop()
+        self._send(api_of(key), version, request, is_answered=False)
 
-    def result(self, pending: Pending, expected: type[T], *, timeout_ms: int | None = None) -> T:
-        """The answer to a request; waits for it up to the request timeout.
+    def result(self, pending: Pending, expected: type[T]) -> T:
+        """The answer to a request; waits for it until its time is up.
 
         Raises `ProtocolError` when the connection fails first: REQUEST_TIMED_OUT or
         NETWORK_EXCEPTION, after which it is unknown whether the request was carried out; and
         `MalformedFrame` when what came is no answer.
         """
-        if timeout_ms is None:
-            timeout_ms = self._settings.request_timeout_ms
-        deadline_ms = pending.sent_ms + timeout_ms
         while not pending.is_done:
-            left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+            left_ms = max(0, pending.deadline - self._clock.monotonic_ms())
             if self._advance(min(left_ms, _SILENCE_MS)):
                 continue
             if left_ms > _SILENCE_MS:
@@ -167,7 +152,7 @@ class Connection:
                     ProtocolError(
                         ErrorCode.REQUEST_TIMED_OUT,
                         f"The broker at {self.address} did not answer {pending.api.name} within "
-                        f"{timeout_ms} ms.",
+                        f"{pending.deadline - pending.sent_ms} ms.",
                     )
                 )
         if pending.error is not None:
@@ -185,13 +170,13 @@ class Connection:
 
     def take_arrived(self) -> None:
         """Read what has arrived without waiting for more; errors show in the pending requests."""
-        while self._waiting and self._advance(0):
+        while self._channel.in_flight and self._advance(0):
             continue
 
     @property
     def in_flight(self) -> int:
         """Requests whose answers have not come."""
-        return len(self._waiting)
+        return self._channel.in_flight
 
     def fileno(self) -> int:
         """For `select`: readable when an answer, or the end of the connection, has come."""
@@ -209,72 +194,43 @@ class Connection:
 
     def serves(self, key: ApiKey) -> bool:
         """Whether there is a version of the API that both sides know."""
-        return not self._common(key, None).empty
+        return self._served.serves(key)
 
     def version_for(self, key: ApiKey, highest: int | None = None) -> int:
         """The newest version that both sides know. Raises ProtocolError (UNSUPPORTED_VERSION)."""
-        common = self._common(key, highest)
-        if common.empty:
-            served = self._served.get(key)
-            theirs = "not at all" if served is None else f"in versions {served}"
-            raise ProtocolError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"The broker at {self.address} serves {api_of(key).name} {theirs}; this client "
-                f"speaks {api_of(key).versions}.",
-            )
-        return common.highest
-
-    def _common(self, key: ApiKey, highest: int | None) -> VersionRange:
-        served = self._served.get(key)
-        if served is None and key in PRIVATE:
-            served = api_of(key).versions
-        if served is None:
-            return VersionRange(0, -1)
-        common = served.overlap(api_of(key).versions)
-        return common if highest is None else common.overlap(VersionRange(0, highest))
+        return self._served.newest(key, highest)
 
     def _negotiate(self) -> None:
-        """Ask for the broker's versions, at first in our newest one (KIP-511)."""
-        api = api_of(ApiKey.API_VERSIONS)
-        request = ApiVersionsRequest(
-            client_software_name="strandline", client_software_version=__version__
-        )
-        version = api.versions.highest
-        response = self._ask_versions(api, version, request)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # The broker is older: its answer names the versions that it has, or is too old for it.
-            named = {each.api_key: each.max_version for each in response.api_keys}
-            version = min(named.get(api.key, 0), version)
-            response = self._ask_versions(api, version, request)
-        if response.error_code != ErrorCode.NONE:
-            raise refusal(response.error_code, None, f"the broker at {self.address}")
-        self._served = {
-            each.api_key: VersionRange(each.min_version, each.max_version)
-            for each in response.api_keys
-        }
-
-    def _ask_versions(
-        self, api: Api, version: int, request: ApiVersionsRequest
-    ) -> ApiVersionsResponse:
-        pending = self._send(api, version, request)
-        return self.result(pending, ApiVersionsResponse)
+        handshake = VersionHandshake(f"broker at {self.address}")
+        served = None
+        while served is None:
+            pending = self._send(api_of(ApiKey.API_VERSIONS), handshake.version, handshake.request)
+            served = handshake.answered(self.result(pending, ApiVersionsResponse))
+        self._served = served
 
     # -- Bytes -------------------------------------------------------------------------------
 
-    def _send(self, api: Api, version: int, message: object) -> Pending:
+    def _send(
+        self,
+        api: Api,
+        version: int,
+        message: object,
+        timeout_ms: int | None = None,
+        *,
+        is_answered: bool = True,
+    ) -> Pending:
         if self.closed:
             raise ProtocolError(
                 ErrorCode.NETWORK_EXCEPTION, f"The connection to {self.address} is closed."
             )
-        if len(self._waiting) >= _IN_FLIGHT_MAX:
+        if timeout_ms is None:
+            timeout_ms = self._settings.request_timeout_ms
+        pending = Pending(api, version, message, self._clock.monotonic_ms(), timeout_ms)
+        pending.is_answered = is_answered
+        self._channel.ask(pending)
+        chunks = self._channel.next_frame()
+        if chunks is None:
             raise InvariantViolated(f"{_IN_FLIGHT_MAX} requests wait on one connection.")
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MAX
-        chunks: list[Any] = request_frame(
-            api, version, correlation_id, self._settings.client_id, message
-        )
-        pending = Pending(api, version, correlation_id, self._clock.monotonic_ms())
-        self._waiting.append(pending)
         try:
             self._socket.settimeout(self._settings.request_timeout_ms / 1000)
             self._socket.sendall(chunks[0] if len(chunks) == 1 else b"".join(chunks))
@@ -308,7 +264,7 @@ class Connection:
                 if self._finish_part():
                     return True
             except MalformedFrame as error:
-                self._fail(error)
+                self._fail(MalformedFrame(f"The broker at {self.address} sent no answer: {error}"))
                 return True
 
     def _finish_part(self) -> bool:
@@ -317,28 +273,16 @@ class Connection:
         if not self._in_body:
             size = frame_size(self._frame, 0, self._settings.response_bytes_max)
             if size < SIZE_BYTES:
-                raise MalformedFrame(f"The broker at {self.address} sent a frame of {size} bytes.")
+                raise MalformedFrame(f"A frame of {size} bytes is too short.")
             self._frame = bytearray(size)
             self._in_body = True
             return False
         frame = memoryview(self._frame)
         self._frame = bytearray(SIZE_BYTES)
         self._in_body = False
-        self._take_in(frame)
+        pending, response = self._channel.received(frame)
+        pending.response = response
         return True
-
-    def _take_in(self, frame: memoryview) -> None:
-        if not self._waiting:
-            raise MalformedFrame(f"The broker at {self.address} sent an answer to no request.")
-        pending = self._waiting[0]
-        correlation_id, position = parse_response_header(frame, pending.api, pending.version)
-        if correlation_id != pending.correlation_id:
-            raise MalformedFrame(
-                f"The broker at {self.address} answered request {correlation_id} where "
-                f"{pending.correlation_id} was expected."
-            )
-        pending.response = _decode(pending, frame, position)
-        self._waiting.popleft()
 
     def _broken(self, reason: str) -> ProtocolError:
         return ProtocolError(
@@ -349,19 +293,9 @@ class Connection:
         """Close for good; everything that waits fails with `error`."""
         self.closed = True
         self._socket.close()
-        while self._waiting:
-            self._waiting.popleft().error = error
+        for pending, _ in self._channel.end(error.args[0]):
+            pending.error = error
 
 
 def _nothing_told(error: ProtocolError) -> None:
     """For a user that waits for no person."""
-
-
-def _decode(pending: Pending, frame: memoryview, position: int) -> object:
-    api, version = pending.api, pending.version
-    if api.key is ApiKey.API_VERSIONS:
-        # A broker that does not know the version answers in version 0 (KIP-511).
-        number = int.from_bytes(frame[position : position + 2], "big", signed=True)
-        if number == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-    return decode(api.response_class, version, frame, position)

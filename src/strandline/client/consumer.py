@@ -255,8 +255,7 @@ class Consumer:
             pending = request.pending
             if not pending.is_done:
                 request.connection.take_arrived()
-            is_overdue = now_ms - pending.sent_ms > self._cluster.settings.request_timeout_ms
-            if pending.is_done or is_overdue:
+            if pending.is_done or now_ms > pending.deadline:
                 self._in_flight.remove(request)
                 done.append(request)
             elif now_ms - pending.sent_ms > request.wait_ms + _SILENCE_MS:

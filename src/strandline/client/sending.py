@@ -187,7 +187,9 @@ class Sender:
                 self._finish(batch, NO_OFFSET, None)
             return
         sent = {batch.topic_partition: batch for batch in batches}
-        pending = connection.send(ApiKey.PRODUCE, request, highest=version)
+        pending = connection.send(
+            ApiKey.PRODUCE, request, highest=version, timeout_ms=self._answer_timeout_ms
+        )
         self._on_the_way.update(sent)
         names: dict[object, str] = {topic_id: name for name, topic_id in ids.items()}
         self._in_flight.append(_InFlight(connection, pending, sent, names))
@@ -217,7 +219,7 @@ class Sender:
         """Sleep until an answer comes, a retry is due, or an answer is overdue."""
         now_ms = self._cluster.clock.monotonic_ms()
         waking = [at_ms for at_ms in self._retry_at_ms.values() if at_ms > now_ms]
-        waking += [each.pending.sent_ms + self._answer_timeout_ms for each in self._in_flight]
+        waking += [each.pending.deadline for each in self._in_flight]
         wait_ms = max(0, min(min(waking, default=now_ms) - now_ms, _WAIT_MS_MAX))
         poller = select.poll()
         watched = [each.connection for each in self._in_flight if not each.connection.closed]
@@ -246,18 +248,14 @@ class Sender:
             pending = request.pending
             if not pending.is_done:
                 request.connection.take_arrived()
-            is_overdue = now_ms - pending.sent_ms > self._answer_timeout_ms
-            if pending.is_done or is_overdue:
+            if pending.is_done or now_ms > pending.deadline:
                 self._in_flight.remove(request)
                 self._on_the_way.difference_update(request.batches)
                 self._take_in(request)
 
     def _take_in(self, request: _InFlight) -> None:
-        timeout_ms = self._answer_timeout_ms
         try:
-            response = request.connection.result(
-                request.pending, ProduceResponse, timeout_ms=timeout_ms
-            )
+            response = request.connection.result(request.pending, ProduceResponse)
         except (ProtocolError, MalformedFrame) as failure:
             error = (
                 failure

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.node.fetcher_offsets import ask_for_ends
 from strandline.node.fetcher_partition import FetchedPartition, Key, LogEnds, Next, Wanted, key_of
 from strandline.node.fetcher_throttle import FollowerThrottle
-from strandline.node.peers import PeerFailed, Peers
+from strandline.node.peers import Peers
 from strandline.node.replica import Replica
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
@@ -260,7 +261,7 @@ class Fetcher:
             return
         if not isinstance(answer, FetchResponse):
             self._begin_again()
-            self._pause(answer.reason if isinstance(answer, PeerFailed) else "no answer", now)
+            self._pause(answer.reason if isinstance(answer, RequestFailed) else "no answer", now)
             return
         self._in_flight -= 1
         self._is_fresh = False

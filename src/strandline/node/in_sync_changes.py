@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from strandline.client.channel import RequestFailed
 from strandline.cluster.controller import InSyncProposal, PartitionAltered, alter_partitions
 from strandline.cluster.image import ImageDelta
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
@@ -27,7 +28,7 @@ from strandline.node.in_sync_wire import request_of, results_of
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.office import Office
-from strandline.node.peers import PeerFailed, Peers
+from strandline.node.peers import Peers
 from strandline.node.replica_leading import DEFINITE, LeadsPartition
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
@@ -220,7 +221,7 @@ class InSyncChanges:
         def answered(answer: object, at: Instant) -> None:
             if attempt != self._attempt:
                 return
-            if isinstance(answer, PeerFailed):
+            if isinstance(answer, RequestFailed):
                 if self._silent_since_ms is None:
                     self._silent_since_ms = now.monotonic_ms
                 self._failed(answer.reason, at)

@@ -1,9 +1,10 @@
-"""One link to another broker: requests out, answers back in the order of the requests.
+"""One link to another broker: when to dial, and what the turns of the node's loop do with it.
 
     idle ── ask ──> waiting for the back-off ──> dialling ──> open ── failure ──> idle
 
-This file knows one link's life, correlation ids and deadlines. It does not know sockets (it says
-what it wants in effects), nor what the requests mean, nor which broker needs a link (`peers`).
+This file drives a `client.channel` by effects and timers: the channel knows the requests, their
+order and deadlines. It does not know sockets (it says what it wants in effects), nor what the
+requests mean, nor which broker needs a link (`peers`).
 
 Theory: whatever goes wrong ends the link, because nothing that follows a lost or unreadable answer
 could be told apart, and then everything that was asked on it fails. Whoever asked decides whether
@@ -14,19 +15,16 @@ row (Kafka's `reconnect.backoff.ms`). There is no jitter: few brokers redial one
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from strandline.client.channel import Channel, Request, RequestFailed
 from strandline.errors import MalformedFrame
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.node.outbox import Outbox
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.apis import Api
-from strandline.protocol.framing import parse_response_header, request_frame
-from strandline.protocol.schema import decode
 from strandline.types import BrokerId, Instant
 
 log = logging.getLogger(__name__)
@@ -36,21 +34,9 @@ BACKOFF_MS_MAX: Final = 1000
 DIAL_TIMEOUT_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 5
 QUEUED_MAX: Final = 100
-_CORRELATION_MAX: Final = 2**31 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class PeerFailed:
-    """What is told in place of an answer. `reason` is a sentence's end, for the log."""
-
-    reason: str
-    was_sent: bool
-    """Whether the other broker may have carried the request out."""
-
-
 Answered: TypeAlias = Callable[[object, Instant], None]
-"""Gets the response message, or a `PeerFailed`. Records in a message are views of the frame, good
-during the call only."""
+"""Gets the response message, or `RequestFailed`. Records in a message are views of the frame,
+good during the call only."""
 
 
 class Address(NamedTuple):
@@ -61,20 +47,16 @@ class Address(NamedTuple):
     broker_epoch: int
 
 
-class Question:
-    """A request that waits for its turn or for its answer."""
+class Question(Request):
+    """A request, and who gets its outcome."""
 
-    __slots__ = ("answered", "api", "correlation_id", "deadline_ms", "message", "version")
+    __slots__ = ("answered",)
 
     def __init__(
         self, api: Api, version: int, message: object, answered: Answered, deadline_ms: int
     ) -> None:
-        self.api = api
-        self.version = version
-        self.message = message
+        super().__init__(api, version, message, deadline_ms)
         self.answered = answered
-        self.deadline_ms = deadline_ms
-        self.correlation_id = -1
 
 
 class OpenLinks:
@@ -102,13 +84,10 @@ class PeerLink:
 
     __slots__ = (
         "_alarm",
-        "_asked",
-        "_client_id",
-        "_correlation_id",
+        "_channel",
         "_dialled_by_ms",
         "_failed_at_ms",
         "_links",
-        "_queued",
         "address",
         "broker_id",
         "failures",
@@ -124,11 +103,8 @@ class PeerLink:
         self.link_id: LinkId | None = None
         self.is_open = False
         self.failures = 0
-        self._client_id = client_id
         self._links = links
-        self._queued: deque[Question] = deque()
-        self._asked: deque[Question] = deque()
-        self._correlation_id = 0
+        self._channel: Channel[Question] = Channel(client_id, IN_FLIGHT_MAX)
         self._dialled_by_ms = 0
         self._failed_at_ms = 0
         self._alarm: Timer | None = None
@@ -137,19 +113,19 @@ class PeerLink:
 
     def ask(self, question: Question, now: Instant) -> bool:
         """Send the request now or when the link can; False if too many wait already."""
-        if len(self._queued) >= QUEUED_MAX:
+        if self._channel.queued >= QUEUED_MAX:
             return False
-        self._queued.append(question)
+        self._channel.ask(question)
         self._go_on(now)
-        self._ring_by(question.deadline_ms)
+        self._ring_by(question.deadline)
         return True
 
     def _go_on(self, now: Instant) -> None:
         """Do what the link's state allows for what is queued."""
         if self.is_open and self.link_id is not None:
-            while self._queued and len(self._asked) < IN_FLIGHT_MAX:
-                self._send(self.link_id, self._queued.popleft())
-        elif self.link_id is None and self._queued:
+            while (frame := self._channel.next_frame()) is not None:
+                self._links.outbox.add(Ask(self.link_id, frame))
+        elif self.link_id is None and self._channel.queued:
             dial_at_ms = self._failed_at_ms + self._backoff_ms()
             if now.monotonic_ms >= dial_at_ms:
                 self._dial(now)
@@ -168,15 +144,6 @@ class PeerLink:
         self._ring_by(self._dialled_by_ms)
         self._links.outbox.add(Dial(link_id, self.broker_id, self.address.host, self.address.port))
 
-    def _send(self, link_id: LinkId, question: Question) -> None:
-        self._correlation_id = correlation_id = (self._correlation_id + 1) & _CORRELATION_MAX
-        question.correlation_id = correlation_id
-        frame: list[Any] = request_frame(
-            question.api, question.version, correlation_id, self._client_id, question.message
-        )
-        self._asked.append(question)
-        self._links.outbox.add(Ask(link_id, frame))
-
     # -- What the driver tells ---------------------------------------------------------------
 
     def opened(self, now: Instant) -> None:
@@ -186,23 +153,14 @@ class PeerLink:
 
     def received(self, frame: memoryview, now: Instant) -> None:
         """One answer has come; it must be that to the oldest request."""
-        if not self._asked:
-            self.fail("it sent something without being asked", now, hang_up=True)
-            return
-        question = self._asked[0]
         try:
-            correlation_id, position = parse_response_header(frame, question.api, question.version)
-            answer: object = decode(question.api.response_class, question.version, frame, position)
+            question, answer = self._channel.received(frame)
         except MalformedFrame as error:
             self.fail(str(error), now, hang_up=True)
             return
-        if correlation_id != question.correlation_id:
-            self.fail("its answers are out of order", now, hang_up=True)
-            return
-        self._asked.popleft()
         self.failures = 0
         _tell(question, answer, now)
-        if self._queued:
+        if self._channel.queued:
             self._go_on(now)
 
     def fail(self, reason: str, now: Instant, *, hang_up: bool) -> None:
@@ -222,22 +180,17 @@ class PeerLink:
         self._end(reason, now, hang_up=True)
 
     def abandon(self) -> None:
-        """End the connection; nobody is told."""
+        """End the connection; what was asked gets no outcome."""
         self._disconnect(hang_up=True)
-        self._asked.clear()
-        self._queued.clear()
+        self._channel.end("it was abandoned")
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
 
     def _end(self, reason: str, now: Instant, *, hang_up: bool) -> None:
         self._disconnect(hang_up=hang_up)
-        asked, self._asked = self._asked, deque()
-        queued, self._queued = self._queued, deque()
-        for question in asked:
-            _tell(question, PeerFailed(reason, was_sent=True), now)
-        for question in queued:
-            _tell(question, PeerFailed(reason, was_sent=False), now)
+        for question, failed in self._channel.end(reason):
+            _tell(question, failed, now)
 
     def _disconnect(self, *, hang_up: bool) -> None:
         link_id, self.link_id, self.is_open = self.link_id, None, False
@@ -259,36 +212,32 @@ class PeerLink:
     def _ring(self, now: Instant) -> None:
         self._alarm = None
         now_ms = now.monotonic_ms
-        if any(question.deadline_ms <= now_ms for question in self._asked):
+        if self._channel.overdue(now_ms) is not None:
             self.fail("it did not answer in time", now, hang_up=True)
         elif self.link_id is not None and not self.is_open and self._dialled_by_ms <= now_ms:
             self.fail("it could not be reached in time", now, hang_up=True)
         else:
             self._fail_overdue(now)
             self._go_on(now)
-        deadlines = [question.deadline_ms for question in (*self._asked, *self._queued)]
+        due = self._channel.first_due()
+        if due is not None:
+            self._ring_by(due.deadline)
         if self.link_id is not None and not self.is_open:
-            deadlines.append(self._dialled_by_ms)
-        if deadlines:
-            self._ring_by(min(deadlines))
+            self._ring_by(self._dialled_by_ms)
 
     def _fail_overdue(self, now: Instant) -> None:
         """Give up what was not sent in time. A dial goes on: it has a limit of its own.
 
-        If it ended with whoever waits for it, one that begins after a pause as long as their
-        patience would never have the time to succeed.
+        If it ended with the requests that wait for it, one that begins after a pause as long as
+        their timeouts would never have the time to succeed.
         """
-        queued, self._queued = self._queued, deque()
-        overdue: list[Question] = []
-        for question in queued:
-            is_overdue = question.deadline_ms <= now.monotonic_ms
-            (overdue if is_overdue else self._queued).append(question)
-        for question in overdue:
-            _tell(question, PeerFailed("it could not be asked in time", was_sent=False), now)
+        failed = RequestFailed("it could not be asked in time", was_sent=False)
+        for question in self._channel.withdraw_overdue(now.monotonic_ms):
+            _tell(question, failed, now)
 
 
 def _tell(question: Question, answer: object, now: Instant) -> None:
-    """Hand over an answer. The boundary for bugs of whoever asked: the other requests go on."""
+    """Hand over an answer. The boundary for bugs of the caller: other requests go on."""
     try:
         question.answered(answer, now)
     except Exception:

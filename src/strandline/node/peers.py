@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from strandline.client.channel import RequestFailed
 from strandline.cluster.image import ClusterImage
 from strandline.node.effects import LinkId
 from strandline.node.metadata import Metadata
@@ -20,7 +21,6 @@ from strandline.node.peer_link import (
     Address,
     Answered,
     OpenLinks,
-    PeerFailed,
     PeerLink,
     Question,
 )
@@ -29,7 +29,7 @@ from strandline.node.timers import Timers
 from strandline.protocol.apis import KNOWN, Api
 from strandline.types import BrokerId, Instant
 
-__all__ = ["CONTROL", "Answered", "PeerFailed", "Peers"]
+__all__ = ["CONTROL", "Answered", "Peers"]
 
 CONTROL: Final = "control"
 _PLAINTEXT: Final = "PLAINTEXT"
@@ -60,7 +60,7 @@ class Peers:
         timeout_ms: int,
         channel: str = CONTROL,
     ) -> None:
-        """Send a request; `answered` gets the answer, or `PeerFailed` by the end of the timeout.
+        """Send a request; `answered` gets the answer, or `RequestFailed` by the end of its time.
 
         A request for which there is no connection waits for one within the same timeout.
         """
@@ -144,5 +144,5 @@ class Peers:
         return Address(endpoint.host, endpoint.port, broker.epoch)
 
     def _fail_soon(self, answered: Answered, reason: str, now: Instant) -> None:
-        failed = PeerFailed(reason, was_sent=False)
+        failed = RequestFailed(reason, was_sent=False)
         self._timers.schedule(now.monotonic_ms, lambda at: answered(failed, at))

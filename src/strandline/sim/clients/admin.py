@@ -14,11 +14,12 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.client import SimClient
-from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
@@ -165,7 +166,7 @@ class AdminOperation(SimClient):
         request = self._request
         if self.is_done or request is None:
             return
-        if isinstance(outcome, Lost):
+        if isinstance(outcome, RequestFailed):
             self.cluster.stale()
             self._again_later()
             return

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.metadata import (
@@ -25,7 +26,7 @@ from strandline.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from strandline.sim.clients.backoff import Backoff
-from strandline.sim.clients.connection import Connection, Lost, Outcome, Then
+from strandline.sim.clients.connection import Connection, Outcome, Then
 from strandline.sim.clients.versions import Versions
 from strandline.sim.clients.world import ClientWorld
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -162,7 +163,7 @@ class Cluster:
 
     def _refreshed(self, outcome: Outcome) -> None:
         self._is_refreshing = False
-        if isinstance(outcome, Lost):
+        if isinstance(outcome, RequestFailed):
             self._is_wanted = True
             self._plan_refresh(self._refreshing.next_us())
             return
@@ -280,7 +281,7 @@ class Cluster:
         another incarnation than the asker has in mind: behind such an answer this settles it."""
 
         def told(outcome: Outcome) -> None:
-            found = [] if isinstance(outcome, Lost) else outcome.topics
+            found = [] if isinstance(outcome, RequestFailed) else outcome.topics
             then(found[0].topic_id if found and not found[0].error_code else None)
 
         request = MetadataRequest(

@@ -1,40 +1,29 @@
-"""One connection of a simulated client: requests out, answers in, nothing left open.
+"""One connection of a simulated client: the client's own channel on the simulated network.
 
-Frames are real bytes. A broker answers a connection's requests in their order, so the oldest
-pending request is the one that an answer belongs to; anything else is a violation of the protocol.
-Whatever happens, each request gets exactly one outcome within its time: an answer, or `Lost`
-(I-50). A request that is overdue closes the connection, as Kafka's clients do: nothing else could
-tell a late answer from the one that is expected next.
+Frames are real bytes. Whatever happens, each request gets exactly one outcome within its time: an
+answer, or `RequestFailed` (I-50).
 
-This file knows framing. It must not know what requests mean, or where brokers are.
+This file drives a `client.channel` by the schedule, whose unit is microseconds. It must not know
+what requests mean, or where brokers are.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from strandline.client.channel import Channel, Request
 from strandline.errors import MalformedFrame
 from strandline.protocol.apis import KNOWN, Api, ApiKey
-from strandline.protocol.framing import parse_response_header, request_frame
-from strandline.protocol.schema import decode_response
 from strandline.sim.schedule import Schedule
 from strandline.types import BrokerId
 
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """There is no answer to a request, and there never will be one."""
-
-    was_sent: bool
-    """Whether the broker may have got the request. If not, nothing came of it for certain."""
-    reason: str
-
+_IN_FLIGHT_MAX: Final = 1000
+"""No limit: clients have their own."""
+_NEVER_US: Final = 2**63
 
 Outcome: TypeAlias = Any
-"""The response message of a request, or `Lost`."""
+"""The response message of a request, or `RequestFailed`."""
 Then: TypeAlias = Callable[[Outcome], None]
 
 
@@ -77,13 +66,16 @@ class Watcher(Protocol):
         """A broker sent bytes that are not an answer to what it was asked."""
 
 
-@dataclass(slots=True)
-class _Pending:
-    api: Api
-    version: int
-    correlation_id: int
-    deadline_us: int
-    then: Then
+class _Asked(Request):
+    """A request, and who hears its outcome."""
+
+    __slots__ = ("then",)
+
+    def __init__(
+        self, api: Api, version: int, message: object, deadline_us: int, then: Then
+    ) -> None:
+        super().__init__(api, version, message, deadline_us)
+        self.then = then
 
 
 class Connection:
@@ -97,12 +89,8 @@ class Connection:
         self.is_over = False
         self._schedule = schedule
         self._watcher = watcher
-        self._client_id = client_id
         self._wire: Wire | None = None
-        self._correlation_id = 0
-        self._pending: deque[_Pending] = deque()
-        self._unsent: list[bytes] = []
-        """Frames that wait for the connection to stand."""
+        self._channel: Channel[_Asked] = Channel(client_id, _IN_FLIGHT_MAX)
         self._alarm_us: int | None = None
 
     def attach(self, wire: Wire) -> None:
@@ -112,43 +100,32 @@ class Connection:
     @property
     def outstanding(self) -> int:
         """Requests without an outcome."""
-        return len(self._pending)
+        return self._channel.in_flight + self._channel.queued
 
     # -- Requests ----------------------------------------------------------------------------
 
     def ask(self, key: ApiKey, version: int, message: object, timeout_us: int, then: Then) -> None:
         """Send a request; `then` hears its outcome, later, exactly once."""
-        self._correlation_id += 1
-        api = KNOWN[key]
         deadline_us = self._schedule.now_us + timeout_us
-        self._pending.append(_Pending(api, version, self._correlation_id, deadline_us, then))
-        self._send(api, version, message)
+        self._ask(_Asked(KNOWN[key], version, message, deadline_us, then))
         if self._alarm_us is None or deadline_us < self._alarm_us:
             self._set_alarm(deadline_us)
 
     def tell(self, key: ApiKey, version: int, message: object) -> None:
         """Send a request that has no answer (produce with acks=0)."""
-        self._correlation_id += 1
-        self._send(KNOWN[key], version, message)
+        asked = _Asked(KNOWN[key], version, message, _NEVER_US, _unheard)
+        asked.is_answered = False
+        self._ask(asked)
 
-    def _send(self, api: Api, version: int, message: object) -> None:
-        chunks = request_frame(api, version, self._correlation_id, self._client_id, message)
-        frame = b"".join(chunks)  # type: ignore[arg-type]  # clients send no ranges of files
+    def _ask(self, asked: _Asked) -> None:
+        self._channel.ask(asked)
         if self.is_open:
-            self._to_wire(frame)
-        else:
-            self._unsent.append(frame)
+            self._write()
 
-    def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are, which may be no request at all."""
-        if self.is_open:
-            self._to_wire(data)
-        else:
-            self._unsent.append(data)
-
-    def _to_wire(self, data: bytes) -> None:
-        if self._wire is not None:
-            self._wire.send(data)
+    def _write(self) -> None:
+        while (chunks := self._channel.next_frame()) is not None:
+            if self._wire is not None:
+                self._wire.send(b"".join(chunks))
 
     def close(self, reason: str = "closed by the client") -> None:
         """End it. What is pending is lost."""
@@ -163,30 +140,18 @@ class Connection:
         if self.is_over:
             return
         self.is_open = True
-        unsent, self._unsent = self._unsent, []
-        for frame in unsent:
-            self._to_wire(frame)
+        self._write()
 
     def received(self, frame: bytes) -> None:
         """See `Peer`."""
         if self.is_over:
             return
-        if not self._pending:
-            self._malformed("an answer to nothing")
-            return
-        pending = self._pending[0]
-        view = memoryview(frame)
         try:
-            found, position = parse_response_header(view, pending.api, pending.version)
-            answer = decode_response(pending.api.key, pending.version, view, position)
+            asked, answer = self._channel.received(memoryview(frame))
         except MalformedFrame as error:
-            self._malformed(f"{pending.api.name} v{pending.version}: {error}")
+            self._malformed(str(error))
             return
-        if found != pending.correlation_id:
-            self._malformed(f"the answer to {found}, not to {pending.correlation_id}")
-            return
-        self._pending.popleft()
-        pending.then(answer)
+        asked.then(answer)
 
     def closed(self, reason: str) -> None:
         """See `Peer`."""
@@ -206,12 +171,10 @@ class Connection:
             return
         self.is_over = True
         was_open, self.is_open = self.is_open, False
-        self._unsent.clear()
-        pending, self._pending = self._pending, deque()
+        failed = self._channel.end(reason)
         self._watcher.connection_ended(self, was_open=was_open)
-        lost = Lost(was_open, reason)
-        for each in pending:
-            each.then(lost)
+        for asked, outcome in failed:
+            asked.then(outcome)
 
     # -- Time --------------------------------------------------------------------------------
 
@@ -223,15 +186,15 @@ class Connection:
         if self.is_over or self._alarm_us is None or self._schedule.now_us < self._alarm_us:
             return  # an alarm that an earlier one has replaced
         self._alarm_us = None
-        if not self._pending:
+        due = self._channel.first_due()
+        if due is None or due.deadline == _NEVER_US:
             return
-        oldest = min(self._pending, key=_deadline)
-        if oldest.deadline_us > self._schedule.now_us:
-            self._set_alarm(oldest.deadline_us)
+        if due.deadline > self._schedule.now_us:
+            self._set_alarm(due.deadline)
             return
-        self._watcher.request_overdue(self.broker_id, oldest.api.key)
-        self.close(f"{oldest.api.name} was not answered in time")
+        self._watcher.request_overdue(self.broker_id, due.api.key)
+        self.close(f"{due.api.name} was not answered in time")
 
 
-def _deadline(pending: _Pending) -> int:
-    return pending.deadline_us
+def _unheard(outcome: Outcome) -> None:
+    """For a request that is not answered."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client import SimClient, place_of
-from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.offsets import LATEST, list_offsets, only_partition
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
@@ -73,7 +74,7 @@ class EndsWatcher(SimClient):
         connection: Connection,
         outcome: Outcome,
     ) -> None:
-        answer = None if isinstance(outcome, Lost) else only_partition(outcome)
+        answer = None if isinstance(outcome, RequestFailed) else only_partition(outcome)
         if answer is None or answer.error_code != ErrorCode.NONE:
             if answer is not None:
                 self.counters[f"ends {ErrorCode(answer.error_code).name}"] += 1

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
-from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.group_messages import (
     NO_MEMBER,
     PROTOCOL_TYPE,
@@ -162,7 +163,7 @@ class GroupEntrant(Reader):
             return
         code, coordinator = (
             (ErrorCode.NETWORK_EXCEPTION, None)
-            if isinstance(outcome, Lost)
+            if isinstance(outcome, RequestFailed)
             else found_coordinator(outcome)
         )
         if code != ErrorCode.NONE:
@@ -175,11 +176,13 @@ class GroupEntrant(Reader):
         """Whether a step did not work, or is void; then the next attempt is under way."""
         if attempt != self.attempt:
             return True
-        error = ErrorCode.NETWORK_EXCEPTION if isinstance(outcome, Lost) else ErrorCode(code)
+        error = (
+            ErrorCode.NETWORK_EXCEPTION if isinstance(outcome, RequestFailed) else ErrorCode(code)
+        )
         if error is ErrorCode.NONE:
             return False
         self.counters[f"group {error.name}"] += 1
-        if isinstance(outcome, Lost) or error in _COORDINATOR_GONE:
+        if isinstance(outcome, RequestFailed) or error in _COORDINATOR_GONE:
             self.coordinator = None
         if error in _PLACE_LOST:
             self.member_id = NO_MEMBER
@@ -190,7 +193,7 @@ class GroupEntrant(Reader):
         return True
 
     def _joined(self, attempt: int, connection: Connection, outcome: Outcome) -> None:
-        code = 0 if isinstance(outcome, Lost) else outcome.error_code
+        code = 0 if isinstance(outcome, RequestFailed) else outcome.error_code
         if code == ErrorCode.MEMBER_ID_REQUIRED and attempt == self.attempt:
             self.member_id = outcome.member_id
             self.enter()
@@ -236,7 +239,9 @@ class GroupEntrant(Reader):
     def _synced(
         self, attempt: int, connection: Connection, leader: str, newest: int, outcome: Outcome
     ) -> None:
-        if self.failed(attempt, outcome, 0 if isinstance(outcome, Lost) else outcome.error_code):
+        if self.failed(
+            attempt, outcome, 0 if isinstance(outcome, RequestFailed) else outcome.error_code
+        ):
             return
         owned = assigned(outcome.assignment)
         self.watch.synced(
@@ -273,7 +278,7 @@ class GroupEntrant(Reader):
         outcome: Outcome,
     ) -> None:
         code, offsets = 0, dict[TopicPartition, int]()
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, RequestFailed):
             names = {topic_id: topic for topic, topic_id in self.ids().items()}
             code, offsets = stored_offsets(outcome, names)
         if self.failed(attempt, outcome, code):

@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.sim.clients.backoff import Backoff
-from strandline.sim.clients.connection import Lost, Outcome
+from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.group_entry import GroupEntrant
 from strandline.sim.clients.group_messages import (
     NO_MEMBER,
@@ -123,7 +124,7 @@ class GroupMember(GroupEntrant):
 
     def _left(self, outcome: Outcome) -> None:
         """Whatever the answer was: the group will find out."""
-        self.counters["leave unheard" if isinstance(outcome, Lost) else "leave heard"] += 1
+        self.counters["leave unheard" if isinstance(outcome, RequestFailed) else "leave heard"] += 1
 
     def _leave(self, then: Any) -> None:
         connection = self.to_coordinator()
@@ -131,7 +132,7 @@ class GroupMember(GroupEntrant):
         self.give_up_place()
         self.member_id = NO_MEMBER
         if connection is None:
-            then(Lost(was_sent=False, reason="there is no coordinator"))
+            then(RequestFailed(was_sent=False, reason="there is no coordinator"))
             return
         request = leave(who, self.cluster.versions.of(ApiKey.LEAVE_GROUP))
         self.cluster.ask(connection, ApiKey.LEAVE_GROUP, request, then)
@@ -178,7 +179,7 @@ class GroupMember(GroupEntrant):
         self.cluster.ask(connection, ApiKey.HEARTBEAT, request, partial(self._beaten, attempt))
 
     def _beaten(self, attempt: int, outcome: Outcome) -> None:
-        code = 0 if isinstance(outcome, Lost) else outcome.error_code
+        code = 0 if isinstance(outcome, RequestFailed) else outcome.error_code
         if attempt == self.attempt and code == ErrorCode.REBALANCE_IN_PROGRESS:
             self._commit()
         if not self.failed(attempt, outcome, code):
@@ -218,7 +219,7 @@ class GroupMember(GroupEntrant):
         outcome: Outcome,
     ) -> None:
         codes: list[int] = []
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, RequestFailed):
             codes = [part.error_code for topic in outcome.topics for part in topic.partitions]
         first_error = next((code for code in codes if code != ErrorCode.NONE), 0)
         if codes and not first_error:

@@ -19,12 +19,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import ClassVar, Final
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import RETRIABLE, ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.batches import Batch, Identity, encode
-from strandline.sim.clients.connection import Lost, Outcome
+from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.producer import Lane, Producer
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
@@ -92,7 +93,7 @@ class IdempotentProducer(Producer):
         self.pump()
 
     def _identified(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Lost) or outcome.error_code != ErrorCode.NONE:
+        if isinstance(outcome, RequestFailed) or outcome.error_code != ErrorCode.NONE:
             self.after(self._identifying.next_us(), self._ask_again)
             return
         self._identifying.worked()

@@ -20,6 +20,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import ClassVar, Final
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import RETRIABLE, ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.produce import (
@@ -33,7 +34,7 @@ from strandline.protocol.produce_errors import is_definite
 from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
-from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
@@ -282,7 +283,7 @@ class Producer(SimClient):
     def _answered(self, batches: list[Batch], outcome: Outcome) -> None:
         for batch in batches:
             batch.is_flying = False
-        if isinstance(outcome, Lost):
+        if isinstance(outcome, RequestFailed):
             self.cluster.stale()
             for batch in batches:
                 if outcome.was_sent:

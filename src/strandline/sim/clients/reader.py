@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
-from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.fetch_session import FetchFrom, FetchSession, Limits
 from strandline.sim.clients.reading import Read, read
 from strandline.sim.clients.seats import EpochEnd, Seat
@@ -149,7 +150,7 @@ class Reader(Stander):
     ) -> None:
         broker_id = connection.broker_id
         asked = self._fetching.pop(broker_id)
-        if isinstance(outcome, Lost):
+        if isinstance(outcome, RequestFailed):
             session.failed(is_gone=False)
             for seat in self._still(asked):
                 self.trouble(seat, None)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.cluster import Leader
-from strandline.sim.clients.connection import Connection, Lost, Outcome
+from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.offsets import (
     EARLIEST,
     LATEST,
@@ -112,7 +113,7 @@ class Stander(SimClient):
         outcome: Outcome,
     ) -> None:
         seat.is_busy = False
-        answer = None if isinstance(outcome, Lost) else only_partition(outcome)
+        answer = None if isinstance(outcome, RequestFailed) else only_partition(outcome)
         if answer is None:
             self.trouble(seat, None)
         elif answer.error_code != ErrorCode.NONE:

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Final
 
+from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.batches import WALL_MS
 from strandline.sim.clients.client import SimClient
-from strandline.sim.clients.connection import Lost, Outcome
+from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.offsets import list_offsets, only_partition
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
@@ -91,7 +92,7 @@ class TimesAsker(SimClient):
         asked: int,
         outcome: Outcome,
     ) -> None:
-        answer = None if isinstance(outcome, Lost) else only_partition(outcome)
+        answer = None if isinstance(outcome, RequestFailed) else only_partition(outcome)
         if answer is None or answer.error_code != ErrorCode.NONE:
             if answer is not None:
                 self.counters[f"time {ErrorCode(answer.error_code).name}"] += 1
