@@ -10,26 +10,23 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.effects import AppendRecords, Reply
-from strandline.groups.offset_requests import (
-    GroupFetch,
-    OffsetCommitRequest,
-    OffsetFetchRequest,
-    PartitionCommit,
-    TopicCommit,
-)
-from strandline.groups.requests import (
-    HeartbeatRequest,
-    JoinProtocol,
-    JoinRequest,
-    LeaveRequest,
-    LeavingMember,
-    SyncRequest,
-)
+from strandline.groups.requests import Call
 from strandline.groups.settings import GroupSettings
 from strandline.groups.wire import Writer
+from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from strandline.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from strandline.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 WALL_MS = 1_700_000_000_000
+HOST = "/10.0.0.1"
 
 
 def subscription(*topics, version=0):
@@ -56,11 +53,23 @@ def assignment(*partitions):
     return writer.done()
 
 
+def protocol(name, metadata):
+    """An assignment protocol that a member supports, with its subscription."""
+    return JoinGroupRequestProtocol(name=name, metadata=metadata)
+
+
+def outcomes(topic):
+    """What became of a topic's partitions: (partition, error) in the order of the answer."""
+    return [(item.partition_index, item.error_code) for item in topic.partitions]
+
+
 class World:
     """A coordinator that leads every partition, with a log that acknowledges at once or by hand."""
 
     subscription = staticmethod(subscription)
     assignment = staticmethod(assignment)
+    protocol = staticmethod(protocol)
+    outcomes = staticmethod(outcomes)
 
     def __init__(self, settings=None, *, partition_count=1, load=True):
         self.settings = settings or GroupSettings()
@@ -146,92 +155,114 @@ class World:
         self.tokens += 1
         return self.tokens
 
-    def ask(self, request):
+    def call(self, body, version=None):
+        """A request with a token; in the newest version, unless told otherwise."""
+        newest = body.__shape__.versions.highest
+        return Call(self.token(), newest if version is None else version, body, "client", HOST)
+
+    def ask(self, body, version=None):
         """Hand in a request; returns its token."""
-        self.run(self.coordinator.handle(request, self.now))
-        return request.token
+        return self.ask_call(self.call(body, version))
 
-    def answer(self, request):
+    def ask_call(self, call):
+        self.run(self.coordinator.handle(call, self.now))
+        return call.token
+
+    def answer(self, body, version=None):
         """Hand in a request that is answered at once."""
-        return self.replies[self.ask(request)]
+        return self.replies[self.ask(body, version)]
 
-    def join_request(self, member_id="", group="g", **overrides):
+    def join_call(self, member_id="", group="g", version=9, client_id="client", **overrides):
         fields = {
-            "token": self.token(),
-            "version": 9,
             "group_id": group,
             "member_id": member_id,
-            "group_instance_id": None,
-            "client_id": "client",
-            "client_host": "/10.0.0.1",
             "session_timeout_ms": 10_000,
             "rebalance_timeout_ms": 60_000,
             "protocol_type": "consumer",
-            "protocols": (JoinProtocol("range", subscription("orders")),),
+            "protocols": [protocol("range", subscription("orders"))],
         }
-        return JoinRequest(**(fields | overrides))
+        request = JoinGroupRequest(**(fields | overrides))
+        return Call(self.token(), version, request, client_id, HOST)
 
     def join(self, member_id="", group="g", **overrides):
         """Ask to join; returns the token."""
-        return self.ask(self.join_request(member_id, group, **overrides))
+        return self.ask_call(self.join_call(member_id, group, **overrides))
 
     def new_member(self, group="g", **overrides):
         """Join for the first time, fetching the member id first; returns (member id, token)."""
         first = self.replies[self.join(group=group, **overrides)]
-        assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.join(first.member_id, group, **overrides)
 
     def sync(self, member_id, generation, assignments=(), group="g", **overrides):
-        request = SyncRequest(
-            self.token(),
-            group,
-            generation,
-            member_id,
-            assignments=tuple(assignments),
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=part)
+                for member, part in assignments
+            ],
             **overrides,
         )
         return self.ask(request)
 
     def heartbeat(self, member_id, generation, group="g", instance=None):
         """The error with which a heartbeat is answered."""
-        request = HeartbeatRequest(self.token(), group, generation, member_id, instance)
-        return self.answer(request).error
+        request = HeartbeatRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+        )
+        return self.answer(request).error_code
 
     def leave(self, *members, group="g"):
-        leaving = tuple(
-            LeavingMember(*member) if isinstance(member, tuple) else LeavingMember(member)
+        """Members go: ids, or (member id, instance id[, reason])."""
+        names = ("member_id", "group_instance_id", "reason")
+        leaving = [
+            MemberIdentity(
+                **dict(zip(names, (member,) if isinstance(member, str) else member, strict=False))
+            )
             for member in members
-        )
-        return self.ask(LeaveRequest(self.token(), group, leaving))
+        ]
+        return self.ask(LeaveGroupRequest(group_id=group, members=leaving))
 
-    def commit(self, *commits, group="g", topic="orders", version=9, **overrides):
+    def commit(self, *commits, group="g", topic="orders", version=9, generation=-1, **overrides):
         """Commit (partition, offset[, metadata]) of a topic; returns the token."""
-        partitions = tuple(
-            PartitionCommit(entry[0], entry[1], metadata=entry[2] if len(entry) > 2 else None)
+        partitions = [
+            OffsetCommitRequestPartition(
+                partition_index=entry[0],
+                committed_offset=entry[1],
+                committed_metadata=entry[2] if len(entry) > 2 else None,
+            )
             for entry in commits
+        ]
+        topic_id = overrides.pop("topic_id", NO_TOPIC_ID)
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            topics=[OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=partitions)],
+            **overrides,
         )
-        topics = (TopicCommit(topic, partitions, overrides.pop("topic_id", NO_TOPIC_ID)),)
-        return self.ask(OffsetCommitRequest(self.token(), version, group, topics, **overrides))
+        return self.ask(request, version)
 
     def commit_error(self, *commits, **overrides):
         """The one error of a commit that is answered at once."""
-        errors = {
-            error
-            for topic in self.replies[self.commit(*commits, **overrides)].topics
-            for _, error in topic.partitions
-        }
-        assert len(errors) == 1
-        return errors.pop()
+        topics = self.replies[self.commit(*commits, **overrides)].topics
+        [error] = {error for topic in topics for _, error in outcomes(topic)}
+        return error
 
     def offsets(self, group="g", require_stable=False):
         """All committed offsets of a group, by partition."""
-        request = OffsetFetchRequest(self.token(), (GroupFetch(group, None),), require_stable)
+        wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
+        request = OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
         [found] = self.answer(request).groups
-        assert found.error is ErrorCode.NONE
+        assert found.error_code == ErrorCode.NONE
         return {
-            TopicPartition(topic.topic, entry.partition): entry.offset
+            TopicPartition(topic.name, item.partition_index): item.committed_offset
             for topic in found.topics
-            for entry in topic.partitions
+            for item in topic.partitions
         }
 
     # Whole stories.
@@ -245,16 +276,16 @@ class World:
     def stabilize(self, tokens, group="g"):
         """Sync everyone whose join has been answered; returns (member ids, generation)."""
         responses = [self.replies[token] for token in tokens]
-        assert {response.error for response in responses} == {ErrorCode.NONE}
+        assert {response.error_code for response in responses} == {ErrorCode.NONE}
         leader = responses[0].leader
         members = [response.member_id for response in responses]
-        generation = responses[0].generation
+        generation = responses[0].generation_id
         parts = [(member, assignment(("orders", i))) for i, member in enumerate(members)]
         waiting = [
             self.sync(member, generation, group=group) for member in members if member != leader
         ]
         waiting.append(self.sync(leader, generation, parts, group=group))
-        assert {self.replies[token].error for token in waiting} == {ErrorCode.NONE}
+        assert {self.replies[token].error_code for token in waiting} == {ErrorCode.NONE}
         return sorted(members, key=lambda member: member != leader), generation
 
     def state(self, group="g"):

@@ -7,10 +7,9 @@ from uuid import UUID
 import pytest
 
 from strandline.errors import ErrorCode
-from strandline.groups.admin_requests import DeleteGroupsRequest
 from strandline.groups.offset_records import GroupRecord, decode_record
-from strandline.groups.requests import JoinProtocol
 from strandline.groups.settings import GroupSettings
+from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
 from strandline.types import TopicPartition
 
 CHECK_MS = 600_000
@@ -22,7 +21,7 @@ def live(world, members, generation, ms):
     """Let time pass with heartbeats."""
     for _ in range(ms // 9_000 + 1):
         for member in members:
-            assert world.heartbeat(member, generation) is ErrorCode.NONE
+            assert world.heartbeat(member, generation) == ErrorCode.NONE
         world.advance(9_000)
 
 
@@ -70,7 +69,7 @@ class TestExpiry:
     @pytest.mark.parametrize("subscription", [b"", b"\0\0\0\0\0\1", b"\0\0\0\0\0\0\0\0\0\7x"])
     def test_unreadable_subscriptions_protect_everything(self, world, subscription):
         world.commit((0, 5))
-        protocols = (JoinProtocol("range", subscription),)
+        protocols = [world.protocol("range", subscription)]
         [member], generation = world.stable_group(protocols=protocols)
         live(world, [member], generation, 4_300_000)
         assert world.offsets() == {ORDERS_0: 5}
@@ -83,8 +82,8 @@ class TestExpiry:
         assert world.offsets() == {ORDERS_0: 5}
 
     def test_a_retention_of_its_own(self, world):
-        world.commit((0, 5), retention_ms=60_000)
-        world.commit((1, 5), retention_ms=10 * 3_600_000)
+        world.commit((0, 5), retention_time_ms=60_000)
+        world.commit((1, 5), retention_time_ms=10 * 3_600_000)
         world.advance(CHECK_MS)
         assert world.offsets() == {TopicPartition("orders", 1): 5}
         assert world.fail_over(2).offsets() == world.offsets()
@@ -135,22 +134,27 @@ class TestExpiry:
         assert world.state() is None
 
 
+def deleted(response):
+    """What became of each group of a DeleteGroups."""
+    return [(result.group_id, result.error_code) for result in response.results]
+
+
 class TestDeleteGroups:
     def delete(self, world, *groups):
-        return world.ask(DeleteGroupsRequest(world.token(), groups))
+        return world.ask(DeleteGroupsRequest(groups_names=list(groups)))
 
     def test_every_group_has_its_own_result(self, world_type):
         world = world_type(partition_count=3)
         world.commit((0, 5), group="a")
         world.commit((0, 5), group="b")
         world.stable_group(group="busy")
-        results = world.replies[self.delete(world, "a", "none", "busy", "b", "a")].results
-        assert results == (
+        results = deleted(world.replies[self.delete(world, "a", "none", "busy", "b", "a")])
+        assert results == [
             ("a", ErrorCode.NONE),
             ("none", ErrorCode.GROUP_ID_NOT_FOUND),
             ("busy", ErrorCode.NON_EMPTY_GROUP),
             ("b", ErrorCode.NONE),
-        )
+        ]
         assert world.offsets("a") == {}
         later = world.fail_over(2)
         assert [overview.group_id for overview in later.coordinator.overviews()] == ["busy"]
@@ -159,10 +163,10 @@ class TestDeleteGroups:
         """Also if the request is served before the turn in which its timer would run."""
         world.stable_group(session_timeout_ms=10_000)
         world._set(world.now.monotonic_ms + 9_999)
-        results = world.replies[self.delete(world, "g")].results
-        assert results == (("g", ErrorCode.NON_EMPTY_GROUP),)
+        results = deleted(world.replies[self.delete(world, "g")])
+        assert results == [("g", ErrorCode.NON_EMPTY_GROUP)]
         world._set(world.now.monotonic_ms + 1)
-        assert world.replies[self.delete(world, "g")].results == (("g", ErrorCode.NONE),)
+        assert deleted(world.replies[self.delete(world, "g")]) == [("g", ErrorCode.NONE)]
         assert world.state() is None
 
     def test_a_dying_group_refuses_and_is_gone_when_that_is_durable(self, world):
@@ -171,29 +175,29 @@ class TestDeleteGroups:
         world.commit((1, 6))  # in flight, and to be deleted too
         token = self.delete(world, "g")
         unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert world.replies[world.join()].error is unavailable
+        assert world.replies[world.join()].error_code == unavailable
         assert world.heartbeat("m", 1) is unavailable
         assert world.commit_error((0, 7)) is unavailable
-        assert world.replies[world.sync("m", 1)].error is unavailable
-        assert world.replies[world.leave("m")].error is unavailable
+        assert world.replies[world.sync("m", 1)].error_code == unavailable
+        assert world.replies[world.leave("m")].error_code == unavailable
         second = world.replies[self.delete(world, "g")]
-        assert second.results == (("g", ErrorCode.GROUP_ID_NOT_FOUND),)
+        assert deleted(second) == [("g", ErrorCode.GROUP_ID_NOT_FOUND)]
         assert world.state() == "Dead"
         world.release()
-        assert world.replies[token].results == (("g", ErrorCode.NONE),)
+        assert deleted(world.replies[token]) == [("g", ErrorCode.NONE)]
         assert world.state() is None
         assert world.fail_over(2).coordinator.overviews() == []
 
     def test_a_group_that_cannot_be_deleted_lives_on(self, world):
         world.commit((0, 5))
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
-        results = world.replies[self.delete(world, "g")].results
-        assert results == (("g", ErrorCode.COORDINATOR_NOT_AVAILABLE),)
+        results = deleted(world.replies[self.delete(world, "g")])
+        assert results == [("g", ErrorCode.COORDINATOR_NOT_AVAILABLE)]
         assert world.state() == "Empty"
         assert world.offsets() == {ORDERS_0: 5}
 
     def test_no_groups(self, world):
-        assert world.replies[self.delete(world)].results == ()
+        assert world.replies[self.delete(world)].results == []
 
 
 class TestDeletedTopics:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.groups.admin_requests import DescribeGroupsRequest, ListGroupsRequest
 from strandline.groups.coordinator import partition_for
 from strandline.groups.offset_records import CoordinatorRecord
-from strandline.groups.offset_requests import GroupFetch, OffsetFetchRequest
+from strandline.protocol.messages.describe_groups import DescribeGroupsRequest
+from strandline.protocol.messages.list_groups import ListGroupsRequest
+from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from strandline.types import TopicPartition
+
+
+def everything_of(group, require_stable=False):
+    """An OffsetFetch for all offsets of a group."""
+    wanted = OffsetFetchRequestGroup(group_id=group, topics=None)
+    return OffsetFetchRequest(groups=[wanted], require_stable=require_stable)
 
 
 @pytest.mark.parametrize(
@@ -32,34 +39,34 @@ def test_groups_are_spread_as_java_hashes_strings(group_id, code):
 class TestOwnership:
     def errors(self, world):
         """What every request about group g is answered."""
-        fetch = OffsetFetchRequest(world.token(), (GroupFetch("g", None),))
-        described = world.answer(DescribeGroupsRequest(world.token(), 6, ("g",)))
+        fetch = everything_of("g")
+        described = world.answer(DescribeGroupsRequest(groups=["g"]))
         return [
-            world.replies[world.join()].error,
-            world.replies[world.sync("m", 1)].error,
-            world.replies[world.leave("m")].error,
+            world.replies[world.join()].error_code,
+            world.replies[world.sync("m", 1)].error_code,
+            world.replies[world.leave("m")].error_code,
             world.commit_error((0, 5)),
-            world.answer(fetch).groups[0].error,
-            described.groups[0].error,
+            world.answer(fetch).groups[0].error_code,
+            described.groups[0].error_code,
             world.heartbeat("m", 1),
         ]
 
     def test_not_ours(self, world_type):
         world = world_type(load=False)
         assert set(self.errors(world)) == {ErrorCode.NOT_COORDINATOR}
-        assert world.answer(ListGroupsRequest(world.token())).error is ErrorCode.NONE
+        assert world.answer(ListGroupsRequest()).error_code == ErrorCode.NONE
 
     def test_loading(self, world_type):
         world = world_type(load=False)
         world.run(world.coordinator.start_loading(0, 1, world.now))
         *others, heartbeat = self.errors(world)
         assert set(others) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-        assert heartbeat is ErrorCode.NONE, "nobody may lose a session over our loading"
-        listing = world.answer(ListGroupsRequest(world.token()))
-        assert listing.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert heartbeat == ErrorCode.NONE, "nobody may lose a session over our loading"
+        listing = world.answer(ListGroupsRequest())
+        assert listing.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _, report = world.coordinator.finish_loading(0, 1, world.now)
         assert report.groups == 0
-        assert world.commit_error((0, 5)) is ErrorCode.NONE
+        assert world.commit_error((0, 5)) == ErrorCode.NONE
 
     def test_in_pieces(self, world, world_type):
         for offset in range(4):
@@ -83,17 +90,17 @@ class TestOwnership:
         effects, report = other.coordinator.finish_loading(0, 5, other.now, is_committed=False)
         other.run(effects)
         asked = [
-            other.ask(OffsetFetchRequest(other.token(), (GroupFetch(group, None),), stable))
+            other.ask(everything_of(group, stable))
             for group, stable in [("g", False), ("g", True), ("unknown", False)]
         ]
         assert not other.replies.keys() & set(asked)
-        [described] = other.answer(DescribeGroupsRequest(other.token(), 5, ("members",))).groups
-        assert described.state == "Stable", "all else goes on"
+        [described] = other.answer(DescribeGroupsRequest(groups=["members"])).groups
+        assert described.group_state == "Stable", "all else goes on"
         other.run(other.coordinator.appended(report.append_id, None, other.now))
         first, second, third = (other.replies[token].groups[0] for token in asked)
         assert first == second
-        assert first.topics[0].partitions[0].offset == 5
-        assert third.topics == ()
+        assert first.topics[0].partitions[0].committed_offset == 5
+        assert third.topics == []
         assert other.offsets() == world.offsets()
 
     def test_offsets_that_stay_uncommitted_are_refused_after_a_while(self, world, world_type):
@@ -102,13 +109,13 @@ class TestOwnership:
         other.run(other.coordinator.start_loading(0, 5, other.now))
         other.coordinator.replay(0, 5, world.log[0])
         other.run(other.coordinator.finish_loading(0, 5, other.now, is_committed=False)[0])
-        request = OffsetFetchRequest(other.token(), (GroupFetch("g", None),), False)
+        request = everything_of("g")
         token = other.ask(request)
         other.advance(other.settings.offset_commit_timeout_ms)
-        assert other.replies[token].groups[0].error is ErrorCode.NOT_COORDINATOR
-        lost = other.ask(OffsetFetchRequest(other.token(), (GroupFetch("g", None),), False))
+        assert other.replies[token].groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        lost = other.ask(everything_of("g"))
         other.run(other.coordinator.unload_partition(0, 6, other.now))
-        assert other.replies[lost].groups[0].error is ErrorCode.NOT_COORDINATOR
+        assert other.replies[lost].groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
     def test_news_of_old_epochs_is_ignored(self, world):
         world.load(epoch=5)
@@ -141,16 +148,14 @@ class TestOwnership:
         world.hold = True
         leading = world.sync(leader, 1, group="syncing")
         commit = world.commit((0, 5), group="committing")
-        fetch = world.ask(
-            OffsetFetchRequest(world.token(), (GroupFetch("committing", None),), True)
-        )
+        fetch = world.ask(everything_of("committing", True))
         leave = world.leave(last, group="leaving")
         replaced = world.join(group="static", group_instance_id="i")
         world.run(world.coordinator.unload_partition(0, 2, world.now))
         for token in (joining, syncing, leading, leave, replaced):
-            assert world.replies[token].error is moved
-        assert world.replies[commit].topics[0].partitions == ((0, moved),)
-        assert world.replies[fetch].groups[0].error is moved
+            assert world.replies[token].error_code == moved
+        assert world.outcomes(world.replies[commit].topics[0]) == [(0, moved)]
+        assert world.replies[fetch].groups[0].error_code == moved
         assert world.coordinator.next_deadline() is None
         world.release()  # the late ends of appends mean nothing any more
         assert world.coordinator.overviews() == []
@@ -163,11 +168,11 @@ class TestFailOver:
         later = world.fail_over(2)
         assert later.offsets() == {TopicPartition("orders", 0): 5}
         for member in members:
-            assert later.heartbeat(member, generation) is ErrorCode.NONE
+            assert later.heartbeat(member, generation) == ErrorCode.NONE
         token = later.sync(members[1], generation)
         assert later.replies[token].assignment == world.assignment(("orders", 1))
         later.advance(9_000)
-        assert later.heartbeat(members[0], generation) is ErrorCode.NONE
+        assert later.heartbeat(members[0], generation) == ErrorCode.NONE
         later.advance(1_000)
         assert later.heartbeat(members[1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -200,7 +205,7 @@ class TestFacts:
         world.new_member("preparing")
 
         def listed(states=(), types=()):
-            request = ListGroupsRequest(world.token(), frozenset(states), frozenset(types))
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
             return [group.group_id for group in world.answer(request).groups]
 
         assert listed() == ["preparing", "simple", "stable"]
@@ -208,9 +213,9 @@ class TestFacts:
         assert listed(["nonsense"]) == []
         assert listed(types=["classic"]) == ["preparing", "simple", "stable"]
         assert listed(types=["Consumer"]) == []
-        request = ListGroupsRequest(world.token(), frozenset({"Stable"}), frozenset())
+        request = ListGroupsRequest(states_filter=["Stable"])
         [group] = world.answer(request).groups
-        assert (group.protocol_type, group.state, group.group_type) == (
+        assert (group.protocol_type, group.group_state, group.group_type) == (
             "consumer",
             "Stable",
             "classic",
@@ -219,23 +224,27 @@ class TestFacts:
     def test_describe_groups(self, world):
         world.stable_group(group="stable")
         world.new_member("preparing")
-        request = DescribeGroupsRequest(world.token(), 6, ("preparing", "none", "stable"))
+        request = DescribeGroupsRequest(groups=["preparing", "none", "stable"])
         preparing, missing, stable = world.answer(request).groups
-        assert missing.error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert missing.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert missing.error_message == "Group none not found."
-        assert missing.state == "Dead"
-        assert (stable.state, stable.protocol_type, stable.protocol) == (
+        assert missing.group_state == "Dead"
+        assert (stable.group_state, stable.protocol_type, stable.protocol_data) == (
             "Stable",
             "consumer",
             "range",
         )
-        assert stable.members[0].metadata == world.subscription("orders")
-        assert stable.members[0].assignment == world.assignment(("orders", 0))
+        assert stable.members[0].member_metadata == world.subscription("orders")
+        assert stable.members[0].member_assignment == world.assignment(("orders", 0))
         assert stable.members[0].client_host == "/10.0.0.1"
-        assert (preparing.state, preparing.protocol) == ("PreparingRebalance", "")
-        assert preparing.members[0].metadata == b""
-        old = world.answer(DescribeGroupsRequest(world.token(), 5, ("none",))).groups[0]
-        assert (old.error, old.state, old.error_message) == (ErrorCode.NONE, "Dead", None)
+        assert (preparing.group_state, preparing.protocol_data) == ("PreparingRebalance", "")
+        assert preparing.members[0].member_metadata == b""
+        old = world.answer(DescribeGroupsRequest(groups=["none"]), version=5).groups[0]
+        assert (old.error_code, old.group_state, old.error_message) == (
+            ErrorCode.NONE,
+            "Dead",
+            None,
+        )
 
     def test_overviews(self, world):
         [member], generation = world.stable_group()
@@ -256,10 +265,10 @@ def test_bugs_of_the_driver_are_noticed(world):
     _, second = world.held
     with pytest.raises(InvariantViolated, match="before earlier ones"):
         world.coordinator.appended(second, None, world.now)
-    request = world.join_request()
+    call = world.join_call()
     world.new_member()
-    world.ask(request)
-    parked = world.join_request(version=3)
-    world.ask(parked)
+    world.ask_call(call)
+    parked = world.join_call(version=3)
+    world.ask_call(parked)
     with pytest.raises(InvariantViolated, match="in use"):
         world.coordinator.handle(parked, world.now)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode
-from strandline.groups.requests import JoinProtocol
 from strandline.groups.settings import GroupSettings
 
 
 def error(world, **overrides):
     member_id = overrides.pop("member_id", "")
-    return world.replies[world.join(member_id, **overrides)].error
+    return world.replies[world.join(member_id, **overrides)].error_code
 
 
 def test_requests_that_cannot_be_right_are_refused(world):
@@ -19,7 +18,7 @@ def test_requests_that_cannot_be_right_are_refused(world):
     assert error(world, session_timeout_ms=5_999) is ErrorCode.INVALID_SESSION_TIMEOUT
     assert error(world, session_timeout_ms=1_800_001) is ErrorCode.INVALID_SESSION_TIMEOUT
     assert error(world, member_id="stranger") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert error(world, protocols=()) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert error(world, protocols=[]) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error(world, protocol_type="") is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert error(world, client_id="x" * 32_740) is ErrorCode.INVALID_REQUEST
     assert world.coordinator.overviews() == [], "a refused join must not leave a group behind"
@@ -27,7 +26,7 @@ def test_requests_that_cannot_be_right_are_refused(world):
 
 def test_a_new_dynamic_member_must_come_back_with_its_id(world):
     response = world.replies[world.join(client_id="app")]
-    assert response.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert response.member_id.startswith("app-")
     assert len(response.member_id) == len("app-") + 36
     world.join(response.member_id)
@@ -40,8 +39,8 @@ def test_old_clients_join_without_an_id(world, version):
     token = world.join(version=version)
     assert token not in world.replies
     world.advance(3_000)
-    assert world.replies[token].error is ErrorCode.NONE
-    assert world.replies[token].generation == 1
+    assert world.replies[token].error_code == ErrorCode.NONE
+    assert world.replies[token].generation_id == 1
 
 
 def test_version_0_rebalances_within_the_session_timeout(world):
@@ -51,7 +50,7 @@ def test_version_0_rebalances_within_the_session_timeout(world):
     world.advance(9_999)
     assert second not in world.replies
     world.advance(1)
-    assert world.replies[second].error is ErrorCode.NONE
+    assert world.replies[second].error_code == ErrorCode.NONE
 
 
 def _joined(world, **overrides):
@@ -81,7 +80,7 @@ def test_the_initial_delay_is_extended_by_newcomers_up_to_the_rebalance_timeout(
     world.advance(2_199)
     assert first not in world.replies  # 7,999 ms: 3,000 + 3,000 + the remaining 2,000
     world.advance(1)
-    assert world.replies[first].generation == 1
+    assert world.replies[first].generation_id == 1
     assert len(world.replies[first].members) == 3
 
 
@@ -89,7 +88,7 @@ def test_no_initial_delay(world_type):
     world = world_type(GroupSettings(initial_rebalance_delay_ms=0))
     _, token = world.new_member()
     world.advance(1)
-    assert world.replies[token].generation == 1
+    assert world.replies[token].generation_id == 1
 
 
 def test_only_the_leader_sees_the_members(world):
@@ -99,13 +98,13 @@ def test_only_the_leader_sees_the_members(world):
     assert leading.leader == following.leader == one
     assert [member.member_id for member in leading.members] == [one, two]
     assert leading.members[0].metadata == world.subscription("orders")
-    assert following.members == ()
+    assert following.members == []
     assert (following.protocol_type, following.protocol_name) == ("consumer", "range")
 
 
 def test_the_protocol_with_the_most_votes_among_the_common_ones_wins(world):
     def protocols(*names):
-        return tuple(JoinProtocol(name, world.subscription("orders")) for name in names)
+        return [world.protocol(name, world.subscription("orders")) for name in names]
 
     tokens = [
         world.new_member(protocols=protocols(*names))[1]
@@ -125,13 +124,15 @@ def test_a_newcomer_rebalances_a_stable_group(world):
     assert world.state() == "PreparingRebalance"
     assert world.heartbeat(member, generation) is ErrorCode.REBALANCE_IN_PROGRESS
     again = world.join(member)
-    assert world.replies[again].generation == world.replies[token].generation == generation + 1
+    assert (
+        world.replies[again].generation_id == world.replies[token].generation_id == generation + 1
+    )
     assert world.replies[again].leader == member
 
 
 def test_members_that_do_not_rejoin_are_dropped_and_another_one_leads(world):
     [leader, follower], _ = world.stable_group(2)
-    rejoined = world.join(follower, protocols=(JoinProtocol("range", b"changed"),))
+    rejoined = world.join(follower, protocols=[world.protocol("range", b"changed")])
     for _ in range(9):  # it heartbeats, and never joins
         assert world.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
         world.advance(6_000)
@@ -144,8 +145,8 @@ def test_members_that_do_not_rejoin_are_dropped_and_another_one_leads(world):
 def test_rejoining_without_a_change(world):
     [leader, follower], generation = world.stable_group(2)
     response = world.replies[world.join(follower)]
-    assert (response.error, response.generation) == (ErrorCode.NONE, generation)
-    assert response.members == ()
+    assert (response.error_code, response.generation_id) == (ErrorCode.NONE, generation)
+    assert response.members == []
     assert world.state() == "Stable"
     world.join(leader)
     assert world.state() == "PreparingRebalance", "the leader may have seen new partitions"
@@ -156,18 +157,18 @@ def test_a_lost_join_answer_can_be_fetched_again(world):
     world.advance(6_000)
     leading = world.replies[world.join(one)]
     assert len(leading.members) == 2
-    assert world.replies[world.join(two)].members == ()
+    assert world.replies[world.join(two)].members == []
     assert world.state() == "CompletingRebalance"
-    world.join(two, protocols=(JoinProtocol("range", world.subscription("payments")),))
+    world.join(two, protocols=[world.protocol("range", world.subscription("payments"))])
     assert world.state() == "PreparingRebalance"
 
 
 def test_a_repeated_join_supersedes_the_one_that_waits(world):
     member, first = world.new_member()
     second = world.join(member)
-    assert world.replies[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert world.replies[first].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     world.advance(3_000)
-    assert world.replies[second].error is ErrorCode.NONE
+    assert world.replies[second].error_code == ErrorCode.NONE
 
 
 def test_a_new_member_does_not_wait_for_ever(world_type):
@@ -177,7 +178,7 @@ def test_a_new_member_does_not_wait_for_ever(world_type):
     for _ in range(4):
         world.advance(5_000)
         world.heartbeat(member, generation)
-    assert world.replies[token].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.replies[token].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert world.state() == "PreparingRebalance"
 
 
@@ -187,7 +188,7 @@ def test_a_rebalance_does_not_end_while_a_promised_member_is_missing(world):
     again = world.join(member)
     assert again not in world.replies
     world.advance(10_000)
-    assert world.replies[again].generation == 2
+    assert world.replies[again].generation_id == 2
     assert error(world, member_id=promised) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -197,18 +198,18 @@ class TestGroupSize:
         (one, _), (two, _) = world.new_member(), world.new_member()
         world.advance(6_000)
         assert error(world) is ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert error(world, member_id=one) is ErrorCode.NONE
+        assert error(world, member_id=one) == ErrorCode.NONE
         world.sync(two, 1)
         world.sync(one, 1, [(one, b"a"), (two, b"b")])
         refused = world.replies[world.join()]
-        assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+        assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
     def test_a_preparing_group_counts_those_who_have_joined(self, world_type):
         world = world_type(GroupSettings(members_max=1))
         _, first = world.new_member()
         assert error(world) is ErrorCode.GROUP_MAX_SIZE_REACHED
         world.advance(3_000)
-        assert world.replies[first].error is ErrorCode.NONE
+        assert world.replies[first].error_code == ErrorCode.NONE
 
     def test_a_loaded_group_that_is_too_large_shrinks(self, world_type):
         world = world_type()
@@ -219,7 +220,7 @@ class TestGroupSize:
         answers = [later.heartbeat(member, generation) for member in members]
         assert set(answers) == {ErrorCode.REBALANCE_IN_PROGRESS}, "so that they can commit"
         tokens = [later.join(member) for member in members]
-        errors = [later.replies[token].error for token in tokens]
+        errors = [later.replies[token].error_code for token in tokens]
         assert errors == [ErrorCode.NONE] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
@@ -227,7 +228,7 @@ def test_a_group_that_cannot_be_written_does_not_exist(world):
     world.hold = True
     static = world.join(group_instance_id="i")
     world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert world.replies[static].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.replies[static].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.state() is None
     written = len(world.log[0])
     world.advance(60_000)
@@ -247,6 +248,6 @@ def test_a_forgotten_join_is_not_answered_but_its_member_stays(world):
     world.coordinator.forget(token)
     world.advance(3_000)
     assert token not in world.replies
-    assert world.heartbeat(member, 1) is ErrorCode.NONE
+    assert world.heartbeat(member, 1) == ErrorCode.NONE
     world.coordinator.forget(token)
     world.coordinator.forget("never heard of")

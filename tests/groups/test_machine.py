@@ -20,9 +20,11 @@ from hypothesis.stateful import (
 )
 
 from strandline.errors import ErrorCode
-from strandline.groups.admin_requests import DeleteGroupsRequest, DescribeGroupsRequest
-from strandline.groups.requests import JoinProtocol, JoinResponse, SyncResponse
 from strandline.groups.settings import GroupSettings
+from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
+from strandline.protocol.messages.describe_groups import DescribeGroupsRequest
+from strandline.protocol.messages.join_group import JoinGroupResponse
+from strandline.protocol.messages.sync_group import SyncGroupResponse
 from strandline.types import TopicPartition
 
 GROUPS = st.sampled_from(["g", "h"])
@@ -139,9 +141,9 @@ class Machine(RuleBasedStateMachine):
     @rule(group=GROUPS)
     def delete_group(self, group):
         self._read_answers()
-        token = self.world.ask(DeleteGroupsRequest(self.world.token(), (group,)))
+        token = self.world.ask(DeleteGroupsRequest(groups_names=[group]))
         answer = self.world.replies.get(token)
-        if answer is not None and answer.results[0][1] in (
+        if answer is not None and answer.results[0].error_code in (
             ErrorCode.NON_EMPTY_GROUP,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ):
@@ -221,42 +223,42 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def stable_members_have_assignments(self):
-        request = DescribeGroupsRequest(self.world.token(), 6, ("g", "h"))
+        request = DescribeGroupsRequest(groups=["g", "h"])
         for group in self.world.answer(request).groups:
-            if group.state == "Stable":
+            if group.group_state == "Stable":
                 assert group.members
-                assert all(member.assignment for member in group.members)
+                assert all(member.member_assignment for member in group.members)
 
     def _read_answers(self):
         for token in [token for token in self.asked if token in self.world.replies]:
             kind, group, instance, extra = self.asked.pop(token)
             del self.asked_at[token]
             response = self.world.replies[token]
-            if isinstance(response, JoinResponse):
+            if isinstance(response, JoinGroupResponse):
                 self._joined(group, instance, response)
-            elif isinstance(response, SyncResponse):
+            elif isinstance(response, SyncGroupResponse):
                 self._synced(group, response, *extra)
             elif kind == "commit":
                 key, offset = extra
-                if response.topics[0].partitions[0][1] is ErrorCode.NONE:
+                if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                     self.acknowledged.setdefault(key, set()).add(offset)
 
     def _joined(self, group, instance, response):
-        if response.error is ErrorCode.MEMBER_ID_REQUIRED:
-            self._learn(group, response.member_id, instance, response.generation)
-        elif response.error is ErrorCode.NONE:
-            self._learn(group, response.member_id, instance, response.generation)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._learn(group, response.member_id, instance, response.generation_id)
+        elif response.error_code == ErrorCode.NONE:
+            self._learn(group, response.member_id, instance, response.generation_id)
             self._check_generation(group, instance, response)
         else:
-            assert response.generation == -1
+            assert response.generation_id == -1
 
     def _check_generation(self, group, instance, response):
-        member, generation = response.member_id, response.generation
+        member, generation = response.member_id, response.generation_id
         life = (self.epoch, group, self.incarnation[group])
         assert generation >= self.told.get((life, member), 0), "a generation came back"
         self.told[life, member] = generation
         if response.leader != member:
-            assert response.members == ()
+            assert response.members == []
             return
         leader = self.leaders.setdefault((life, generation), instance or member)
         assert leader == (instance or member), "two leaders of one generation"
@@ -266,7 +268,7 @@ class Machine(RuleBasedStateMachine):
         self.members[member, generation] = members
 
     def _synced(self, group, response, member, generation):
-        if response.error is not ErrorCode.NONE:
+        if response.error_code != ErrorCode.NONE:
             return
         name, assigned_generation, owner = response.assignment.decode().split("/")
         assert (name, int(assigned_generation)) == (group, generation)
@@ -295,7 +297,7 @@ class Machine(RuleBasedStateMachine):
     def _protocols(self, extra):
         metadata = self.world.subscription("orders", *(["more"] if extra == 7 else []))
         names = ["range", "sticky"] if extra % 2 else ["range"]
-        return tuple(JoinProtocol(name, metadata) for name in names)
+        return [self.world.protocol(name, metadata) for name in names]
 
     def _known(self, index):
         return self.known[-1 - index % len(self.known)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode
-from strandline.groups.requests import JoinProtocol
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def joined(world):
 
 class TestSync:
     def error(self, world, *args, **kwargs):
-        return world.replies[world.sync(*args, **kwargs)].error
+        return world.replies[world.sync(*args, **kwargs)].error_code
 
     def test_the_checks_in_their_order(self, world, joined):
         leader = joined[0]
@@ -55,7 +54,7 @@ class TestSync:
         leader, follower = joined
         world.sync(leader, 1, [(leader, b"L")])
         late = world.replies[world.sync(follower, 1)]
-        assert (late.error, late.assignment) == (ErrorCode.NONE, b"")
+        assert (late.error_code, late.assignment) == (ErrorCode.NONE, b"")
 
     def test_during_a_rebalance(self, world):
         [member], _ = world.stable_group()
@@ -65,7 +64,7 @@ class TestSync:
     def test_a_rebalance_sends_those_who_wait_back(self, world, joined):
         waiting = world.sync(joined[1], 1)
         world.new_member()
-        assert world.replies[waiting].error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert world.replies[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
     def test_an_assignment_that_cannot_be_stored(self, world, joined):
         leader, follower = joined
@@ -73,7 +72,7 @@ class TestSync:
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         leading = world.sync(leader, 1, [(leader, b"L")])
         for token in (waiting, leading):
-            assert world.replies[token].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert world.replies[token].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert world.state() == "PreparingRebalance"
 
     @pytest.mark.parametrize("how", ["timeout", "told"])
@@ -88,7 +87,7 @@ class TestSync:
             after = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             append_id = world.held[0]
             world.run(world.coordinator.appended(append_id, after, world.now))
-        assert world.replies[waiting].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert world.replies[waiting].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert world.state() == "PreparingRebalance"
         world.release()
         assert world.state() == "PreparingRebalance", "the late success changes nothing"
@@ -98,7 +97,7 @@ class TestSync:
         world.hold = True
         first = world.sync(leader, 1, [(leader, b"L"), (follower, b"F")])
         second = world.sync(leader, 1, [(leader, b"other")])
-        assert world.replies[first].error is ErrorCode.REBALANCE_IN_PROGRESS
+        assert world.replies[first].error_code == ErrorCode.REBALANCE_IN_PROGRESS
         assert len(world.held) == 1
         world.release()
         assert world.replies[second].assignment == b"L"
@@ -107,8 +106,8 @@ class TestSync:
         leader, follower = joined
         world.hold = True
         token = world.sync(leader, 1, [(leader, b"L"), (follower, b"F")])
-        world.join(follower, protocols=(JoinProtocol("range", b"new"),))
-        assert world.replies[token].error is ErrorCode.REBALANCE_IN_PROGRESS
+        world.join(follower, protocols=[world.protocol("range", b"new")])
+        assert world.replies[token].error_code == ErrorCode.REBALANCE_IN_PROGRESS
         world.release()
         assert world.state() == "PreparingRebalance"
 
@@ -117,7 +116,7 @@ class TestSync:
         world.hold = True
         world.sync(leader, 1, [(leader, b"old"), (follower, b"old")])
         for member in (follower, leader):
-            world.join(member, protocols=(JoinProtocol("range", b"new"),))
+            world.join(member, protocols=[world.protocol("range", b"new")])
         waiting = world.sync(follower, 2)
         world.sync(leader, 2, [(leader, b"new"), (follower, b"new")])
         world.release(1)
@@ -153,12 +152,12 @@ class TestHeartbeat:
         assert world.heartbeat(leader, 1, group="other") is ErrorCode.UNKNOWN_MEMBER_ID
         assert world.heartbeat("stranger", 9) is ErrorCode.UNKNOWN_MEMBER_ID
         assert world.heartbeat(leader, 0) is ErrorCode.ILLEGAL_GENERATION
-        assert world.heartbeat(leader, 1) is ErrorCode.NONE
+        assert world.heartbeat(leader, 1) == ErrorCode.NONE
 
     def test_a_silent_member_is_removed(self, world):
         members, generation = world.stable_group(2)
         world.advance(9_999)
-        assert world.heartbeat(members[0], generation) is ErrorCode.NONE
+        assert world.heartbeat(members[0], generation) == ErrorCode.NONE
         world.advance(1)
         assert world.heartbeat(members[0], generation) is ErrorCode.REBALANCE_IN_PROGRESS
         assert world.heartbeat(members[1], generation) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -168,12 +167,12 @@ class TestHeartbeat:
         waiting = world.sync(follower, 1)
         for _ in range(3):
             world.advance(9_000)
-            assert world.heartbeat(leader, 1) is ErrorCode.NONE
+            assert world.heartbeat(leader, 1) == ErrorCode.NONE
         world.sync(leader, 1, [(follower, b"F")])
         assert world.replies[waiting].assignment == b"F"
         world.advance(9_999)
-        assert world.heartbeat(follower, 1) is ErrorCode.NONE
-        assert world.heartbeat(leader, 1) is ErrorCode.NONE
+        assert world.heartbeat(follower, 1) == ErrorCode.NONE
+        assert world.heartbeat(leader, 1) == ErrorCode.NONE
 
     def test_the_last_member_leaves_an_empty_generation_behind(self, world):
         world.stable_group()
@@ -184,17 +183,17 @@ class TestHeartbeat:
 
 class TestLeave:
     def test_errors(self, world, joined):
-        assert world.replies[world.leave("m", group="")].error is ErrorCode.INVALID_GROUP_ID
+        assert world.replies[world.leave("m", group="")].error_code == ErrorCode.INVALID_GROUP_ID
         [left] = world.replies[world.leave(("m", "i"), group="other")].members
-        assert left.error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert left.error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert (left.member_id, left.group_instance_id) == ("m", "i")
 
     def test_several_members_each_with_its_own_error(self, world):
         members, _ = world.stable_group(3)
         response = world.replies[world.leave(members[0], "stranger", "", members[1])]
-        assert response.error is ErrorCode.NONE
+        assert response.error_code == ErrorCode.NONE
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
-        errors = [left.error for left in response.members]
+        errors = [left.error_code for left in response.members]
         assert errors == [ErrorCode.NONE, unknown, unknown, ErrorCode.NONE]
         assert world.heartbeat(members[2], 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -209,7 +208,7 @@ class TestLeave:
         token = world.leave((member, None, "closing"))
         assert token not in world.replies
         world.release()
-        assert world.replies[token].members[0].error is ErrorCode.NONE
+        assert world.replies[token].members[0].error_code == ErrorCode.NONE
         assert world.state() == "Empty"
         assert "closing" in world.coordinator.overviews()[0].rebalance_reason
 
@@ -217,7 +216,7 @@ class TestLeave:
         [member], _ = world.stable_group()
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         response = world.replies[world.leave(member)]
-        assert response.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def test_a_pending_member_may_leave(self, world):
         [member], _ = world.stable_group()
@@ -225,14 +224,14 @@ class TestLeave:
         token = world.join(member)
         assert token not in world.replies
         [left] = world.replies[world.leave(pending)].members
-        assert left.error is ErrorCode.NONE
-        assert world.replies[token].error is ErrorCode.NONE
+        assert left.error_code == ErrorCode.NONE
+        assert world.replies[token].error_code == ErrorCode.NONE
 
     def test_a_member_that_waits_is_answered(self, world, joined):
         leader, follower = joined
         waiting = world.sync(follower, 1)
         world.leave(follower)
-        assert world.replies[waiting].error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert world.replies[waiting].error_code == ErrorCode.UNKNOWN_MEMBER_ID
         rejoining = world.join(leader)
         world.stabilize([rejoining])
         _, new = world.new_member()
@@ -244,19 +243,19 @@ class TestLeave:
         token = world.join(members[0])
         assert token not in world.replies
         world.leave(members[1])
-        assert world.replies[token].generation == 2
+        assert world.replies[token].generation_id == 2
 
     def test_everybody_leaves_before_the_initial_delay_is_over(self, world):
         member, token = world.new_member()
         world.leave(member)
-        assert world.replies[token].error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert world.replies[token].error_code == ErrorCode.UNKNOWN_MEMBER_ID
         world.advance(3_000)
         assert world.state() == "Empty"
 
 
 def test_cooperative_rebalancing(world):
     """KIP-429: a partition changes hands over two rebalances, and nobody stops in between."""
-    orders = (JoinProtocol("cooperative-sticky", world.subscription("orders", version=3)),)
+    orders = [world.protocol("cooperative-sticky", world.subscription("orders", version=3))]
     one, _ = world.new_member(protocols=orders)
     world.advance(3_000)
     everything = world.assignment(("orders", 0), ("orders", 1))
@@ -264,7 +263,7 @@ def test_cooperative_rebalancing(world):
     two, _ = world.new_member(protocols=orders)
     assert world.heartbeat(one, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     busy = {"generation": 1, "member_id": one}
-    assert world.commit_error((0, 10), **busy) is ErrorCode.NONE, "it goes on while rebalancing"
+    assert world.commit_error((0, 10), **busy) == ErrorCode.NONE, "it goes on while rebalancing"
     world.join(one, protocols=orders)
     # The leader takes partition 1 from the first member, and does not give it away yet.
     parked = world.sync(two, 2)
@@ -272,7 +271,7 @@ def test_cooperative_rebalancing(world):
     assert world.replies[parked].assignment == world.assignment()
     assert world.state() == "Stable"
     # The first member has given it up, and joins again so that it can be assigned.
-    owned = (JoinProtocol("cooperative-sticky", world.subscription("orders", version=3) + b"0"),)
+    owned = [world.protocol("cooperative-sticky", world.subscription("orders", version=3) + b"0")]
     world.join(one, protocols=owned)
     assert world.heartbeat(two, 2) is ErrorCode.REBALANCE_IN_PROGRESS
     world.join(two, protocols=orders)

@@ -7,29 +7,32 @@ from uuid import UUID
 import pytest
 
 from strandline.errors import ErrorCode
-from strandline.groups.offset_requests import (
-    FetchedOffset,
-    GroupFetch,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-    TopicFetch,
-)
 from strandline.groups.settings import GroupSettings
-from strandline.types import TopicPartition
+from strandline.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from strandline.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from strandline.types import NO_TOPIC_ID, TopicPartition
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class TestCommit:
     def test_anyone_may_commit_to_a_group_without_members(self, world):
-        assert world.commit_error((0, 5), (1, 6)) is ErrorCode.NONE
+        assert world.commit_error((0, 5), (1, 6)) == ErrorCode.NONE
         assert world.offsets() == {ORDERS_0: 5, ORDERS_1: 6}
         assert world.state() == "Empty"
-        assert world.commit_error((0, 7), generation=-1, member_id="someone") is ErrorCode.NONE
+        assert world.commit_error((0, 7), generation=-1, member_id="someone") == ErrorCode.NONE
         assert world.offsets()[ORDERS_0] == 7
 
     def test_the_empty_group_id_is_allowed(self, world):
-        assert world.commit_error((0, 5), group="") is ErrorCode.NONE
+        assert world.commit_error((0, 5), group="") == ErrorCode.NONE
         assert world.offsets("") == {ORDERS_0: 5}
 
     @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ class TestCommit:
     def test_members_commit_with_their_generation(self, world):
         [member], generation = world.stable_group()
         good = {"generation": generation, "member_id": member}
-        assert world.commit_error((0, 5), **good) is ErrorCode.NONE
+        assert world.commit_error((0, 5), **good) == ErrorCode.NONE
         unknown, illegal = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION
         assert world.commit_error((0, 5)) is unknown
         assert world.commit_error((0, 5), **(good | {"member_id": "stranger"})) is unknown
@@ -63,15 +66,15 @@ class TestCommit:
         for _ in range(3):
             world.advance(9_000)
             world.commit((0, 5), generation=generation, member_id=member)
-        assert world.heartbeat(member, generation) is ErrorCode.NONE
+        assert world.heartbeat(member, generation) == ErrorCode.NONE
 
     def test_metadata_too_large(self, world_type):
         world = world_type(GroupSettings(offset_metadata_max=4))
         [topic] = world.replies[world.commit((0, 5, "1234"), (1, 6, "12345"))].topics
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        assert topic.partitions == ((0, ErrorCode.NONE), (1, too_large))
+        assert world.outcomes(topic) == [(0, ErrorCode.NONE), (1, too_large)]
         assert world.offsets() == {ORDERS_0: 5}
-        assert world.commit_error((0, 9, "\U0001f600\U0001f600")) is ErrorCode.NONE
+        assert world.commit_error((0, 9, "\U0001f600\U0001f600")) == ErrorCode.NONE
         assert world.commit_error((0, 9, "\U0001f600\U0001f600x")) is too_large
 
     def test_a_commit_of_nothing_makes_no_group(self, world_type):
@@ -87,7 +90,7 @@ class TestCommit:
         assert world.offsets() == {}
         assert world.state() is None
         world.release()
-        assert world.replies[token].topics[0].partitions == ((0, ErrorCode.NONE),)
+        assert world.outcomes(world.replies[token].topics[0]) == [(0, ErrorCode.NONE)]
         assert world.offsets() == {ORDERS_0: 5}
 
     @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ class TestCommit:
         world.hold = True
         token = world.commit((0, 5))
         world.refuse(met)
-        assert world.replies[token].topics[0].partitions == ((0, told),)
+        assert world.outcomes(world.replies[token].topics[0]) == [(0, told)]
         assert world.offsets() == {ORDERS_0: 4}
 
     def test_a_simple_group_that_could_not_be_written_is_gone(self, world):
@@ -120,7 +123,7 @@ class TestCommit:
         token = world.commit((0, 5))
         world.advance(5_000)
         told = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert world.replies[token].topics[0].partitions == ((0, told),)
+        assert world.outcomes(world.replies[token].topics[0]) == [(0, told)]
         assert world.offsets() == {}
         world.release()
         assert world.offsets() == {ORDERS_0: 5}, "it is in the log, where a fail-over finds it"
@@ -131,7 +134,7 @@ class TestCommit:
         after = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         world.run(world.coordinator.appended(world.held[0], after, world.now))
         told = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert world.replies[token].topics[0].partitions == ((0, told),)
+        assert world.outcomes(world.replies[token].topics[0]) == [(0, told)]
         world.release()
         assert world.offsets() == {ORDERS_0: 5}, "it was in the log all the time"
 
@@ -148,78 +151,103 @@ class TestCommit:
         assert world.offsets() == {ORDERS_0: 7}
 
 
+def wanted(group, *topics):
+    """What is asked of one group: (topic, partitions[, topic id]), or everything."""
+    asked = [
+        OffsetFetchRequestTopics(
+            name=name, partition_indexes=list(partitions), topic_id=more[0] if more else NO_TOPIC_ID
+        )
+        for name, partitions, *more in topics
+    ]
+    return OffsetFetchRequestGroup(group_id=group, topics=asked or None)
+
+
+def found(topic):
+    """(partition, offset, metadata) of a topic's committed offsets."""
+    return [
+        (item.partition_index, item.committed_offset, item.metadata) for item in topic.partitions
+    ]
+
+
 class TestFetch:
     def fetch(self, world, *groups, require_stable=False):
-        request = OffsetFetchRequest(world.token(), groups, require_stable)
-        return world.ask(request)
+        return world.ask(OffsetFetchRequest(groups=list(groups), require_stable=require_stable))
 
     def test_several_groups_with_their_topics(self, world):
         world.commit((0, 5, "note"), group="a")
         world.commit((3, 8), group="b", topic="payments")
         token = self.fetch(
             world,
-            GroupFetch("b", None),
-            GroupFetch("a", (TopicFetch("orders", (1, 0)), TopicFetch("none", (0,)))),
-            GroupFetch("unknown", (TopicFetch("orders", (0,)),)),
-            GroupFetch("unknown", None),
+            wanted("b"),
+            wanted("a", ("orders", (1, 0)), ("none", (0,))),
+            wanted("unknown", ("orders", (0,))),
+            wanted("unknown"),
         )
         b, a, unknown, unknown_all = world.replies[token].groups
-        assert [(t.topic, t.partitions) for t in b.topics] == [("payments", (FetchedOffset(3, 8),))]
-        assert a.topics[0].partitions == (FetchedOffset(1), FetchedOffset(0, 5, metadata="note"))
-        assert a.topics[1].partitions == (FetchedOffset(0),)
-        assert unknown.topics[0].partitions == (FetchedOffset(0),)
-        assert (unknown.error, unknown_all.topics) == (ErrorCode.NONE, ())
+        assert [(topic.name, found(topic)) for topic in b.topics] == [("payments", [(3, 8, "")])]
+        assert found(a.topics[0]) == [(1, -1, ""), (0, 5, "note")]
+        assert found(a.topics[1]) == [(0, -1, "")]
+        assert found(unknown.topics[0]) == [(0, -1, "")]
+        assert (unknown.error_code, unknown_all.topics) == (ErrorCode.NONE, [])
 
     def test_offsets_of_an_earlier_topic_of_the_same_name(self, world):
         old, new = UUID(int=1), UUID(int=2)
         world.commit((0, 5), topic_id=old)
-        for asked, found in ((old, 5), (new, -1), (UUID(int=0), 5)):
-            token = self.fetch(world, GroupFetch("g", (TopicFetch("orders", (0,), asked),)))
-            assert world.replies[token].groups[0].topics[0].partitions[0].offset == found
-            assert world.replies[token].groups[0].topics[0].topic_id == asked
+        for asked, offset in ((old, 5), (new, -1), (UUID(int=0), 5)):
+            token = self.fetch(world, wanted("g", ("orders", (0,), asked)))
+            [topic] = world.replies[token].groups[0].topics
+            assert found(topic) == [(0, offset, "")]
+            assert topic.topic_id == asked
 
     def test_stable_offsets_wait_for_what_is_being_written(self, world):
         world.commit((0, 5))
         world.hold = True
         world.commit((0, 6))
         world.commit((1, 1))
-        token = self.fetch(world, GroupFetch("g", None), require_stable=True)
-        other = self.fetch(world, GroupFetch("other", None), require_stable=True)
+        token = self.fetch(world, wanted("g"), require_stable=True)
+        other = self.fetch(world, wanted("other"), require_stable=True)
         assert other in world.replies
         world.release(1)
         assert token not in world.replies
         world.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
         [topic] = world.replies[token].groups[0].topics
-        assert topic.partitions == (FetchedOffset(0, 6),)
+        assert found(topic) == [(0, 6, "")]
 
     def test_stable_offsets_that_take_too_long(self, world):
         world.hold = True
         world.commit((0, 6))
         world.advance(4_999)
-        token = self.fetch(world, GroupFetch("g", None), require_stable=True)
+        token = self.fetch(world, wanted("g"), require_stable=True)
         world.advance(1)
-        assert world.replies[token].groups[0].error is ErrorCode.NOT_COORDINATOR
-        late = self.fetch(world, GroupFetch("g", None), require_stable=True)
+        assert world.replies[token].groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        late = self.fetch(world, wanted("g"), require_stable=True)
         assert late not in world.replies
         world.advance(5_000)
-        assert world.replies[late].groups[0].error is ErrorCode.NOT_COORDINATOR
+        assert world.replies[late].groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
     def test_no_groups(self, world):
-        assert world.replies[self.fetch(world)].groups == ()
+        assert world.replies[self.fetch(world)].groups == []
 
 
 class TestDelete:
     def delete(self, world, *topics, group="g"):
-        return world.ask(OffsetDeleteRequest(world.token(), group, topics))
+        asked = [
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in partitions],
+            )
+            for name, partitions in topics
+        ]
+        return world.ask(OffsetDeleteRequest(group_id=group, topics=asked))
 
     def test_group_errors(self, world):
         refused = world.replies[self.delete(world, ("orders", (0,)), group="")]
-        assert refused.error is ErrorCode.INVALID_GROUP_ID
+        assert refused.error_code == ErrorCode.INVALID_GROUP_ID
         refused = world.replies[self.delete(world, ("orders", (0,)))]
-        assert refused.error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         world.stable_group(protocol_type="connect")
         refused = world.replies[self.delete(world, ("orders", (0,)))]
-        assert refused.error is ErrorCode.NON_EMPTY_GROUP
+        assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
 
     def test_only_topics_without_subscribers(self, world):
         world.commit((0, 5))
@@ -227,12 +255,8 @@ class TestDelete:
         world.stable_group()
         token = self.delete(world, ("orders", (0,)), ("payments", (0, 9, 0)))
         orders, payments = world.replies[token].topics
-        assert orders.partitions == ((0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),)
-        assert payments.partitions == (
-            (0, ErrorCode.NONE),
-            (9, ErrorCode.NONE),
-            (0, ErrorCode.NONE),
-        )
+        assert world.outcomes(orders) == [(0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)]
+        assert world.outcomes(payments) == [(number, ErrorCode.NONE) for number in (0, 9, 0)]
         assert world.offsets() == {ORDERS_0: 5, TopicPartition("payments", 1): 6}
         assert world.fail_over(2).offsets() == world.offsets()
 
@@ -240,7 +264,7 @@ class TestDelete:
         world.commit((0, 5))
         world.new_member()
         [topic] = world.replies[self.delete(world, ("orders", (0,)))].topics
-        assert topic.partitions == ((0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),)
+        assert world.outcomes(topic) == [(0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)]
 
     def test_a_deletion_follows_commits_in_flight(self, world):
         world.commit((1, 1))
@@ -250,7 +274,7 @@ class TestDelete:
         world.release(1)
         assert token not in world.replies
         world.release()
-        assert world.replies[token].error is ErrorCode.NONE
+        assert world.replies[token].error_code == ErrorCode.NONE
         assert world.offsets() == {ORDERS_1: 1}
 
     def test_nothing_to_delete(self, world):
@@ -262,5 +286,5 @@ class TestDelete:
         world.commit((0, 5))
         world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
         refused = world.replies[self.delete(world, ("orders", (0,)))]
-        assert refused.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert world.offsets() == {ORDERS_0: 5}

@@ -8,69 +8,56 @@ effects come out (`effects`), in order. After each event ask `next_deadline`, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import assert_never
+from typing import Any, Generic, TypeVar
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
-from strandline.groups.admin_requests import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
 from strandline.groups.effects import AppendRecords, Effect
-from strandline.groups.gathering import Gathering
 from strandline.groups.loading import Loading, LoadReport
 from strandline.groups.offset_records import CoordinatorRecord
-from strandline.groups.offset_requests import (
-    GroupOffsets,
-    OffsetCommitRequest,
-    OffsetDeleteRequest,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from strandline.groups.offset_service import fetch_refused
 from strandline.groups.overview import (
     GroupOverview,
     described_group,
     group_overviews,
     listed_groups,
 )
-from strandline.groups.requests import (
-    HeartbeatRequest,
-    JoinRequest,
-    LeaveRequest,
-    SyncRequest,
-    Token,
-)
+from strandline.groups.requests import Call, Request, Token, refused
 from strandline.groups.serving import ServedShard
 from strandline.groups.settings import GroupSettings
 from strandline.groups.shard import Shard, Surroundings
+from strandline.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from strandline.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.join_group import JoinGroupRequest
+from strandline.protocol.messages.leave_group import LeaveGroupRequest
+from strandline.protocol.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from strandline.protocol.messages.offset_commit import OffsetCommitRequest
+from strandline.protocol.messages.offset_delete import OffsetDeleteRequest
+from strandline.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.types import Instant, LeaderEpoch, TopicId
 
-GroupRequest = (
-    JoinRequest
-    | SyncRequest
-    | HeartbeatRequest
-    | LeaveRequest
-    | OffsetCommitRequest
-    | OffsetDeleteRequest
-)
-"""Requests about one group."""
-
-Request = (
-    GroupRequest
-    | OffsetFetchRequest
-    | ListGroupsRequest
-    | DescribeGroupsRequest
-    | DeleteGroupsRequest
-)
+Part = TypeVar("Part")
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
@@ -95,6 +82,26 @@ class _Owned:
     state: Loading | ServedShard
 
 
+class _Parts(Generic[Part]):
+    """The parts of one answer, which come when the records that each depends on are durable."""
+
+    def __init__(self, count: int, finish: Callable[[list[Part]], None]) -> None:
+        """`finish` gets all `count` parts, in their order."""
+        self._parts: dict[int, Part] = {}
+        self._count = count
+        self._finish = finish
+        if count == 0:
+            finish([])
+
+    def deliver(self, index: int, part: Part) -> None:
+        """Part number `index` is there."""
+        if index in self._parts:
+            raise InvariantViolated(f"Part {index} of an answer is there twice.")
+        self._parts[index] = part
+        if len(self._parts) == self._count:
+            self._finish([self._parts[index] for index in range(self._count)])
+
+
 class GroupCoordinator:
     """All groups that one broker coordinates."""
 
@@ -113,79 +120,79 @@ class GroupCoordinator:
 
     # Requests.
 
-    def handle(self, request: Request, now: Instant) -> list[Effect]:
+    def handle(self, call: Call[Request], now: Instant) -> list[Effect]:
         """Handle a request; its one answer is among these or some later effects."""
-        self._surroundings.outbox.expect(request.token)
-        match request:
-            case OffsetFetchRequest():
-                self._fetch_offsets(request, now)
-            case ListGroupsRequest():
-                self._surroundings.outbox.reply(request.token, self._list(request))
-            case DescribeGroupsRequest():
-                groups = tuple(
-                    self._describe(group_id, request.version) for group_id in request.group_ids
-                )
-                self._surroundings.outbox.reply(request.token, DescribeGroupsResponse(groups))
-            case DeleteGroupsRequest():
+        outbox = self._surroundings.outbox
+        outbox.expect(call.token)
+        match call.body:
+            case OffsetFetchRequest() as request:
+                self._fetch_offsets(call.token, request, now)
+            case ListGroupsRequest() as request:
+                outbox.reply(call.token, self._list(request))
+            case DescribeGroupsRequest() as request:
+                groups = [self._describe(group_id, call.version) for group_id in request.groups]
+                outbox.reply(call.token, DescribeGroupsResponse(groups=groups))
+            case DeleteGroupsRequest() as request:
                 # A session that has ended counts as ended before its timer has fired. What members
                 # ask is served before their timers: a heartbeat that came in time counts.
                 self._surroundings.timers.fire_due(now)
-                self._delete_groups(request, now)
-            case _:
+                self._delete_groups(call.token, request, now)
+            case request:
                 try:
-                    self._handle_for_group(request, now)
+                    self._handle_for_group(call, now)
                 except ProtocolError as refusal:
-                    refused = request.refused(refusal.code)
-                    self._surroundings.outbox.reply(request.token, refused)
+                    outbox.reply(call.token, refused(request, refusal.code))
         return self._drain()
 
-    def _handle_for_group(self, request: GroupRequest, now: Instant) -> None:
-        if not request.group_id and not isinstance(request, OffsetCommitRequest):
+    def _handle_for_group(self, call: Call[Any], now: Instant) -> None:
+        group_id: str = call.body.group_id
+        if not group_id and not isinstance(call.body, OffsetCommitRequest):
             # Offsets, for old clients' sake, may be committed for the empty group id.
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-        served = self._served(request.group_id)
-        match request:
-            case JoinRequest():
-                served.joining.join(request, now)
-            case SyncRequest():
-                served.membership.sync(request, now)
+        served = self._served(group_id)
+        match call.body:
+            case JoinGroupRequest():
+                served.joining.join(call, now)
+            case SyncGroupRequest():
+                served.membership.sync(call, now)
             case HeartbeatRequest():
-                served.membership.heartbeat(request, now)
-            case LeaveRequest():
-                served.membership.leave(request, now)
+                served.membership.heartbeat(call, now)
+            case LeaveGroupRequest():
+                served.membership.leave(call, now)
             case OffsetCommitRequest():
-                served.offsets.commit(request, now)
+                served.offsets.commit(call, now)
             case OffsetDeleteRequest():
-                served.offsets.delete(request, now)
+                served.offsets.delete(call, now)
             case _:
-                assert_never(request)
+                raise InvariantViolated(f"{call.body!r} is no request about a group.")
 
-    def _fetch_offsets(self, request: OffsetFetchRequest, now: Instant) -> None:
-        def finish(groups: tuple[GroupOffsets, ...]) -> None:
-            self._surroundings.outbox.reply(request.token, OffsetFetchResponse(groups))
+    def _fetch_offsets(self, token: Token, request: OffsetFetchRequest, now: Instant) -> None:
+        def finish(groups: list[OffsetFetchResponseGroup]) -> None:
+            self._surroundings.outbox.reply(token, OffsetFetchResponse(groups=groups))
 
-        gathering = Gathering(len(request.groups), finish)
+        parts = _Parts(len(request.groups), finish)
         for index, wanted in enumerate(request.groups):
+            deliver = partial(parts.deliver, index)
             try:
                 self._served(wanted.group_id).offsets.fetch(
-                    wanted,
-                    require_stable=request.require_stable,
-                    now=now,
-                    deliver=partial(gathering.deliver, index),
+                    wanted, require_stable=request.require_stable, now=now, deliver=deliver
                 )
             except ProtocolError as refusal:
-                gathering.deliver(index, wanted.refused(refusal.code))
+                deliver(fetch_refused(wanted, refusal.code))
 
-    def _delete_groups(self, request: DeleteGroupsRequest, now: Instant) -> None:
-        group_ids = tuple(dict.fromkeys(request.group_ids))
+    def _delete_groups(self, token: Token, request: DeleteGroupsRequest, now: Instant) -> None:
+        group_ids = tuple(dict.fromkeys(request.groups_names))
 
-        def finish(errors: tuple[ErrorCode, ...]) -> None:
-            results = tuple(zip(group_ids, errors, strict=True))
-            self._surroundings.outbox.reply(request.token, DeleteGroupsResponse(results))
+        def finish(errors: list[ErrorCode]) -> None:
+            results = [
+                DeletableGroupResult(group_id=group_id, error_code=error)
+                for group_id, error in zip(group_ids, errors, strict=True)
+            ]
+            self._surroundings.outbox.reply(token, DeleteGroupsResponse(results=results))
 
-        gathering = Gathering(len(group_ids), finish)
+        parts = _Parts(len(group_ids), finish)
         for index, group_id in enumerate(group_ids):
-            deliver = partial(gathering.deliver, index)
+            deliver = partial(parts.deliver, index)
             try:
                 self._served(group_id).cleanup.delete(group_id, now, deliver)
             except ProtocolError as refusal:
@@ -195,15 +202,15 @@ class GroupCoordinator:
         groups: list[ListedGroup] = []
         for owned in self._owned.values():
             if isinstance(owned.state, Loading):
-                return ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             groups += listed_groups(owned.state.shard, request)
-        return ListGroupsResponse(groups=tuple(sorted(groups, key=lambda group: group.group_id)))
+        return ListGroupsResponse(groups=sorted(groups, key=lambda group: group.group_id))
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
         try:
             return described_group(self._served(group_id).shard, group_id, version)
         except ProtocolError as refusal:
-            return DescribedGroup(group_id, refusal.code)
+            return DescribedGroup(group_id=group_id, error_code=refusal.code)
 
     def _served(self, group_id: str) -> ServedShard:
         owned = self._owned.get(self.partition_for(group_id))

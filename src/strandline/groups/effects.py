@@ -10,38 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.errors import InvariantViolated
-from strandline.groups.admin_requests import (
-    DeleteGroupsResponse,
-    DescribeGroupsResponse,
-    ListGroupsResponse,
-)
 from strandline.groups.offset_records import CoordinatorRecord
-from strandline.groups.offset_requests import (
-    OffsetCommitResponse,
-    OffsetDeleteResponse,
-    OffsetFetchResponse,
-)
-from strandline.groups.requests import (
-    HeartbeatResponse,
-    JoinResponse,
-    LeaveResponse,
-    SyncResponse,
-    Token,
-)
+from strandline.groups.requests import Response, Token
 from strandline.types import LeaderEpoch
-
-Response = (
-    JoinResponse
-    | SyncResponse
-    | HeartbeatResponse
-    | LeaveResponse
-    | OffsetCommitResponse
-    | OffsetFetchResponse
-    | OffsetDeleteResponse
-    | ListGroupsResponse
-    | DescribeGroupsResponse
-    | DeleteGroupsResponse
-)
 
 
 @dataclass(frozen=True, slots=True)

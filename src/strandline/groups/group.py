@@ -24,7 +24,10 @@ from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, Prot
 from strandline.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from strandline.groups.member import Member
 from strandline.groups.offset_records import GroupValue
-from strandline.groups.requests import JoinedMember, JoinProtocol
+from strandline.protocol.messages.join_group import (
+    JoinGroupRequestProtocol,
+    JoinGroupResponseMember,
+)
 
 
 class GroupState(Enum):
@@ -165,7 +168,7 @@ class Group:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    def supports(self, protocol_type: str, protocols: Iterable[JoinProtocol]) -> bool:
+    def supports(self, protocol_type: str, protocols: Iterable[JoinGroupRequestProtocol]) -> bool:
         """Whether a member with these protocols may join: all must have one in common."""
         names = {protocol.name for protocol in protocols}
         if self.state is GroupState.EMPTY:
@@ -189,9 +192,9 @@ class Group:
         if member_id not in self.members:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def joined_members(self) -> tuple[JoinedMember, ...]:
+    def joined_members(self) -> list[JoinGroupResponseMember]:
         """Every member with its subscription, for the leader."""
-        return tuple(member.as_joined(self.chosen_protocol) for member in self.members.values())
+        return [member.as_joined(self.chosen_protocol) for member in self.members.values()]
 
     # How it changes.
 

@@ -12,15 +12,21 @@ from uuid import UUID
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.groups.group import Group, GroupState
-from strandline.groups.member import Member, ParkedRequest
+from strandline.groups.member import Member, ParkedRequest, rebalance_timeout_ms
 from strandline.groups.offset_records import GroupKey, GroupRecord
 from strandline.groups.rebalance import Rebalance
-from strandline.groups.requests import NO_MEMBER_ID, JoinRequest, JoinResponse, SyncResponse
+from strandline.groups.requests import NO_MEMBER_ID, Call
 from strandline.groups.shard import Shard, coordinator_error
 from strandline.groups.wire import STRING_BYTES_MAX
+from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from strandline.protocol.messages.sync_group import SyncGroupResponse
 from strandline.types import Instant
 
 _UUID_LENGTH = 36
+_KNOWN_MEMBER_ID_SINCE = 4
+"""KIP-394: a dynamic member first fetches an id, so that a lost reply leaves no ghost."""
+_SKIPPED_ASSIGNMENT_SINCE = 9
+"""KIP-814: a returning static leader is told that it leads and need not assign."""
 
 
 class Joining:
@@ -30,37 +36,37 @@ class Joining:
         self._shard = shard
         self._rebalance = rebalance
 
-    def join(self, request: JoinRequest, now: Instant) -> None:
+    def join(self, call: Call[JoinGroupRequest], now: Instant) -> None:
         """Handle JoinGroup. The answer comes now, or when the join phase ends."""
-        self._check_limits(request)
-        group = self._shard.groups.get(request.group_id)
+        self._check_limits(call)
+        group = self._shard.groups.get(call.body.group_id)
         if group is None:
-            self._join_new_group(request, now)
-        elif not self._has_room(group, request.member_id):
-            self._rebalance.remove(group, request.member_id)
+            self._join_new_group(call, now)
+        elif not self._has_room(group, call.body.member_id):
+            self._rebalance.remove(group, call.body.member_id)
             self._rebalance.complete_if_all_joined(group, now)
             raise ProtocolError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         else:
-            self._join_group(request, group, now)
+            self._join_group(call, group, now)
 
-    def _check_limits(self, request: JoinRequest) -> None:
+    def _check_limits(self, call: Call[JoinGroupRequest]) -> None:
         settings = self._shard.settings
         shortest_ms, longest_ms = settings.session_timeout_min_ms, settings.session_timeout_max_ms
-        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+        if not shortest_ms <= call.body.session_timeout_ms <= longest_ms:
             raise ProtocolError(
                 ErrorCode.INVALID_SESSION_TIMEOUT,
                 f"The session timeout must be {shortest_ms} to {longest_ms} ms.",
             )
-        prefix = request.group_instance_id or request.client_id
+        prefix = call.body.group_instance_id or call.client_id
         if len(prefix.encode()) + 1 + _UUID_LENGTH > STRING_BYTES_MAX:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "No member id can hold this client id.")
 
-    def _join_new_group(self, request: JoinRequest, now: Instant) -> None:
-        if request.member_id != NO_MEMBER_ID:
+    def _join_new_group(self, call: Call[JoinGroupRequest], now: Instant) -> None:
+        if call.body.member_id != NO_MEMBER_ID:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-        group = Group(request.group_id, created_ms=now.wall_ms)
+        group = Group(call.body.group_id, created_ms=now.wall_ms)
         unborn = GroupRecord(GroupKey(group.group_id), group.to_value({}))
-        self._join_newcomer(request, group, now)
+        self._join_newcomer(call, group, now)
         self._shard.groups[group.group_id] = group
         self._shard.append([unborn], now, partial(self._group_stored, group))
 
@@ -83,129 +89,138 @@ class Joining:
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 return member is not None or len(group.members) < members_max
 
-    def _join_group(self, request: JoinRequest, group: Group, now: Instant) -> None:
+    def _join_group(self, call: Call[JoinGroupRequest], group: Group, now: Instant) -> None:
         if group.state is GroupState.DEAD:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if request.member_id == NO_MEMBER_ID:
-            self._join_newcomer(request, group, now)
+        if call.body.member_id == NO_MEMBER_ID:
+            self._join_newcomer(call, group, now)
             return
-        self._check_protocols(request, group)
-        if request.member_id in group.pending_joins:
-            if request.group_instance_id is not None:
+        self._check_protocols(call, group)
+        if call.body.member_id in group.pending_joins:
+            if call.body.group_instance_id is not None:
                 raise ProtocolError(
                     ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are never asked to come back."
                 )
-            self._add(request, group, request.member_id, now)
+            self._add(call, group, call.body.member_id, now)
         else:
-            group.check_member(request.member_id, request.group_instance_id)
-            self._join_again(request, group, group.members[request.member_id], now)
+            group.check_member(call.body.member_id, call.body.group_instance_id)
+            self._join_again(call, group, group.members[call.body.member_id], now)
 
-    def _check_protocols(self, request: JoinRequest, group: Group) -> None:
-        if not group.supports(request.protocol_type, request.protocols):
+    def _check_protocols(self, call: Call[JoinGroupRequest], group: Group) -> None:
+        if not group.supports(call.body.protocol_type, call.body.protocols):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     # Newcomers.
 
-    def _join_newcomer(self, request: JoinRequest, group: Group, now: Instant) -> None:
-        self._check_protocols(request, group)
-        instance_id = request.group_instance_id
-        member_id = self._new_member_id(instance_id or request.client_id)
+    def _join_newcomer(self, call: Call[JoinGroupRequest], group: Group, now: Instant) -> None:
+        self._check_protocols(call, group)
+        instance_id = call.body.group_instance_id
+        member_id = self._new_member_id(instance_id or call.client_id)
         if instance_id is not None and instance_id in group.static_members:
-            self._replace_static(request, group, instance_id, member_id, now)
-        elif instance_id is None and request.requires_known_member_id:
+            self._replace_static(call, group, instance_id, member_id, now)
+        elif instance_id is None and call.version >= _KNOWN_MEMBER_ID_SINCE:
             group.pending_joins.add(member_id)
-            self._rebalance.watch(group, member_id, request.session_timeout_ms, now)
+            self._rebalance.watch(group, member_id, call.body.session_timeout_ms, now)
             self._shard.reply(
-                request.token, JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+                call.token,
+                JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id),
             )
         else:
-            self._add(request, group, member_id, now)
+            self._add(call, group, member_id, now)
 
     def _new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{UUID(int=self._shard.random.getrandbits(128), version=4)}"
 
-    def _add(self, request: JoinRequest, group: Group, member_id: str, now: Instant) -> None:
+    def _add(
+        self, call: Call[JoinGroupRequest], group: Group, member_id: str, now: Instant
+    ) -> None:
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is GroupState.EMPTY
         ):
             group.new_member_added = True
-        member = Member.from_request(request, member_id)
-        member.awaiting_join = ParkedRequest(request.token)
-        group.add(member, request.protocol_type)
+        member = Member.from_call(call, member_id)
+        member.awaiting_join = ParkedRequest(call.token)
+        group.add(member, call.body.protocol_type)
         # Its client cannot send heartbeats before it knows its id, and a client that has gone and
         # tried again must not leave a waiting ghost for ever.
         timeout_ms = self._shard.settings.new_member_join_timeout_ms
         self._rebalance.keep_alive(group, member, now, timeout_ms)
-        self._rebalance.begin_or_complete(
-            group, f"{member_id} joined{_client_reason(request)}", now
-        )
+        self._rebalance.begin_or_complete(group, f"{member_id} joined{_client_reason(call)}", now)
 
     # Members that join again.
 
-    def _join_again(self, request: JoinRequest, group: Group, member: Member, now: Instant) -> None:
+    def _join_again(
+        self, call: Call[JoinGroupRequest], group: Group, member: Member, now: Instant
+    ) -> None:
         match group.state:
             case GroupState.PREPARING_REBALANCE:
                 rebalances = True
             case GroupState.COMPLETING_REBALANCE:
                 # The same metadata again: the answer to its join has got lost.
-                rebalances = member.protocols != request.protocols
+                rebalances = member.protocols != call.body.protocols
             case GroupState.STABLE:
                 # A leader that joins again has seen a change that its metadata does not show.
                 rebalances = (
-                    group.is_leader(member.member_id) or member.protocols != request.protocols
+                    group.is_leader(member.member_id) or member.protocols != call.body.protocols
                 )
             case GroupState.EMPTY | GroupState.DEAD:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         if rebalances:
-            self._update(request, member)
+            self._update(call, member)
             self._rebalance.begin_or_complete(
-                group, f"{member.member_id} joined again{_client_reason(request)}", now
+                group, f"{member.member_id} joined again{_client_reason(call)}", now
             )
         else:
             # What it needs to sync (again), and for a leader, to assign (again).
             self._shard.reply(
-                request.token, self._rebalance.current_generation(group, member.member_id)
+                call.token, self._rebalance.current_generation(group, member.member_id)
             )
 
-    def _update(self, request: JoinRequest, member: Member) -> None:
-        member.protocols = request.protocols
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.effective_rebalance_timeout_ms
-        self._park_join(member, request)
+    def _update(self, call: Call[JoinGroupRequest], member: Member) -> None:
+        member.protocols = call.body.protocols
+        member.session_timeout_ms = call.body.session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms(call)
+        self._park_join(member, call)
 
-    def _park_join(self, member: Member, request: JoinRequest) -> None:
+    def _park_join(self, member: Member, call: Call[JoinGroupRequest]) -> None:
         """Let the request wait; one of the same member that waits already is superseded."""
         self._rebalance.answer_join(member, _superseded())
-        member.awaiting_join = ParkedRequest(request.token)
+        member.awaiting_join = ParkedRequest(call.token)
 
     # Static members whose process has been replaced.
 
     def _replace_static(
-        self, request: JoinRequest, group: Group, instance_id: str, member_id: str, now: Instant
+        self,
+        call: Call[JoinGroupRequest],
+        group: Group,
+        instance_id: str,
+        member_id: str,
+        now: Instant,
     ) -> None:
         leader_before = group.leader or NO_MEMBER_ID
         previous = group.replace_static_member(instance_id, member_id)
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self._rebalance.answer_join(
-            previous, JoinResponse(fenced, protocol_name=None, member_id=previous.member_id)
+            previous,
+            JoinGroupResponse(error_code=fenced, protocol_name=None, member_id=previous.member_id),
         )
-        self._rebalance.answer_sync(previous, SyncResponse(fenced))
+        self._rebalance.answer_sync(previous, SyncGroupResponse(error_code=fenced))
         self._shard.cancel("session", group.group_id, previous.member_id)
         member = group.members[member_id]
-        self._update(request, member)
+        self._update(call, member)
         self._rebalance.keep_alive(group, member, now)
         if group.state is GroupState.STABLE and group.protocol == group.select_protocol():
-            self._store_replacement(request, group, previous, leader_before, now)
+            self._store_replacement(call, group, previous, leader_before, now)
         else:
             # The old id may have been sent to the leader already, which would assign to nobody.
             self._rebalance.begin_or_complete(
-                group, f"{instance_id} came back as {member_id}{_client_reason(request)}", now
+                group, f"{instance_id} came back as {member_id}{_client_reason(call)}", now
             )
 
     def _store_replacement(
         self,
-        request: JoinRequest,
+        call: Call[JoinGroupRequest],
         group: Group,
         previous: Member,
         leader_before: str,
@@ -215,12 +230,12 @@ class Joining:
         self._shard.append(
             [GroupRecord(GroupKey(group.group_id), group.to_value(assignments))],
             now,
-            partial(self._replacement_stored, request, group, previous, leader_before),
+            partial(self._replacement_stored, call, group, previous, leader_before),
         )
 
     def _replacement_stored(
         self,
-        request: JoinRequest,
+        call: Call[JoinGroupRequest],
         group: Group,
         previous: Member,
         leader_before: str,
@@ -232,34 +247,36 @@ class Joining:
         if (
             group.state is not GroupState.STABLE  # the rebalance that has begun will answer
             or member is None
-            or member.awaiting_join != ParkedRequest(request.token)
+            or member.awaiting_join != ParkedRequest(call.token)
         ):
             return
         if error is not None:
-            self._rebalance.answer_join(member, JoinResponse(coordinator_error(error)))
+            self._rebalance.answer_join(
+                member, JoinGroupResponse(error_code=coordinator_error(error))
+            )
             self._shard.cancel("session", group.group_id, member.member_id)
             group.restore_static_member(previous)
             self._rebalance.keep_alive(group, previous, now)
             return
         self._rebalance.answer_join(
-            member, self._unchanged_generation(request, group, member.member_id, leader_before)
+            member, self._unchanged_generation(call, group, member.member_id, leader_before)
         )
         self._rebalance.keep_alive(group, member, now)
 
     def _unchanged_generation(
-        self, request: JoinRequest, group: Group, member_id: str, leader_before: str
-    ) -> JoinResponse:
+        self, call: Call[JoinGroupRequest], group: Group, member_id: str, leader_before: str
+    ) -> JoinGroupResponse:
         """The answer that lets a replaced member go on without an assignment being computed."""
         leads = group.is_leader(member_id)
-        if request.may_skip_assignment:
-            members = group.joined_members() if leads else ()
+        if call.version >= _SKIPPED_ASSIGNMENT_SINCE:
+            members = group.joined_members() if leads else []
             leader = group.leader or NO_MEMBER_ID
         else:
             # A client that cannot skip must not notice that it leads: the assignment that it would
             # compute goes nowhere in a stable group.
-            members, leader, leads = (), leader_before, False
-        return JoinResponse(
-            generation=group.generation,
+            members, leader, leads = [], leader_before, False
+        return JoinGroupResponse(
+            generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
             leader=leader,
@@ -269,10 +286,10 @@ class Joining:
         )
 
 
-def _client_reason(request: JoinRequest) -> str:
-    return f": {request.reason}" if request.reason else ""
+def _client_reason(call: Call[JoinGroupRequest]) -> str:
+    return f": {call.body.reason}" if call.body.reason else ""
 
 
-def _superseded() -> JoinResponse:
+def _superseded() -> JoinGroupResponse:
     """The answer to a join that the same member has repeated before it was answered."""
-    return JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+    return JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 from strandline.errors import InvariantViolated
 from strandline.groups.offset_records import MemberValue
-from strandline.groups.requests import JoinedMember, JoinProtocol, JoinRequest, Token
+from strandline.groups.requests import Call, Token
+from strandline.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponseMember,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Member:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocols: tuple[JoinProtocol, ...]
+    protocols: list[JoinGroupRequestProtocol]
     """What the member can do, its favourite first."""
     assignment: bytes = b""
     awaiting_join: ParkedRequest | None = None
@@ -41,15 +46,16 @@ class Member:
     can come and waiting does not keep it alive for ever."""
 
     @classmethod
-    def from_request(cls, request: JoinRequest, member_id: str) -> Member:
+    def from_call(cls, call: Call[JoinGroupRequest], member_id: str) -> Member:
         """A member that joins for the first time."""
+        request = call.body
         return cls(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
-            client_id=request.client_id,
-            client_host=request.client_host,
+            client_id=call.client_id,
+            client_host=call.client_host,
             session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.effective_rebalance_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms(call),
             protocols=request.protocols,
             is_new=True,
         )
@@ -67,7 +73,7 @@ class Member:
             rebalance_timeout_ms=(
                 value.session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
             ),
-            protocols=(JoinProtocol(protocol, value.subscription),),
+            protocols=[JoinGroupRequestProtocol(name=protocol, metadata=value.subscription)],
             assignment=value.assignment,
         )
 
@@ -115,6 +121,16 @@ class Member:
                 return protocol.name
         raise InvariantViolated(f"Member {self.member_id} supports no protocol of the group.")
 
-    def as_joined(self, protocol: str) -> JoinedMember:
+    def as_joined(self, protocol: str) -> JoinGroupResponseMember:
         """This member as the leader gets to see it."""
-        return JoinedMember(self.member_id, self.group_instance_id, self.metadata(protocol))
+        return JoinGroupResponseMember(
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            metadata=self.metadata(protocol),
+        )
+
+
+def rebalance_timeout_ms(call: Call[JoinGroupRequest]) -> int:
+    """Version 0 has no rebalance timeout; the session timeout stands in."""
+    request = call.body
+    return request.session_timeout_ms if call.version == 0 else request.rebalance_timeout_ms

@@ -13,18 +13,16 @@ from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member, ParkedRequest
 from strandline.groups.offset_records import GroupKey, GroupRecord
 from strandline.groups.rebalance import Rebalance
-from strandline.groups.requests import (
-    NO_MEMBER_ID,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    LeaveRequest,
-    LeaveResponse,
-    LeavingMember,
-    MemberLeft,
-    SyncRequest,
-    SyncResponse,
-)
+from strandline.groups.requests import NO_MEMBER_ID, Call, refused
 from strandline.groups.shard import Shard, coordinator_error
+from strandline.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from strandline.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from strandline.types import Instant
 
 
@@ -37,8 +35,9 @@ class Membership:
 
     # SyncGroup.
 
-    def sync(self, request: SyncRequest, now: Instant) -> None:
+    def sync(self, call: Call[SyncGroupRequest], now: Instant) -> None:
         """Handle SyncGroup. The answer comes now, or when the leader's assignment is stored."""
+        request = call.body
         group = self._group(request.group_id)
         self._check_sync(request, group)
         member = group.members[request.member_id]
@@ -46,14 +45,14 @@ class Membership:
             case GroupState.PREPARING_REBALANCE:
                 raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
             case GroupState.COMPLETING_REBALANCE:
-                self._park_sync(request, group, member)
+                self._park_sync(call, group, member)
                 if group.is_leader(member.member_id):
                     self._store_assignment(request, group, now)
             case GroupState.STABLE:
                 self._rebalance.synced(group, member.member_id)
                 self._shard.reply(
-                    request.token,
-                    SyncResponse(
+                    call.token,
+                    SyncGroupResponse(
                         protocol_type=group.protocol_type,
                         protocol_name=group.protocol,
                         assignment=member.assignment,
@@ -64,32 +63,32 @@ class Membership:
             case _:
                 assert_never(group.state)
 
-    def _check_sync(self, request: SyncRequest, group: Group) -> None:
+    def _check_sync(self, request: SyncGroupRequest, group: Group) -> None:
         if group.state is GroupState.EMPTY:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         _check_alive(group)
         group.check_member(request.member_id, request.group_instance_id)
-        if request.generation != group.generation:
+        if request.generation_id != group.generation:
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
         if _differs(request.protocol_type, group.protocol_type) or _differs(
             request.protocol_name, group.protocol
         ):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
-    def _park_sync(self, request: SyncRequest, group: Group, member: Member) -> None:
-        superseded = SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS)
+    def _park_sync(self, call: Call[SyncGroupRequest], group: Group, member: Member) -> None:
+        superseded = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         self._rebalance.answer_sync(member, superseded)
-        member.awaiting_sync = ParkedRequest(request.token)
+        member.awaiting_sync = ParkedRequest(call.token)
         self._rebalance.synced(group, member.member_id)
 
-    def _store_assignment(self, request: SyncRequest, group: Group, now: Instant) -> None:
+    def _store_assignment(self, request: SyncGroupRequest, group: Group, now: Instant) -> None:
         if group.storing_generation == group.generation:
             return  # the leader repeats itself; what it said first is being written
         group.storing_generation = group.generation
         assignments = {
-            member_id: assignment
-            for member_id, assignment in request.assignments
-            if member_id in group.members
+            part.member_id: part.assignment
+            for part in request.assignments
+            if part.member_id in group.members
         }
         self._shard.append(
             [GroupRecord(GroupKey(group.group_id), group.to_value(assignments))],
@@ -117,60 +116,69 @@ class Membership:
 
     # Heartbeat.
 
-    def heartbeat(self, request: HeartbeatRequest, now: Instant) -> None:
+    def heartbeat(self, call: Call[HeartbeatRequest], now: Instant) -> None:
         """Handle Heartbeat, which is answered at once."""
+        request = call.body
         group = self._group(request.group_id)
         _check_alive(group)
         group.check_member(request.member_id, request.group_instance_id)
-        if request.generation != group.generation:
+        if request.generation_id != group.generation:
             raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
         self._rebalance.keep_alive(group, group.members[request.member_id], now)
         rebalancing = group.state is GroupState.PREPARING_REBALANCE
         error = ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE
-        self._shard.reply(request.token, HeartbeatResponse(error))
+        self._shard.reply(call.token, HeartbeatResponse(error_code=error))
 
     # LeaveGroup.
 
-    def leave(self, request: LeaveRequest, now: Instant) -> None:
+    def leave(self, call: Call[LeaveGroupRequest], now: Instant) -> None:
         """Handle LeaveGroup. If the group ends up empty, the answer waits for that to be stored."""
+        request = call.body
         group = self._group(request.group_id)
         _check_alive(group)
-        response = LeaveResponse(
-            members=tuple(self._remove(group, leaving) for leaving in request.members)
+        response = LeaveGroupResponse(
+            members=[self._remove(group, leaving) for leaving in request.members]
         )
         append_id = None
-        if any(left.error is ErrorCode.NONE for left in response.members):
+        if any(left.error_code == ErrorCode.NONE for left in response.members):
             append_id = self._rebalance_without(group, request, now)
         if append_id is None:
-            self._shard.reply(request.token, response)
+            self._shard.reply(call.token, response)
         else:
-            left = partial(self._left, request, response)
+            left = partial(self._left, call, response)
             self._shard.when_settled(append_id, now, left)
 
-    def _rebalance_without(self, group: Group, request: LeaveRequest, now: Instant) -> int | None:
+    def _rebalance_without(
+        self, group: Group, request: LeaveGroupRequest, now: Instant
+    ) -> int | None:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             reasons = {leaving.reason for leaving in request.members if leaving.reason}
             reason = f": {', '.join(sorted(reasons))}" if reasons else ""
             return self._rebalance.begin(group, f"Members left{reason}", now)
         return self._rebalance.complete_if_all_joined(group, now)
 
-    def _remove(self, group: Group, leaving: LeavingMember) -> MemberLeft:
+    def _remove(self, group: Group, leaving: MemberIdentity) -> MemberResponse:
+        left = MemberResponse(
+            member_id=leaving.member_id, group_instance_id=leaving.group_instance_id
+        )
         try:
             member_id = _identify(group, leaving)
         except ProtocolError as refusal:
-            return MemberLeft(leaving.member_id, leaving.group_instance_id, refusal.code)
-        self._rebalance.remove(group, member_id)
-        return MemberLeft(leaving.member_id, leaving.group_instance_id)
+            left.error_code = refusal.code
+        else:
+            self._rebalance.remove(group, member_id)
+        return left
 
     def _left(
         self,
-        request: LeaveRequest,
-        response: LeaveResponse,
+        call: Call[LeaveGroupRequest],
+        response: LeaveGroupResponse,
         error: ErrorCode | None,
         _now: Instant,
     ) -> None:
-        refused = None if error is None else request.refused(coordinator_error(error))
-        self._shard.reply(request.token, refused or response)
+        self._shard.reply(
+            call.token, response if error is None else refused(call.body, coordinator_error(error))
+        )
 
     def _group(self, group_id: str) -> Group:
         group = self._shard.groups.get(group_id)
@@ -179,7 +187,7 @@ class Membership:
         return group
 
 
-def _identify(group: Group, leaving: LeavingMember) -> str:
+def _identify(group: Group, leaving: MemberIdentity) -> str:
     """Whom a LeaveGroup entry means: an administrator knows only the instance id."""
     if leaving.member_id == NO_MEMBER_ID:
         member_id = group.static_members.get(leaving.group_instance_id or NO_MEMBER_ID)

@@ -13,26 +13,43 @@ from functools import partial
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.groups.group import Group, GroupState, no_group
 from strandline.groups.offset_records import CommittedOffset, OffsetKey, OffsetRecord
-from strandline.groups.offset_requests import (
-    BROKER_RETENTION,
-    FetchedOffset,
-    GroupFetch,
-    GroupOffsets,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    PartitionCommit,
-    TopicCommit,
-    TopicErrors,
-    TopicFetch,
-    TopicOffsets,
-)
 from strandline.groups.rebalance import Rebalance
-from strandline.groups.requests import NO_GENERATION, NO_MEMBER_ID
+from strandline.groups.requests import NO_GENERATION, NO_MEMBER_ID, Call, refused
 from strandline.groups.shard import Shard, coordinator_error
 from strandline.groups.wire import STRING_BYTES_MAX, utf16_length
-from strandline.types import NO_TIMESTAMP, NO_TOPIC_ID, Instant, TopicPartition
+from strandline.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from strandline.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from strandline.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from strandline.types import (
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    NO_TOPIC_ID,
+    Instant,
+    LeaderEpoch,
+    Offset,
+    TopicPartition,
+)
+
+_BROKER_RETENTION = -1
+"""The retention time of a commit that leaves it to the broker."""
 
 _GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit from which on an unknown group has an error of its own."""
@@ -47,22 +64,23 @@ class OffsetService:
 
     # OffsetCommit.
 
-    def commit(self, request: OffsetCommitRequest, now: Instant) -> None:
+    def commit(self, call: Call[OffsetCommitRequest], now: Instant) -> None:
         """Handle OffsetCommit, which is answered when the offsets are durable."""
+        request = call.body
         group = self._shard.groups.get(request.group_id)
         if group is None:
-            if request.generation >= 0:
-                raise _unknown_group(request)
+            if request.generation_id_or_member_epoch >= 0:
+                raise _unknown_group(call)
         else:
             _check_commit(request, group)
             self._note_life(request, group, now)
         response, records = self._decide_commit(request, now)
         if not records:
-            self._shard.reply(request.token, response)
+            self._shard.reply(call.token, response)
             return
         if group is None:
             self._shard.groups[request.group_id] = Group(request.group_id, created_ms=now.wall_ms)
-        self._shard.append(records, now, partial(self._committed, request, response))
+        self._shard.append(records, now, partial(self._answer, call, response))
 
     def _note_life(self, request: OffsetCommitRequest, group: Group, now: Instant) -> None:
         if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
@@ -72,23 +90,23 @@ class OffsetService:
         self, request: OffsetCommitRequest, now: Instant
     ) -> tuple[OffsetCommitResponse, list[OffsetRecord]]:
         expire_ms = NO_TIMESTAMP
-        if request.retention_ms != BROKER_RETENTION:
-            expire_ms = now.wall_ms + request.retention_ms
-        topics: list[TopicErrors] = []
+        if request.retention_time_ms != _BROKER_RETENTION:
+            expire_ms = now.wall_ms + request.retention_time_ms
+        response = OffsetCommitResponse()
         records: list[OffsetRecord] = []
         for topic in request.topics:
-            errors = []
-            for commit in topic.partitions:
-                error = ErrorCode.NONE
-                if self._is_too_large(commit.metadata or ""):
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            committed = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            for item in topic.partitions:
+                outcome = OffsetCommitResponsePartition(partition_index=item.partition_index)
+                if self._is_too_large(item.committed_metadata or ""):
+                    outcome.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     records.append(
-                        _commit_record(request.group_id, topic, commit, now.wall_ms, expire_ms)
+                        _commit_record(request.group_id, topic, item, now.wall_ms, expire_ms)
                     )
-                errors.append((commit.partition, error))
-            topics.append(TopicErrors(topic.topic, tuple(errors), topic.topic_id))
-        return OffsetCommitResponse(tuple(topics)), records
+                committed.partitions.append(outcome)
+            response.topics.append(committed)
+        return response, records
 
     def _is_too_large(self, metadata: str) -> bool:
         return (
@@ -96,25 +114,26 @@ class OffsetService:
             or len(metadata.encode()) > STRING_BYTES_MAX
         )
 
-    def _committed(
+    def _answer(
         self,
-        request: OffsetCommitRequest,
-        response: OffsetCommitResponse,
+        call: Call[OffsetCommitRequest] | Call[OffsetDeleteRequest],
+        response: OffsetCommitResponse | OffsetDeleteResponse,
         error: ErrorCode | None,
         _now: Instant,
     ) -> None:
-        refused = None if error is None else request.refused(coordinator_error(error))
-        self._shard.reply(request.token, refused or response)
+        self._shard.reply(
+            call.token, response if error is None else refused(call.body, coordinator_error(error))
+        )
 
     # OffsetFetch.
 
     def fetch(
         self,
-        wanted: GroupFetch,
+        wanted: OffsetFetchRequestGroup,
         *,
         require_stable: bool,
         now: Instant,
-        deliver: Callable[[GroupOffsets], None],
+        deliver: Callable[[OffsetFetchResponseGroup], None],
     ) -> None:
         """Handle one group of an OffsetFetch: `deliver` its offsets, now or when stable."""
         append_id = self._shard.offsets.last_append(wanted.group_id) if require_stable else None
@@ -129,90 +148,90 @@ class OffsetService:
 
     def _settled(
         self,
-        wanted: GroupFetch,
-        deliver: Callable[[GroupOffsets], None],
+        wanted: OffsetFetchRequestGroup,
+        deliver: Callable[[OffsetFetchResponseGroup], None],
         error: ErrorCode | None,
         _now: Instant,
     ) -> None:
         if error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             # Consumers before 3.9 do not expect COORDINATOR_NOT_AVAILABLE here.
-            deliver(wanted.refused(ErrorCode.NOT_COORDINATOR))
+            deliver(fetch_refused(wanted, ErrorCode.NOT_COORDINATOR))
         else:
             # Durable or refused: either way nothing older is in flight, and this is stable.
             deliver(self._read(wanted))
 
-    def _read(self, wanted: GroupFetch) -> GroupOffsets:
+    def _read(self, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         offsets = self._shard.offsets.committed(wanted.group_id)
         if wanted.topics is None:
             by_topic: dict[str, list[int]] = {}
             for topic_partition in offsets:
                 by_topic.setdefault(topic_partition.topic, []).append(topic_partition.partition)
-            topics = tuple(
-                TopicFetch(topic, tuple(sorted(partitions)))
+            topics = [
+                OffsetFetchRequestTopics(name=topic, partition_indexes=sorted(partitions))
                 for topic, partitions in sorted(by_topic.items())
-            )
+            ]
         else:
             topics = wanted.topics
-        return GroupOffsets(
-            wanted.group_id,
-            tuple(
-                TopicOffsets(
-                    topic.topic,
-                    tuple(
+        return OffsetFetchResponseGroup(
+            group_id=wanted.group_id,
+            topics=[
+                OffsetFetchResponseTopics(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
                         _fetched(
-                            topic, partition, offsets.get(TopicPartition(topic.topic, partition))
+                            topic, partition, offsets.get(TopicPartition(topic.name, partition))
                         )
-                        for partition in topic.partitions
-                    ),
-                    topic.topic_id,
+                        for partition in topic.partition_indexes
+                    ],
                 )
                 for topic in topics
-            ),
+            ],
         )
 
     # OffsetDelete.
 
-    def delete(self, request: OffsetDeleteRequest, now: Instant) -> None:
+    def delete(self, call: Call[OffsetDeleteRequest], now: Instant) -> None:
         """Handle OffsetDelete, which is answered when the tombstones are durable."""
+        request = call.body
         group = self._shard.groups.get(request.group_id)
         if group is None or group.state is GroupState.DEAD:
             raise no_group(request.group_id)
         if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
             raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
         touched = self._shard.offsets.touched(request.group_id)
-        topics: list[TopicErrors] = []
+        response = OffsetDeleteResponse()
         records: list[OffsetRecord] = []
-        for topic, partitions in request.topics:
+        for topic in request.topics:
+            partitions = [item.partition_index for item in topic.partitions]
             error = ErrorCode.NONE
-            if group.is_subscribed_to(topic):
+            if group.is_subscribed_to(topic.name):
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 records += [
                     OffsetRecord(OffsetKey(request.group_id, topic_partition), None)
                     for partition in dict.fromkeys(partitions)
-                    if (topic_partition := TopicPartition(topic, partition)) in touched
+                    if (topic_partition := TopicPartition(topic.name, partition)) in touched
                 ]
-            topics.append(TopicErrors(topic, tuple((partition, error) for partition in partitions)))
-        response = OffsetDeleteResponse(topics=tuple(topics))
+            outcomes = [
+                OffsetDeleteResponsePartition(partition_index=partition, error_code=error)
+                for partition in partitions
+            ]
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=outcomes))
         if records:
-            self._shard.append(records, now, partial(self._deleted, request, response))
+            self._shard.append(records, now, partial(self._answer, call, response))
         else:
-            self._shard.reply(request.token, response)
-
-    def _deleted(
-        self,
-        request: OffsetDeleteRequest,
-        response: OffsetDeleteResponse,
-        error: ErrorCode | None,
-        _now: Instant,
-    ) -> None:
-        refused = None if error is None else request.refused(coordinator_error(error))
-        self._shard.reply(request.token, refused or response)
+            self._shard.reply(call.token, response)
 
 
-def _unknown_group(request: OffsetCommitRequest) -> ProtocolError:
-    if request.version >= _GROUP_ID_NOT_FOUND_SINCE:
-        return no_group(request.group_id)
+def fetch_refused(wanted: OffsetFetchRequestGroup, error: ErrorCode) -> OffsetFetchResponseGroup:
+    """The part of an OffsetFetch answer that carries `error` for a group."""
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error)
+
+
+def _unknown_group(call: Call[OffsetCommitRequest]) -> ProtocolError:
+    if call.version >= _GROUP_ID_NOT_FOUND_SINCE:
+        return no_group(call.body.group_id)
     return ProtocolError(ErrorCode.ILLEGAL_GENERATION)
 
 
@@ -220,17 +239,18 @@ def _check_commit(request: OffsetCommitRequest, group: Group) -> None:
     """Refuse a commit by someone who may not, or may not now."""
     if group.state is GroupState.DEAD:
         raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if request.generation < 0 and group.state is GroupState.EMPTY:
+    generation = request.generation_id_or_member_epoch
+    if generation < 0 and group.state is GroupState.EMPTY:
         return  # an administrator, or a consumer that manages its partitions itself
     anonymous = (
-        request.generation <= NO_GENERATION
+        generation <= NO_GENERATION
         and request.member_id == NO_MEMBER_ID
         and request.group_instance_id is None
     )
     if anonymous:
         raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
     group.check_member(request.member_id, request.group_instance_id)
-    if request.generation != group.generation:
+    if generation != group.generation:
         raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The member knows the generation and not yet its assignment: it must sync first.
@@ -238,25 +258,36 @@ def _check_commit(request: OffsetCommitRequest, group: Group) -> None:
 
 
 def _commit_record(
-    group_id: str, topic: TopicCommit, commit: PartitionCommit, now_ms: int, expire_ms: int
+    group_id: str,
+    topic: OffsetCommitRequestTopic,
+    item: OffsetCommitRequestPartition,
+    now_ms: int,
+    expire_ms: int,
 ) -> OffsetRecord:
     value = CommittedOffset(
-        offset=commit.offset,
-        leader_epoch=commit.leader_epoch,
-        metadata=commit.metadata or "",
+        offset=Offset(item.committed_offset),
+        leader_epoch=LeaderEpoch(item.committed_leader_epoch),
+        metadata=item.committed_metadata or "",
         commit_timestamp_ms=now_ms,
         expire_timestamp_ms=expire_ms,
         topic_id=topic.topic_id,
     )
-    key = OffsetKey(group_id, TopicPartition(topic.topic, commit.partition))
+    key = OffsetKey(group_id, TopicPartition(topic.name, item.partition_index))
     return OffsetRecord(key, value)
 
 
-def _fetched(topic: TopicFetch, partition: int, committed: CommittedOffset | None) -> FetchedOffset:
-    if committed is None:
-        return FetchedOffset(partition)
-    if NO_TOPIC_ID not in (topic.topic_id, committed.topic_id) and (
-        topic.topic_id != committed.topic_id
+def _fetched(
+    topic: OffsetFetchRequestTopics, partition: int, committed: CommittedOffset | None
+) -> OffsetFetchResponsePartitions:
+    # An offset may belong to an earlier topic of the same name.
+    if committed is None or (
+        NO_TOPIC_ID not in (topic.topic_id, committed.topic_id)
+        and topic.topic_id != committed.topic_id
     ):
-        return FetchedOffset(partition)  # it belongs to an earlier topic of the same name
-    return FetchedOffset(partition, committed.offset, committed.leader_epoch, committed.metadata)
+        return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET)
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

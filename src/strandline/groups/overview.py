@@ -11,17 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import CorruptRecords, ErrorCode
-from strandline.groups.admin_requests import (
-    DescribedGroup,
-    DescribedMember,
-    ListedGroup,
-    ListGroupsRequest,
-)
 from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member
 from strandline.groups.offset_records import CommittedOffset
 from strandline.groups.shard import Shard
+from strandline.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from strandline.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from strandline.types import TopicPartition
 
 GROUP_TYPE: Final = "classic"
@@ -65,14 +61,17 @@ class GroupOverview:
 
 def listed_groups(shard: Shard, request: ListGroupsRequest) -> Iterable[ListedGroup]:
     """The groups of a shard that pass the filters of a ListGroups."""
-    states = {state.strip().lower() for state in request.states}
-    types = {group_type.strip().lower() for group_type in request.types}
+    states = {state.strip().lower() for state in request.states_filter}
+    types = {group_type.strip().lower() for group_type in request.types_filter}
     if types and GROUP_TYPE not in types:
         return
     for group in shard.groups.values():
         if group.is_stored and (not states or group.state.value.lower() in states):
             yield ListedGroup(
-                group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=GROUP_TYPE,
             )
 
 
@@ -80,21 +79,18 @@ def described_group(shard: Shard, group_id: str, version: int) -> DescribedGroup
     """One entry of a DescribeGroups answer."""
     group = shard.groups.get(group_id)
     if group is None or not group.is_stored:
-        if version < _MISSING_IS_ERROR_SINCE:
-            return DescribedGroup(group_id, state=GroupState.DEAD.value)
-        return DescribedGroup(
-            group_id,
-            ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Group {group_id} not found.",
-            state=GroupState.DEAD.value,
-        )
+        missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if version >= _MISSING_IS_ERROR_SINCE:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = f"Group {group_id} not found."
+        return missing
     stable = group.state is GroupState.STABLE
     return DescribedGroup(
-        group_id,
-        state=group.state.value,
+        group_id=group_id,
+        group_state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol=group.chosen_protocol if stable else "",
-        members=tuple(_described(group, member) for member in group.members.values()),
+        protocol_data=group.chosen_protocol if stable else "",
+        members=[_described(group, member) for member in group.members.values()],
     )
 
 
@@ -103,15 +99,15 @@ def group_overviews(shard: Shard) -> list[GroupOverview]:
     return [_overview(shard, group) for _, group in sorted(shard.groups.items()) if group.is_stored]
 
 
-def _described(group: Group, member: Member) -> DescribedMember:
+def _described(group: Group, member: Member) -> DescribedGroupMember:
     stable = group.state is GroupState.STABLE
-    return DescribedMember(
+    return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        metadata=member.metadata(group.chosen_protocol) if stable else b"",
-        assignment=member.assignment,
+        member_metadata=member.metadata(group.chosen_protocol) if stable else b"",
+        member_assignment=member.assignment,
     )
 
 

@@ -17,8 +17,9 @@ from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member
 from strandline.groups.offset_records import GroupKey, GroupRecord
-from strandline.groups.requests import JoinResponse, SyncResponse
 from strandline.groups.shard import Shard
+from strandline.protocol.messages.join_group import JoinGroupResponse
+from strandline.protocol.messages.sync_group import SyncGroupResponse
 from strandline.types import Instant
 
 REASON_LENGTH_MAX = 255
@@ -136,15 +137,15 @@ class Rebalance:
             do=partial(self._sync_over, group, group.generation),
         )
 
-    def current_generation(self, group: Group, member_id: str) -> JoinResponse:
+    def current_generation(self, group: Group, member_id: str) -> JoinGroupResponse:
         """The answer to a join: this generation, and for the leader everyone in it."""
-        return JoinResponse(
-            generation=group.generation,
+        return JoinGroupResponse(
+            generation_id=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol,
             leader=group.leader or "",
             member_id=member_id,
-            members=group.joined_members() if group.is_leader(member_id) else (),
+            members=group.joined_members() if group.is_leader(member_id) else [],
         )
 
     # Syncing.
@@ -159,7 +160,7 @@ class Rebalance:
         """The generation's assignment is durable: everyone who waits gets its part."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            response = SyncResponse(
+            response = SyncGroupResponse(
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol,
                 assignment=member.assignment,
@@ -172,7 +173,7 @@ class Rebalance:
         """There will be no assignment for this generation."""
         for member in group.members.values():
             member.assignment = b""
-            if self.answer_sync(member, SyncResponse(error)):
+            if self.answer_sync(member, SyncGroupResponse(error_code=error)):
                 self.keep_alive(group, member, now)
 
     def _sync_over(self, group: Group, generation: int, now: Instant) -> None:
@@ -210,8 +211,8 @@ class Rebalance:
         self._shard.cancel("session", group.group_id, member_id)
         member = group.remove(member_id)
         if member is not None:
-            self.answer_join(member, JoinResponse(error))
-            self.answer_sync(member, SyncResponse(error))
+            self.answer_join(member, JoinGroupResponse(error_code=error))
+            self.answer_sync(member, SyncGroupResponse(error_code=error))
         if not group.pending_syncs:
             self._shard.cancel("sync", group.group_id)
 
@@ -244,7 +245,7 @@ class Rebalance:
 
     # Answers.
 
-    def answer_join(self, member: Member, response: JoinResponse) -> bool:
+    def answer_join(self, member: Member, response: JoinGroupResponse) -> bool:
         """Answer the member's join, if it waits for one."""
         parked, member.awaiting_join = member.awaiting_join, None
         if parked is None:
@@ -252,7 +253,7 @@ class Rebalance:
         self._shard.reply(parked.token, response)
         return True
 
-    def answer_sync(self, member: Member, response: SyncResponse) -> bool:
+    def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answer the member's sync, if it waits for one."""
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is None:

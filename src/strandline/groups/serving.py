@@ -9,8 +9,10 @@ from strandline.groups.joining import Joining
 from strandline.groups.membership import Membership
 from strandline.groups.offset_service import OffsetService
 from strandline.groups.rebalance import Rebalance
-from strandline.groups.requests import JoinResponse, SyncResponse, Token
+from strandline.groups.requests import Token
 from strandline.groups.shard import Shard
+from strandline.protocol.messages.join_group import JoinGroupResponse
+from strandline.protocol.messages.sync_group import SyncGroupResponse
 from strandline.types import Instant
 
 
@@ -39,8 +41,10 @@ class ServedShard:
         for group in self.shard.groups.values():
             for member in group.members.values():
                 moved = ErrorCode.NOT_COORDINATOR
-                self._rebalance.answer_join(member, JoinResponse(moved, member_id=member.member_id))
-                self._rebalance.answer_sync(member, SyncResponse(moved))
+                self._rebalance.answer_join(
+                    member, JoinGroupResponse(error_code=moved, member_id=member.member_id)
+                )
+                self._rebalance.answer_sync(member, SyncGroupResponse(error_code=moved))
             group.transition_to(GroupState.DEAD, now.wall_ms)
         self.shard.close(now)
 

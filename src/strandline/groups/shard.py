@@ -17,11 +17,11 @@ from random import Random
 from typing import Final
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.groups.effects import AppendRecords, Outbox, Response
+from strandline.groups.effects import AppendRecords, Outbox
 from strandline.groups.group import Group, GroupState
 from strandline.groups.offset_records import GroupRecord, OffsetRecord, encode_record
 from strandline.groups.offset_store import OffsetStore
-from strandline.groups.requests import Token
+from strandline.groups.requests import Response, Token
 from strandline.groups.settings import GroupSettings
 from strandline.groups.timers import Action, Timers
 from strandline.types import Instant, LeaderEpoch

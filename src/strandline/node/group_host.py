@@ -1,31 +1,38 @@
 """The node's side of the group coordinator: loads it, carries out its effects, keeps its time.
 
-The coordinator is a state machine that knows neither logs nor the wire. This file turns its
+The coordinator is a state machine that knows neither logs nor connections. This file turns its
 appends into batches in `__consumer_offsets` and tells it when they are committed, feeds the log's
 records back to it when this node becomes the leader of a partition (in steps, between which the
-node does other things), and hands its replies to whoever waits for them.
+node does other things), and sends its answers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.config.broker import BrokerConfig
-from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
+from strandline.errors import (
+    CorruptRecords,
+    ErrorCode,
+    InvariantViolated,
+    ProtocolError,
+    StorageError,
+)
 from strandline.groups.coordinator import GroupCoordinator
-from strandline.groups.coordinator import Request as GroupRequest
 from strandline.groups.effects import AppendRecords, Effect
 from strandline.groups.offset_records import CoordinatorRecord
 from strandline.groups.overview import GroupOverview
+from strandline.groups.requests import Call
 from strandline.groups.settings import GroupSettings
-from strandline.node.group_answers import answer
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
+from strandline.node.request import Request
 from strandline.node.timers import Timer, Timers
 from strandline.records.batch import iterate_headers
 from strandline.records.builder import build_batch
@@ -42,6 +49,18 @@ _RECORDS_PER_STEP: Final = 2000
 """Loading them takes some tens of milliseconds, for which nobody else is served."""
 _LOOK_AGAIN_MS: Final = 60_000
 """How often an append that is not committed is looked at, beside all that wakes it."""
+
+
+Complete = Callable[[Any], object]
+"""Makes of the coordinator's response the one that is sent."""
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """The coordinator's token for a request: how its answer is sent."""
+
+    request: Request[Any]
+    complete: Complete | None
 
 
 class _Load(NamedTuple):
@@ -75,9 +94,26 @@ class GroupHost:
         self._undecided: Counter[int] = Counter()
         """How many appends to each partition wait for the high watermark."""
 
-    def ask(self, request: GroupRequest, now: Instant) -> None:
-        """Hand a request to the coordinator; its token is the wire request to be answered."""
-        self._carry_out(self._coordinator.handle(request, now), now)
+    def ask(
+        self,
+        request: Request[Any],
+        now: Instant,
+        *,
+        body: Any = None,
+        complete: Complete | None = None,
+    ) -> None:
+        """Hand a request to the coordinator, whose response is its answer.
+
+        `body` stands in for the request's own; `complete` has the last word on the response.
+        """
+        call: Call[Any] = Call(
+            _Asked(request, complete),
+            request.version,
+            request.body if body is None else body,
+            client_id=request.client_id or "",
+            client_host=f"/{request.connection.client_host}",
+        )
+        self._carry_out(self._coordinator.handle(call, now), now)
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` in which a group lives."""
@@ -161,8 +197,11 @@ class GroupHost:
             if isinstance(effect, AppendRecords):
                 for outcome in self._append(effect, now):
                     queue += self._coordinator.appended(effect.append_id, outcome, now)
+            elif isinstance(asked := effect.token, _Asked):
+                complete, response = asked.complete, effect.response
+                asked.request.reply(response if complete is None else complete(response))
             else:
-                answer(effect.token, effect.response)
+                raise InvariantViolated(f"{effect.token!r} was not asked here.")
         self._keep_time()
 
     def _append(self, effect: AppendRecords, now: Instant) -> Sequence[ErrorCode | None]:

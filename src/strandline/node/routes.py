@@ -244,8 +244,8 @@ class Routes:
         }
 
     def _groups(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.find_coordinator import FindCoordinatorHandler
         from strandline.node.handlers.groups import (
-            FindCoordinatorHandler,
             GroupAdminHandler,
             MembershipHandler,
             OffsetsHandler,

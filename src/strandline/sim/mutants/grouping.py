@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from strandline.errors import ErrorCode
@@ -12,12 +11,14 @@ from strandline.groups.effects import AppendRecords
 from strandline.groups.group import Group
 from strandline.groups.membership import Membership
 from strandline.groups.offset_records import CoordinatorRecord, GroupKey, GroupRecord
-from strandline.groups.offset_requests import OffsetCommitRequest
 from strandline.groups.offset_store import OffsetStore
-from strandline.groups.requests import HeartbeatRequest, SyncRequest
+from strandline.groups.requests import Call
 from strandline.node import group_host
 from strandline.node.group_host import GroupHost
 from strandline.node.replica_state import ReplicaState
+from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.offset_commit import OffsetCommitRequest
+from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.sim.mutants.mutant import Mutant, nothing, patch, together
 from strandline.storage.log import Log
 from strandline.types import Instant, Offset
@@ -30,20 +31,21 @@ _true_heartbeat = Membership.heartbeat
 
 
 def _of_any_generation(request: OffsetCommitRequest, group: Group) -> None:
-    if request.generation >= 0:
-        request = replace(request, generation=group.generation)
+    if request.generation_id_or_member_epoch >= 0:
+        request.generation_id_or_member_epoch = group.generation
     _true_check_commit(request, group)
 
 
-def _beat(self: Membership, request: HeartbeatRequest, now: Instant) -> None:
-    group = self._shard.groups.get(request.group_id)
+def _beat(self: Membership, call: Call[HeartbeatRequest], now: Instant) -> None:
+    group = self._shard.groups.get(call.body.group_id)
     if group is not None:
-        request = replace(request, generation=group.generation)
-    _true_heartbeat(self, request, now)
+        call.body.generation_id = group.generation
+    _true_heartbeat(self, call, now)
 
 
-def _synced(self: Membership, request: SyncRequest, group: Group) -> None:
-    _true_check_sync(self, replace(request, generation=group.generation), group)
+def _synced(self: Membership, request: SyncGroupRequest, group: Group) -> None:
+    request.generation_id = group.generation
+    _true_check_sync(self, request, group)
 
 
 def _no_records(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
@@ -66,11 +68,13 @@ def _committed_already(
         return _true_append(self, effect, now)
 
 
-def _assigned_already(self: Membership, request: SyncRequest, group: Group, now: Instant) -> None:
+def _assigned_already(
+    self: Membership, request: SyncGroupRequest, group: Group, now: Instant
+) -> None:
     assignments = {
-        member_id: assignment
-        for member_id, assignment in request.assignments
-        if member_id in group.members
+        part.member_id: part.assignment
+        for part in request.assignments
+        if part.member_id in group.members
     }
     record = GroupRecord(GroupKey(group.group_id), group.to_value(assignments))
     self._shard.append([record], now)
