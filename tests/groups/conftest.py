@@ -12,7 +12,11 @@ from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.effects import AppendRecords, Reply
 from strandline.groups.requests import Call
 from strandline.groups.settings import GroupSettings
-from strandline.groups.wire import Writer
+from strandline.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from strandline.protocol.messages.consumer_protocol import TopicPartition as Numbers
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,6 +27,7 @@ from strandline.protocol.messages.offset_commit import (
 )
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from strandline.protocol.schema import encode_versioned
 from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 WALL_MS = 1_700_000_000_000
@@ -31,26 +36,15 @@ HOST = "/10.0.0.1"
 
 def subscription(*topics, version=0):
     """A consumer's subscription, as its protocol writes it."""
-    writer = Writer()
-    writer.int16(version)
-    writer.count(len(topics))
-    for topic in topics:
-        writer.string(topic)
-    writer.int32(-1)
-    return writer.done()
+    return encode_versioned(
+        ConsumerProtocolSubscription(topics=list(topics), user_data=None), version
+    )
 
 
 def assignment(*partitions):
     """A consumer's assignment, one topic entry for each partition."""
-    writer = Writer()
-    writer.int16(0)
-    writer.count(len(partitions))
-    for topic, partition in partitions:
-        writer.string(topic)
-        writer.count(1)
-        writer.int32(partition)
-    writer.int32(-1)
-    return writer.done()
+    assigned = [Numbers(topic=topic, partitions=[number]) for topic, number in partitions]
+    return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
 
 
 def protocol(name, metadata):

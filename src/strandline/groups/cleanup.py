@@ -14,14 +14,12 @@ from functools import partial
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.groups.group import Group, GroupState, no_group
 from strandline.groups.offset_records import (
-    CommittedOffset,
-    GroupKey,
     GroupRecord,
-    OffsetKey,
     OffsetRecord,
     encode_record,
 )
 from strandline.groups.shard import Shard, StateRecord, coordinator_error
+from strandline.protocol.messages.offsets_topic import OffsetCommitValue
 from strandline.types import NO_TIMESTAMP, NO_TOPIC_ID, Instant, TopicId, TopicPartition
 
 _RECORD_OVERHEAD = 16
@@ -68,8 +66,8 @@ class Cleanup:
                 continue
             if latest.get(topic_partition) is not offset:
                 continue  # what is being written decides next time
-            if offset.expire_timestamp_ms != NO_TIMESTAMP:
-                over = now_ms >= offset.expire_timestamp_ms
+            if offset.expire_timestamp != NO_TIMESTAMP:
+                over = now_ms >= offset.expire_timestamp
             else:
                 over = now_ms - since(offset) >= self._shard.settings.offsets_retention_ms
             if over:
@@ -103,7 +101,7 @@ class Cleanup:
     def _bury(self, group: Group) -> GroupRecord:
         """Mark a group dead; it goes with its tombstone, or comes back if that is refused."""
         group.transition_to(GroupState.DEAD, group.state_timestamp_ms)
-        return GroupRecord(GroupKey(group.group_id), None)
+        return GroupRecord(group.group_id, None)
 
     def _append_in_parts(self, records: list[StateRecord], now: Instant) -> None:
         part: list[StateRecord] = []
@@ -119,7 +117,7 @@ class Cleanup:
             self._shard.append(part, now)
 
 
-def _expiry_base(group: Group) -> Callable[[CommittedOffset], int] | None:
+def _expiry_base(group: Group) -> Callable[[OffsetCommitValue], int] | None:
     """From when on an offset's retention time counts, or None if none expires now."""
     if group.protocol_type is None:
         return _commit_time
@@ -135,12 +133,12 @@ def _expiry_base(group: Group) -> Callable[[CommittedOffset], int] | None:
     return None
 
 
-def _commit_time(offset: CommittedOffset) -> int:
-    return offset.commit_timestamp_ms
+def _commit_time(offset: OffsetCommitValue) -> int:
+    return offset.commit_timestamp
 
 
 def _tombstones(group_id: str, partitions: Iterable[TopicPartition]) -> list[StateRecord]:
-    return [OffsetRecord(OffsetKey(group_id, partition), None) for partition in partitions]
+    return [OffsetRecord(group_id, partition, None) for partition in partitions]
 
 
 def _deleted(deliver: Callable[[ErrorCode], None], error: ErrorCode | None, _now: Instant) -> None:

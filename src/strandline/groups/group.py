@@ -23,11 +23,11 @@ from typing import Final
 from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, ProtocolError
 from strandline.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from strandline.groups.member import Member
-from strandline.groups.offset_records import GroupValue
 from strandline.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponseMember,
 )
+from strandline.protocol.messages.offsets_topic import GroupMetadataValue
 
 
 class GroupState(Enum):
@@ -88,9 +88,9 @@ class Group:
         """Why the last rebalance began, for people."""
 
     @classmethod
-    def from_value(cls, group_id: str, value: GroupValue) -> Group:
+    def from_value(cls, group_id: str, value: GroupMetadataValue) -> Group:
         """A group as its last record says."""
-        group = cls(group_id, created_ms=value.state_timestamp_ms)
+        group = cls(group_id, created_ms=value.current_state_timestamp)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
         group.protocol = value.protocol
@@ -110,18 +110,18 @@ class Group:
         group.subscribed_topics = group._find_subscribed_topics()
         return group
 
-    def to_value(self, assignments: Mapping[str, bytes]) -> GroupValue:
+    def to_value(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """This generation as it is stored."""
-        return GroupValue(
+        return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
-            state_timestamp_ms=self.state_timestamp_ms,
-            members=tuple(
+            current_state_timestamp=self.state_timestamp_ms,
+            members=[
                 member.to_value(self.chosen_protocol, assignments.get(member.member_id, b""))
                 for member in self.members.values()
-            ),
+            ],
         )
 
     # What the group is.

@@ -13,13 +13,13 @@ from uuid import UUID
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member, ParkedRequest, rebalance_timeout_ms
-from strandline.groups.offset_records import GroupKey, GroupRecord
+from strandline.groups.offset_records import GroupRecord
 from strandline.groups.rebalance import Rebalance
 from strandline.groups.requests import NO_MEMBER_ID, Call
 from strandline.groups.shard import Shard, coordinator_error
-from strandline.groups.wire import STRING_BYTES_MAX
 from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from strandline.protocol.messages.sync_group import SyncGroupResponse
+from strandline.protocol.wire import STRING_BYTES_MAX
 from strandline.types import Instant
 
 _UUID_LENGTH = 36
@@ -65,7 +65,7 @@ class Joining:
         if call.body.member_id != NO_MEMBER_ID:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         group = Group(call.body.group_id, created_ms=now.wall_ms)
-        unborn = GroupRecord(GroupKey(group.group_id), group.to_value({}))
+        unborn = GroupRecord(group.group_id, group.to_value({}))
         self._join_newcomer(call, group, now)
         self._shard.groups[group.group_id] = group
         self._shard.append([unborn], now, partial(self._group_stored, group))
@@ -228,7 +228,7 @@ class Joining:
     ) -> None:
         assignments = {member.member_id: member.assignment for member in group.members.values()}
         self._shard.append(
-            [GroupRecord(GroupKey(group.group_id), group.to_value(assignments))],
+            [GroupRecord(group.group_id, group.to_value(assignments))],
             now,
             partial(self._replacement_stored, call, group, previous, leader_before),
         )

@@ -82,9 +82,9 @@ class Loading:
         match decode_record(record):
             case OffsetRecord() as offset:
                 self._shard.offsets.replay(offset)
-            case GroupRecord(key, None):
-                self._shard.groups.pop(key.group_id, None)
-            case GroupRecord(key, value) if value is not None:
-                self._shard.groups[key.group_id] = Group.from_value(key.group_id, value)
+            case GroupRecord(group_id, None):
+                self._shard.groups.pop(group_id, None)
+            case GroupRecord(group_id, value) if value is not None:
+                self._shard.groups[group_id] = Group.from_value(group_id, value)
             case UnknownRecord(kind):
                 self._unknown[kind] += 1

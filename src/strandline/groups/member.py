@@ -10,13 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from strandline.errors import InvariantViolated
-from strandline.groups.offset_records import MemberValue
 from strandline.groups.requests import Call, Token
 from strandline.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponseMember,
 )
+from strandline.protocol.messages.offsets_topic import MemberMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +61,31 @@ class Member:
         )
 
     @classmethod
-    def from_value(cls, value: MemberValue, protocol: str) -> Member:
+    def from_value(cls, value: MemberMetadata, protocol: str) -> Member:
         """A member of a stored generation; of its protocols only the chosen one was stored."""
-        rebalance_timeout_ms = value.rebalance_timeout_ms
+        rebalance_timeout_ms = value.rebalance_timeout
         return cls(
             member_id=value.member_id,
             group_instance_id=value.group_instance_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            session_timeout_ms=value.session_timeout_ms,
+            session_timeout_ms=value.session_timeout,
             rebalance_timeout_ms=(
-                value.session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms
+                value.session_timeout if rebalance_timeout_ms == -1 else rebalance_timeout_ms
             ),
             protocols=[JoinGroupRequestProtocol(name=protocol, metadata=value.subscription)],
             assignment=value.assignment,
         )
 
-    def to_value(self, protocol: str, assignment: bytes) -> MemberValue:
+    def to_value(self, protocol: str, assignment: bytes) -> MemberMetadata:
         """This member as part of a generation to store."""
-        return MemberValue(
+        return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
             subscription=self.metadata(protocol),
             assignment=assignment,
         )

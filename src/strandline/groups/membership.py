@@ -11,7 +11,7 @@ from typing import assert_never
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member, ParkedRequest
-from strandline.groups.offset_records import GroupKey, GroupRecord
+from strandline.groups.offset_records import GroupRecord
 from strandline.groups.rebalance import Rebalance
 from strandline.groups.requests import NO_MEMBER_ID, Call, refused
 from strandline.groups.shard import Shard, coordinator_error
@@ -91,7 +91,7 @@ class Membership:
             if part.member_id in group.members
         }
         self._shard.append(
-            [GroupRecord(GroupKey(group.group_id), group.to_value(assignments))],
+            [GroupRecord(group.group_id, group.to_value(assignments))],
             now,
             partial(self._assignment_stored, group, group.generation, assignments),
         )

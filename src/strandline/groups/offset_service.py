@@ -12,11 +12,10 @@ from functools import partial
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.groups.group import Group, GroupState, no_group
-from strandline.groups.offset_records import CommittedOffset, OffsetKey, OffsetRecord
+from strandline.groups.offset_records import OffsetRecord
 from strandline.groups.rebalance import Rebalance
 from strandline.groups.requests import NO_GENERATION, NO_MEMBER_ID, Call, refused
 from strandline.groups.shard import Shard, coordinator_error
-from strandline.groups.wire import STRING_BYTES_MAX, utf16_length
 from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -38,13 +37,13 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from strandline.protocol.messages.offsets_topic import OffsetCommitValue
+from strandline.protocol.wire import STRING_BYTES_MAX
 from strandline.types import (
     NO_OFFSET,
     NO_TIMESTAMP,
     NO_TOPIC_ID,
     Instant,
-    LeaderEpoch,
-    Offset,
     TopicPartition,
 )
 
@@ -110,7 +109,7 @@ class OffsetService:
 
     def _is_too_large(self, metadata: str) -> bool:
         return (
-            utf16_length(metadata) > self._shard.settings.offset_metadata_max
+            _utf16_length(metadata) > self._shard.settings.offset_metadata_max
             or len(metadata.encode()) > STRING_BYTES_MAX
         )
 
@@ -209,7 +208,7 @@ class OffsetService:
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 records += [
-                    OffsetRecord(OffsetKey(request.group_id, topic_partition), None)
+                    OffsetRecord(request.group_id, topic_partition, None)
                     for partition in dict.fromkeys(partitions)
                     if (topic_partition := TopicPartition(topic.name, partition)) in touched
                 ]
@@ -264,20 +263,19 @@ def _commit_record(
     now_ms: int,
     expire_ms: int,
 ) -> OffsetRecord:
-    value = CommittedOffset(
-        offset=Offset(item.committed_offset),
-        leader_epoch=LeaderEpoch(item.committed_leader_epoch),
+    value = OffsetCommitValue(
+        offset=item.committed_offset,
+        leader_epoch=item.committed_leader_epoch,
         metadata=item.committed_metadata or "",
-        commit_timestamp_ms=now_ms,
-        expire_timestamp_ms=expire_ms,
+        commit_timestamp=now_ms,
+        expire_timestamp=expire_ms,
         topic_id=topic.topic_id,
     )
-    key = OffsetKey(group_id, TopicPartition(topic.name, item.partition_index))
-    return OffsetRecord(key, value)
+    return OffsetRecord(group_id, TopicPartition(topic.name, item.partition_index), value)
 
 
 def _fetched(
-    topic: OffsetFetchRequestTopics, partition: int, committed: CommittedOffset | None
+    topic: OffsetFetchRequestTopics, partition: int, committed: OffsetCommitValue | None
 ) -> OffsetFetchResponsePartitions:
     # An offset may belong to an earlier topic of the same name.
     if committed is None or (
@@ -291,3 +289,8 @@ def _fetched(
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
     )
+
+
+def _utf16_length(text: str) -> int:
+    """The length of a string as Java counts it."""
+    return len(text) + sum(character > "\uffff" for character in text)

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from strandline.errors import InvariantViolated
-from strandline.groups.offset_records import CommittedOffset, OffsetRecord
+from strandline.groups.offset_records import OffsetRecord
+from strandline.protocol.messages.offsets_topic import OffsetCommitValue
 from strandline.types import TopicPartition
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+Offsets = Mapping[TopicPartition, OffsetCommitValue]
 
 _NOTHING: Offsets = MappingProxyType({})
 
@@ -25,14 +26,14 @@ _NOTHING: Offsets = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class _Write:
     append_id: int
-    value: CommittedOffset | None
+    value: OffsetCommitValue | None
 
 
 class OffsetStore:
     """Offsets by group and partition."""
 
     def __init__(self) -> None:
-        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self._committed: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self._in_flight: dict[str, dict[TopicPartition, list[_Write]]] = {}
         """Writes of each partition in the order of the log; no empty lists, no empty groups."""
 
@@ -40,7 +41,7 @@ class OffsetStore:
         """The durable offsets of a group."""
         return self._committed.get(group_id, _NOTHING)
 
-    def latest(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+    def latest(self, group_id: str) -> dict[TopicPartition, OffsetCommitValue]:
         """What a group's offsets will be when everything in flight is durable."""
         latest = dict(self.committed(group_id))
         for topic_partition, writes in self._in_flight.get(group_id, {}).items():
@@ -66,7 +67,7 @@ class OffsetStore:
 
     def replay(self, record: OffsetRecord) -> None:
         """Take over a record that is durable already."""
-        group_id, topic_partition = record.key.group_id, record.key.topic_partition
+        group_id, topic_partition = record.group_id, record.topic_partition
         if record.value is not None:
             self._committed.setdefault(group_id, {})[topic_partition] = record.value
             return
@@ -80,13 +81,13 @@ class OffsetStore:
     def begin(self, append_id: int, records: Iterable[OffsetRecord]) -> None:
         """These records are being appended, after all that are in flight."""
         for record in records:
-            writes = self._in_flight.setdefault(record.key.group_id, {})
+            writes = self._in_flight.setdefault(record.group_id, {})
             entry = _Write(append_id, record.value)
-            writes.setdefault(record.key.topic_partition, []).append(entry)
+            writes.setdefault(record.topic_partition, []).append(entry)
 
     def settle(self, append_id: int, record: OffsetRecord, *, durable: bool) -> None:
         """A record in flight has become durable, or will never be."""
-        group_id, topic_partition = record.key.group_id, record.key.topic_partition
+        group_id, topic_partition = record.group_id, record.topic_partition
         group_writes = self._in_flight[group_id]
         writes = group_writes[topic_partition]
         for index, write in enumerate(writes):

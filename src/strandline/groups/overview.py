@@ -14,10 +14,10 @@ from strandline.errors import CorruptRecords, ErrorCode
 from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member
-from strandline.groups.offset_records import CommittedOffset
 from strandline.groups.shard import Shard
 from strandline.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from strandline.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+from strandline.protocol.messages.offsets_topic import OffsetCommitValue
 from strandline.types import TopicPartition
 
 GROUP_TYPE: Final = "classic"
@@ -56,7 +56,7 @@ class GroupOverview:
     leader: str | None
     rebalance_reason: str
     members: tuple[MemberOverview, ...]
-    committed: Mapping[TopicPartition, CommittedOffset]
+    committed: Mapping[TopicPartition, OffsetCommitValue]
 
 
 def listed_groups(shard: Shard, request: ListGroupsRequest) -> Iterable[ListedGroup]:

@@ -16,7 +16,7 @@ from functools import partial
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member
-from strandline.groups.offset_records import GroupKey, GroupRecord
+from strandline.groups.offset_records import GroupRecord
 from strandline.groups.shard import Shard
 from strandline.protocol.messages.join_group import JoinGroupResponse
 from strandline.protocol.messages.sync_group import SyncGroupResponse
@@ -117,9 +117,7 @@ class Rebalance:
             return None
         group.start_generation(now.wall_ms)
         if group.state is GroupState.EMPTY:
-            return self._shard.append(
-                [GroupRecord(GroupKey(group.group_id), group.to_value({}))], now
-            )
+            return self._shard.append([GroupRecord(group.group_id, group.to_value({}))], now)
         self._hand_out_generation(group, now)
         return None
 

@@ -120,7 +120,7 @@ class Shard:
         append_id = self._surroundings.appends
         outcomes = [] if outcome is None else [outcome]
         self._pending[append_id] = _PendingAppend(tuple(records), outcomes)
-        self._writing.update({record.key.group_id for record in records})
+        self._writing.update({record.group_id for record in records})
         self.offsets.begin(append_id, (r for r in records if isinstance(r, OffsetRecord)))
         self._surroundings.outbox.append(
             AppendRecords(
@@ -166,11 +166,11 @@ class Shard:
                 f"Append {append_id} to partition {self.partition} is durable before earlier ones."
             )
         pending = self._pending.pop(append_id)
-        self._writing -= Counter({record.key.group_id for record in pending.records})
+        self._writing -= Counter({record.group_id for record in pending.records})
         for record in pending.records:
             if isinstance(record, OffsetRecord):
                 self.offsets.settle(append_id, record, durable=error is None)
-                self._settle_owner(record.key.group_id, durable=error is None)
+                self._settle_owner(record.group_id, durable=error is None)
             else:
                 self._settle_group(record, durable=error is None)
         self.cancel("append", append_id)
@@ -212,7 +212,7 @@ class Shard:
     # What a record's end does to its group.
 
     def _settle_group(self, record: GroupRecord, *, durable: bool) -> None:
-        group = self.groups.get(record.key.group_id)
+        group = self.groups.get(record.group_id)
         if group is None:
             return
         if record.value is not None:

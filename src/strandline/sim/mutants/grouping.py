@@ -10,7 +10,7 @@ from strandline.groups import offset_service
 from strandline.groups.effects import AppendRecords
 from strandline.groups.group import Group
 from strandline.groups.membership import Membership
-from strandline.groups.offset_records import CoordinatorRecord, GroupKey, GroupRecord
+from strandline.groups.offset_records import CoordinatorRecord, GroupRecord
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Call
 from strandline.node import group_host
@@ -76,7 +76,7 @@ def _assigned_already(
         for part in request.assignments
         if part.member_id in group.members
     }
-    record = GroupRecord(GroupKey(group.group_id), group.to_value(assignments))
+    record = GroupRecord(group.group_id, group.to_value(assignments))
     self._shard.append([record], now)
     self._rebalance.assign(group, assignments, now)
 
