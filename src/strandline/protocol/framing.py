@@ -145,8 +145,9 @@ def _finish(out: bytearray, message: object, version: int) -> list[Chunk]:
     last = encode_onto(out, message, version, chunks)
     if last:
         chunks.append(last)
-    size = sum(records_size(chunk) for chunk in chunks) - SIZE_BYTES
-    _SIZE.pack_into(out, 0, size)
+    is_one = len(chunks) == 1 and last
+    size = len(last) if is_one else sum(records_size(chunk) for chunk in chunks)
+    _SIZE.pack_into(out, 0, size - SIZE_BYTES)
     return chunks
 
 

@@ -15,6 +15,7 @@ limit on their blocks as well. Which library serves a codec follows from that, t
 
 from __future__ import annotations
 
+import threading
 import zlib
 from typing import Final
 
@@ -42,6 +43,7 @@ DEFAULT_LEVELS: Final = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.DEFAULT_LEVEL, Cod
 
 _BUFFER_IS_FULL: Final = "failed to write whole buffer"
 """What the library says of a buffer that is too small for what comes out."""
+_SCRATCH_BYTES: Final = 128 * 1024  # what one block makes at most
 _GZIP_WINDOW_BITS: Final = 31  # a window of 2^15 bytes, plus 16: with gzip's header and trailer
 _GZIP_MEMBERS_MAX: Final = 64  # writers make one; each further one costs a copy of what follows it
 
@@ -113,11 +115,27 @@ def _gunzip(data: memoryview, max_bytes: int) -> bytes:
     raise CorruptRecords(f"Gzip data has more than {_GZIP_MEMBERS_MAX} members.")
 
 
-def _unzstd(data: memoryview, max_bytes: int) -> memoryview:
+class _Scratch(threading.local):
+    """Of each thread: where what is small is decompressed to, and copied from.
+
+    A frame that was written as a stream does not say its size: for a block of some bytes the bound
+    is 128 KiB. To allocate and clear so much costs several times what decompressing does.
+    """
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(_SCRATCH_BYTES)
+
+
+_scratch = _Scratch()
+
+
+def _unzstd(data: memoryview, max_bytes: int) -> bytes | memoryview:
     if not data:
         raise CorruptRecords("There is no Zstandard frame.")
     content_bytes_max = zstd_frame.content_bytes_max(data)
-    out = bytearray(min(content_bytes_max, max_bytes))
+    room = min(content_bytes_max, max_bytes)
+    is_copied = room <= _SCRATCH_BYTES
+    out = memoryview(_scratch.buffer)[:room] if is_copied else memoryview(bytearray(room))
     try:
         size = cramjam.zstd.decompress_into(data, out)
     except cramjam.DecompressionError as error:
@@ -126,4 +144,4 @@ def _unzstd(data: memoryview, max_bytes: int) -> memoryview:
                 f"Zstandard data decompresses to more than {max_bytes} bytes."
             ) from error
         raise CorruptRecords(f"Zstandard data is damaged: {error}.") from error
-    return memoryview(out)[:size]
+    return bytes(out[:size]) if is_copied else out[:size]

@@ -52,8 +52,11 @@ def segment_path(directory: str, base_offset: int, kind: str) -> str:
 
 def parse_segment_name(name: str) -> SegmentFileName | None:
     """What the name says, or None when it is not the name of a segment's file."""
-    suffix = next((s for s in TEMPORARY if name.endswith(s)), "")
-    stem, dot, kind = name.removesuffix(suffix).partition(".")
+    suffix = ""
+    if name.endswith(TEMPORARY):
+        name, dot, kind = name.rpartition(".")
+        suffix = dot + kind
+    stem, dot, kind = name.partition(".")
     kind = dot + kind
     if len(stem) < OFFSET_DIGITS or not (stem.isascii() and stem.isdigit()):
         return None
