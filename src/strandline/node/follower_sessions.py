@@ -253,7 +253,7 @@ class FollowerContext(FetchContext):
     def partitions(self) -> list[Fetched]:
         """See `FetchContext`."""
         if self.incremental:
-            return list[Fetched](self.followers.news)
+            return [*self.followers.news]
         return list(self.followers.partitions.values())
 
     @property

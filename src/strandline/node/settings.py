@@ -41,17 +41,19 @@ class Settings:
         """Whether topics whose names differ only in case would share a directory here."""
         self._topics: dict[str, tuple[Versioned[ConfigNode], TopicConfig]] = {}
         """Settings of topics that have overrides, with the overrides that they were made from."""
+        self._followed = (broker.layers.cluster_wide, broker.layers.per_broker)
+        """The stored settings of all brokers and of this one that `broker` was made with."""
         self._ignored: Set[str] = frozenset()
         """Names of stored settings of this broker that are not followed."""
 
     def follow(self, image: ClusterImage, broker_id: BrokerId) -> None:
         """Take over the dynamic settings of all brokers and of this one."""
         per_broker = image.overrides(ConfigResource(ResourceKind.BROKER, str(broker_id)))
-        loaded = apply_dynamic(
-            self.broker,
-            cluster_wide=image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT)),
-            per_broker=per_broker,
-        )
+        cluster_wide = image.overrides(ConfigResource(ResourceKind.BROKER, CLUSTER_DEFAULT))
+        if (cluster_wide, per_broker) == self._followed:
+            return
+        self._followed = (cluster_wide, per_broker)
+        loaded = apply_dynamic(self.broker, cluster_wide=cluster_wide, per_broker=per_broker)
         ignored = loaded.config.layers.per_broker.keys() ^ per_broker.keys()
         if ignored - self._ignored:
             log.warning(
