@@ -11,6 +11,7 @@ This is the one place of the simulator that knows processes and the real clock.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 import time
@@ -342,6 +343,10 @@ class _Worker:
 def _work(connection: Connection) -> None:
     """What a process does: a seed comes, a result goes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who gives the work
+    # What is imported stays, and a run is over before its garbage counts: to look for it meanwhile
+    # takes a tenth of the time.
+    gc.freeze()
+    gc.disable()
     while True:
         try:
             job = connection.recv()
@@ -351,5 +356,6 @@ def _work(connection: Connection) -> None:
         # says nothing: others may have the machine.
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
         result = run_seed(job.seed, job.profile, job.without)
+        gc.collect()
         with suppress(BrokenPipeError):  # nobody is there any more, which shows above
             connection.send(result)

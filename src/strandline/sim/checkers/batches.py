@@ -70,6 +70,8 @@ class Batch:
     - `before`: the batch in front of it, None while unknown: the log of every replica that has
       shown it so far starts with it, or has a gap there.
     - `records`: of a compacted topic, all that were written; None if nobody looked.
+    - `gaps_excused`: whether offsets without records were excused when its records were found to be
+      readable; None until then.
     - `compacted_away`: some replica has rightly nothing left of it.
     - `was_followed`: a log has rightly nothing left of it which had a later batch of its producer.
     - `writer`: whoever it is from; its producer id is -1 if that did not say.
@@ -81,6 +83,7 @@ class Batch:
         "compacted_away",
         "crc",
         "first_seen_on",
+        "gaps_excused",
         "leader_epoch",
         "max_timestamp",
         "next_offset",
@@ -102,6 +105,7 @@ class Batch:
         self.before = before
         self.first_seen_on = broker
         self.records: Records | None = None
+        self.gaps_excused: bool | None = None
         self.compacted_away = False
         self.was_followed = False
         sequence = fields[11]

@@ -202,7 +202,9 @@ def _newest(content: Content) -> dict[bytes, Newest]:
     for batch in content.batches:
         remains = content.remains.get(batch.base_offset)
         horizon_ms = None if remains is None else remains.horizon_ms
-        for offset, record in sorted((_records(batch, content.remains) or {}).items()):
+        records = _records(batch, content.remains) or {}
+        for offset in sorted(records):
+            record = records[offset]
             if record.key is not None:
                 found[record.key] = Newest(offset, record.value, horizon_ms)
     return found

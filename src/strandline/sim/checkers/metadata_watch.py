@@ -88,7 +88,8 @@ class MetadataWatch:
     # -- Settings ----------------------------------------------------------------------------
 
     def _follow_settings(self, image: ClusterImage) -> None:
-        self._settings = [Settings(each.config) for each in self._cluster.machines.values()]
+        if not self._settings:
+            self._settings = [Settings(each.config) for each in self._cluster.machines.values()]
         for broker_id, settings in zip(self._cluster.machines, self._settings, strict=True):
             settings.follow(image, broker_id)
         for name in image.topics:

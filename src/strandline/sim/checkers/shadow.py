@@ -351,19 +351,29 @@ class Shadow(BatchList):
                 return
             else:
                 batch, size = self._meet(fields, data, position), _size_in(fields)
-                self._check_readable(data, position)
+                self._check_readable(batch, fields, data, position)
             batches.append(batch)
             bases.append(batch.base_offset)
             ends.append((ends[-1] if ends else self.cut_bytes) + size)
             position += size
             self._tail_size += size
 
-    def _check_readable(self, data: bytes, position: int) -> None:
-        """I-57."""
+    def _check_readable(
+        self, batch: Batch, fields: tuple[int, ...], data: bytes, position: int
+    ) -> None:
+        """I-57. What has the checksum of bytes that were found readable is not read again."""
         gaps = self.is_compacted or self.was_damaged
+        is_as_written = batch.crc == fields[4] and batch.size == _size_in(fields)
+        if is_as_written and batch.gaps_excused in (False, gaps):
+            return
+        former = self._former_remains.get(batch.base_offset)
+        if former is not None and former.crc == fields[4]:
+            return
         problem = unreadable(data, position, may_have_gaps=gaps)
         if problem is not None:
             self._findings.add("I-57", f"{self}: {problem}", self.at)
+        elif is_as_written:
+            batch.gaps_excused = gaps
 
     def _former_at(self, data: bytes, position: int) -> tuple[Batch, int] | None:
         """What stood there when the log was read before, and its length. What rots is covered by a
