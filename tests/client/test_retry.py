@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from strandline.client.retry import Backoff, retrying
+from strandline.client.retry import BlockingBackoff, retrying
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 
@@ -27,9 +27,9 @@ class FakeClock:
         self.now_ms += duration_ms
 
 
-def backoff(clock: FakeClock, timeout_ms: int) -> Backoff:
+def backoff(clock: FakeClock, timeout_ms: int) -> BlockingBackoff:
     settings = ClientSettings(retry_backoff_ms=100, retry_backoff_max_ms=400)
-    return Backoff(settings, clock, Random(1), timeout_ms=timeout_ms)
+    return BlockingBackoff(settings, clock, Random(1), timeout_ms=timeout_ms)
 
 
 def test_waits_double_up_to_the_largest_and_end_at_the_deadline() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from strandline.client.channel import RequestFailed
 from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.fetch import LeaderIdAndEpoch
 from strandline.protocol.messages.metadata import MetadataRequest
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
@@ -195,9 +196,9 @@ def test_a_hint_counts_if_its_epoch_is_newer() -> None:
     stage = Stage()
     stage.lead("t", 0, 1, 3)
     client = known(stage)
-    client.cluster.hint(AT, 2, 3)
+    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=3))
     assert client.cluster.leader(AT) == (1, 3)
-    client.cluster.hint(AT, 2, 4)
+    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=4))
     assert client.cluster.leader(AT) == (2, 4)
 
 

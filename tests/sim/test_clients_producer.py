@@ -28,6 +28,8 @@ from tests.sim.clients_stage import TOPIC_ID, Asked, Stage
 PLACE = place_of(TopicPartition("t", 0), TOPIC_ID)
 CALM = {"records": "1", "size": "0", "compressed": "0", "large": "0", "strange_times": "0"}
 
+NEW_LEADER = LeaderIdAndEpoch(leader_id=2, leader_epoch=1)
+
 
 def producing(stage: Stage, **options: str) -> SimClient:
     stage.lead("t", 0, 1)
@@ -161,8 +163,7 @@ def test_acks_0_says_nothing_about_outcomes() -> None:
 def test_a_hint_leads_to_the_new_leader_at_once() -> None:
     stage = Stage()
     producing(stage, acks="1")
-    hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=1)
-    told(produce(stage), ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=hint)
+    told(produce(stage), ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=NEW_LEADER)
     assert produce(stage).broker_id == 2
 
 
@@ -170,7 +171,7 @@ def test_a_plain_producer_does_not_overtake_itself_at_a_new_leader() -> None:
     stage = Stage()
     client = producing(stage, in_flight="3")
     first = produce(stage)
-    client.cluster.hint(TopicPartition("t", 0), 2, 1)
+    client.cluster.hint(TopicPartition("t", 0), NEW_LEADER)
     stage.run(100)
     assert not stage.requests
     told(first, offset=0)
@@ -181,7 +182,7 @@ def test_an_idempotent_one_may_since_brokers_know_the_order() -> None:
     stage = Stage()
     client = settled(stage)
     assert produce(stage).broker_id == 1
-    client.cluster.hint(TopicPartition("t", 0), 2, 1)
+    client.cluster.hint(TopicPartition("t", 0), NEW_LEADER)
     assert produce(stage).broker_id == 2
 
 

@@ -19,14 +19,14 @@ from strandline.client.clock import Clock, SystemClock
 from strandline.client.connection import Connection
 from strandline.client.metadata import (
     ClusterView,
+    LeaderEndpoint,
+    LeaderHint,
+    Metadata,
     PartitionInfo,
     TopicInfo,
-    merge_views,
-    view_of,
-    with_newest_epochs,
 )
 from strandline.client.refusal import check, refusal
-from strandline.client.retry import Backoff, retrying
+from strandline.client.retry import BlockingBackoff, retrying
 from strandline.client.settings import (
     Address,
     ClientSettings,
@@ -76,7 +76,7 @@ class ClusterClient:
         self.on_delay: Callable[[ProtocolError], None] = _nothing_told
         """Told each error after which something is tried again, and about once a second which
         answer is waited for: for a person who waits."""
-        self._view = ClusterView()
+        self._metadata = Metadata()
         self._refreshed_ms: dict[str, int] = {}
         self._connections: dict[Address, Connection] = {}
         self._coordinators: dict[str, BrokerId] = {}
@@ -98,7 +98,7 @@ class ClusterClient:
     @property
     def view(self) -> ClusterView:
         """What is known at the moment, without asking."""
-        return self._view
+        return self._metadata.view
 
     def refresh(
         self, topics: Iterable[str] | None = (), *, may_create: bool = False
@@ -123,19 +123,18 @@ class ClusterClient:
             lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
         )
         check(response.error_code, None, "the cluster")
-        fresh = with_newest_epochs(self._view, view_of(response))
-        self._view = fresh if names is None else merge_views(self._view, fresh)
+        learned = self._metadata.learn(response, is_of_all=names is None)
         now_ms = self.clock.monotonic_ms()
         if names is None:
             self._refreshed_ms.clear()
-        for name in (*fresh.topics, *fresh.refused):
+        for name in learned.topics:
             self._refreshed_ms[name] = now_ms
-        return self._view
+        return self.view
 
     def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
         """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
         refreshed_ms = self._refreshed_ms.get(name)
-        known = self._view.topics.get(name)
+        known = self.view.topics.get(name)
         age_max_ms = self.settings.metadata_age_max_ms
         now_ms = self.clock.monotonic_ms()
         if known is not None and refreshed_ms is not None and now_ms - refreshed_ms < age_max_ms:
@@ -160,9 +159,18 @@ class ClusterClient:
                 f"There is no partition {partition.partition} of topic '{partition.topic}'; "
                 f"it has the partitions 0 to {len(topic.partitions) - 1}.",
             )
-        if found.leader not in self._view.brokers:
+        if found.leader not in self.view.brokers:
             raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
         return found
+
+    def hint(
+        self,
+        partition: TopicPartition,
+        hint: LeaderHint | None,
+        endpoints: Iterable[LeaderEndpoint],
+    ) -> None:
+        """A broker said who leads (KIP-951). Metadata that is older will not be believed."""
+        self._metadata.hint(partition, hint, endpoints)
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ask again for these topics before they are used next."""
@@ -182,7 +190,7 @@ class ClusterClient:
 
     def connection_to(self, broker: BrokerId) -> Connection:
         """The connection to a broker, opened when first needed."""
-        info = self._view.brokers.get(broker)
+        info = self.view.brokers.get(broker)
         if info is None:
             info = self.refresh().brokers.get(broker)
         if info is None:
@@ -196,7 +204,7 @@ class ClusterClient:
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
-        known = [broker.address for broker in self._view.brokers.values()]
+        known = [broker.address for broker in self.view.brokers.values()]
         self.random.shuffle(known)
         candidates = list(dict.fromkeys((*known, *self.bootstrap)))
         failures: list[str] = []
@@ -214,16 +222,16 @@ class ClusterClient:
 
     def controller(self) -> Connection:
         """The connection to the controller, as far as metadata knows it."""
-        if self._view.controller is None:
+        if self.view.controller is None:
             self.refresh()
-        if self._view.controller is None:
+        if self.view.controller is None:
             raise refusal(ErrorCode.NOT_CONTROLLER, "The cluster has no controller.", "")
-        return self.connection_to(self._view.controller)
+        return self.connection_to(self.view.controller)
 
     def coordinator(self, group: str) -> Connection:
         """The connection to a group's coordinator."""
         known = self._coordinators.get(group)
-        if known is not None and known in self._view.brokers:
+        if known is not None and known in self.view.brokers:
             return self.connection_to(known)
 
         def request(version: int) -> FindCoordinatorRequest:
@@ -237,7 +245,7 @@ class ClusterClient:
         found = response.coordinators[0] if response.coordinators else _only_one(response)
         check(found.error_code, found.error_message, f"group '{group}'")
         broker = BrokerId(found.node_id)
-        if broker not in self._view.brokers:
+        if broker not in self.view.brokers:
             self.refresh()
         self._coordinators[group] = broker
         return self.connection_to(broker)
@@ -258,11 +266,11 @@ class ClusterClient:
 
     # -- Retries -----------------------------------------------------------------------------
 
-    def backoff(self, timeout_ms: int | None = None) -> Backoff:
+    def backoff(self, timeout_ms: int | None = None) -> BlockingBackoff:
         """Growing waits; without a timeout, for as long as an operation may take."""
         if timeout_ms is None:
             timeout_ms = self.settings.operation_timeout_ms
-        return Backoff(self.settings, self.clock, self.random, timeout_ms=timeout_ms)
+        return BlockingBackoff(self.settings, self.clock, self.random, timeout_ms=timeout_ms)
 
     def retry(self, attempt: Callable[[], T], prepare: Callable[[], None] | None = None) -> T:
         """Do something until it succeeds, fails for good, or the operation's time is up."""

@@ -293,12 +293,13 @@ class Consumer:
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         check(response.error_code, None, "the fetch")
         names = {each.topic_id: partition.topic for partition, each in request.asked.items()}
-        return [
-            (request.asked[partition], data)
-            for partition, data in answers_by_partition(response, names)
-            if partition in request.asked
-            and self._positions.get(partition) == request.asked[partition].offset
-        ]
+        answers: list[tuple[FetchFrom, PartitionData]] = []
+        for partition, data in answers_by_partition(response, names):
+            asked = request.asked.get(partition)
+            if asked is not None and self._positions.get(partition) == asked.offset:
+                self._cluster.hint(partition, data.current_leader, response.node_endpoints)
+                answers.append((asked, data))
+        return answers
 
     def _records(self, asked: FetchFrom, data: PartitionData) -> list[FetchedRecords]:
         partition = asked.partition

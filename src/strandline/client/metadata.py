@@ -1,14 +1,18 @@
-"""What a client knows of the cluster: its brokers, topics and leaders. Values only, no sockets."""
+"""What a client knows of the cluster: its brokers, topics and leaders.
+
+This file decides what to believe of an answer. It must not know who is asked, nor when.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 from strandline.client.settings import Address
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId
+from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 NO_LEADER = BrokerId(-1)
 
@@ -46,7 +50,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster as one broker described it. `refused` are codes by topic name."""
+    """The cluster as brokers described it. `refused` are codes by topic name."""
 
     cluster_id: str | None = None
     controller: BrokerId | None = None
@@ -55,7 +59,103 @@ class ClusterView:
     refused: Mapping[str, int] = field(default_factory=dict)
 
 
-def view_of(response: MetadataResponse) -> ClusterView:
+class Learned(NamedTuple):
+    """What an answer told, and what of it was not new."""
+
+    topics: tuple[str, ...]
+    """Those that it speaks of, refused ones included."""
+    outdated: int
+    """Partitions of which it told an older leader epoch than is known: that was not believed."""
+    replaced: tuple[str, ...]
+    """Topics with another id than before."""
+
+
+class LeaderHint(Protocol):
+    """Who leads, as answers to produce and fetch tell it to those that asked another broker."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class LeaderEndpoint(Protocol):
+    """Where such a leader is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Metadata:
+    """What a client believes of the cluster, from the answers and hints of brokers.
+
+    Theory: every broker may be behind. One that is cut off from the others tells of leaders of
+    before, and one of them would say of a reader's position that it is out of its log. So leader
+    epochs never go back (KIP-320), not even to a leader from none. Partitions are never taken away,
+    so a known one that an answer lacks stays. A topic with another id is another topic, of which
+    nothing was known; that needs brokers that tell ids.
+    """
+
+    def __init__(self) -> None:
+        self.view = ClusterView()
+
+    def learn(self, response: MetadataResponse, *, is_of_all: bool = False) -> Learned:
+        """Believe an answer about some topics, or about all that there are."""
+        known, fresh = self.view, _view_of(response)
+        topics: dict[str, TopicInfo] = {}
+        refused = dict(fresh.refused)
+        outdated = 0
+        replaced: list[str] = []
+        for name, topic in fresh.topics.items():
+            before = known.topics.get(name)
+            if before is not None and before.topic_id != topic.topic_id:
+                replaced.append(name)
+                before = None
+            if before is not None and topic.topic_id != NO_TOPIC_ID:
+                topic, older = _with_newest_epochs(before, topic)
+                outdated += older
+            topics[name] = topic
+        if not is_of_all:
+            for name, topic in known.topics.items():
+                if name not in refused:
+                    topics.setdefault(name, topic)
+            for name, code in known.refused.items():
+                if name not in topics:
+                    refused.setdefault(name, code)
+        self.view = replace(fresh, topics=topics, refused=refused)
+        return Learned((*fresh.topics, *fresh.refused), outdated, tuple(replaced))
+
+    def hint(
+        self,
+        partition: TopicPartition,
+        hint: LeaderHint | None,
+        endpoints: Iterable[LeaderEndpoint] = (),
+    ) -> bool:
+        """A broker that does not lead a partition said who does, and where (KIP-951).
+
+        Whether that was news, and can be used: the leader's address is known or told.
+        """
+        view = self.view
+        topic = view.topics.get(partition.topic)
+        known = None if topic is None else topic.partitions.get(partition.partition)
+        if hint is None or topic is None or known is None:
+            return False
+        leader, epoch = BrokerId(hint.leader_id), LeaderEpoch(hint.leader_epoch)
+        if leader < 0 or epoch <= known.leader_epoch:
+            return False
+        named = [each for each in endpoints if each.node_id == leader]
+        brokers = dict(view.brokers)
+        for each in named:
+            brokers[leader] = BrokerInfo(leader, Address(each.host, each.port), each.rack)
+        if leader not in brokers:
+            return False
+        believed = replace(known, leader=leader, leader_epoch=epoch)
+        topic = replace(topic, partitions={**topic.partitions, partition.partition: believed})
+        self.view = replace(view, brokers=brokers, topics={**view.topics, topic.name: topic})
+        return True
+
+
+def _view_of(response: MetadataResponse) -> ClusterView:
     """What a response says."""
     brokers = {
         BrokerId(each.node_id): BrokerInfo(
@@ -75,41 +175,16 @@ def view_of(response: MetadataResponse) -> ClusterView:
     return ClusterView(response.cluster_id, controller, brokers, topics, refused)
 
 
-def merge_views(known: ClusterView, fresh: ClusterView) -> ClusterView:
-    """A fresh view of some topics with what is known of the others."""
-    topics = {name: topic for name, topic in known.topics.items() if name not in fresh.refused}
-    refused = {name: code for name, code in known.refused.items() if name not in fresh.topics}
-    return ClusterView(
-        fresh.cluster_id,
-        fresh.controller,
-        fresh.brokers,
-        {**topics, **fresh.topics},
-        {**refused, **fresh.refused},
-    )
-
-
-def with_newest_epochs(known: ClusterView, fresh: ClusterView) -> ClusterView:
-    """A fresh view; of partitions with an older leader epoch what is known already.
-
-    A broker that is cut off from the others tells of leaders of before, and one of them would say
-    of a reader's position that it is out of its log (KIP-320). A topic that is made anew begins
-    with other epochs, so this needs topic ids.
-    """
-    topics: dict[str, TopicInfo] = {}
-    for name, topic in fresh.topics.items():
-        before = known.topics.get(name)
-        if before is None or topic.topic_id == NO_TOPIC_ID or before.topic_id != topic.topic_id:
-            topics[name] = topic
-            continue
-        partitions = {
-            number: before.partitions[number]
-            if number in before.partitions
-            and 0 <= partition.leader_epoch < before.partitions[number].leader_epoch
-            else partition
-            for number, partition in topic.partitions.items()
-        }
-        topics[name] = replace(topic, partitions=partitions)
-    return replace(fresh, topics=topics)
+def _with_newest_epochs(before: TopicInfo, fresh: TopicInfo) -> tuple[TopicInfo, int]:
+    """A topic as it is told now, but for partitions with older epochs; how many these are."""
+    partitions = {**before.partitions, **fresh.partitions}
+    outdated = 0
+    for number, partition in fresh.partitions.items():
+        known = before.partitions.get(number)
+        if known is not None and 0 <= partition.leader_epoch < known.leader_epoch:
+            partitions[number] = known
+            outdated += 1
+    return replace(fresh, partitions=partitions), outdated
 
 
 def _topic(topic: MetadataResponseTopic) -> TopicInfo:

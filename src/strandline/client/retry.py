@@ -1,4 +1,4 @@
-"""Trying again: how often, how long, and after which errors. Knows no request."""
+"""Trying again: for how long, and after which errors. Knows no request."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, TypeVar
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.clock import Clock
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 
 T = TypeVar("T")
 
-_JITTER: Final = 0.2
 PERMANENT_HERE: Final = frozenset(
     {
         # Kafka calls these retriable, because metadata may be behind. Whoever knows that it may be
@@ -25,28 +25,26 @@ PERMANENT_HERE: Final = frozenset(
 )
 
 
-class Backoff:
-    """Growing waits until a deadline, with jitter so that clients do not march in step."""
+class BlockingBackoff:
+    """The waits of an `ExponentialBackoff`, slept until a deadline."""
 
-    __slots__ = ("_clock", "_deadline_ms", "_random", "_settings", "_wait_ms")
+    __slots__ = ("_backoff", "_clock", "_deadline_ms")
 
     def __init__(
         self, settings: ClientSettings, clock: Clock, random: Random, *, timeout_ms: int
     ) -> None:
-        self._settings = settings
         self._clock = clock
-        self._random = random
-        self._wait_ms: float = settings.retry_backoff_ms
+        self._backoff = ExponentialBackoff(
+            random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
+        )
         self._deadline_ms = clock.monotonic_ms() + timeout_ms
 
     def maybe_wait(self) -> bool:
         """Sleep and return True, or return False if the deadline would pass meanwhile."""
-        jitter = 1 + self._random.uniform(-_JITTER, _JITTER)
-        wait_ms = int(self._wait_ms * jitter)
+        wait_ms = self._backoff.next_ms()
         if self._clock.monotonic_ms() + wait_ms > self._deadline_ms:
             return False
         self._clock.sleep_ms(wait_ms)
-        self._wait_ms = min(self._wait_ms * 2, self._settings.retry_backoff_max_ms)
         return True
 
 
@@ -60,7 +58,7 @@ def is_worth_waiting_for(error: ProtocolError) -> bool:
     return error.code is ErrorCode.BROKER_NOT_AVAILABLE or is_worth_retrying(error)
 
 
-def retrying(attempt: Callable[[], T], backoff: Backoff, prepare: Callable[[], None]) -> T:
+def retrying(attempt: Callable[[], T], backoff: BlockingBackoff, prepare: Callable[[], None]) -> T:
     """The result of `attempt`, which is tried again while its errors are retriable.
 
     `prepare` is called before each further try, to forget what may be stale. The last error is

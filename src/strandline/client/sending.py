@@ -272,6 +272,8 @@ class Sender:
             for answer in topic.partition_responses:
                 found = unanswered.pop(TopicPartition(name, answer.index), None)
                 if found is not None:
+                    hint = answer.current_leader
+                    self._cluster.hint(found.topic_partition, hint, response.node_endpoints)
                     self._take_in_one(found, answer)
         for batch in unanswered.values():
             batch.maybe_written = True

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from strandline.client.backoff import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
 from strandline.errors import InvalidSetting
 
 DEFAULT_PORT: Final = 9092
@@ -32,9 +33,9 @@ class ClientSettings:
     """How long one answer may take; the connection is given up afterwards."""
     operation_timeout_ms: int = 60_000
     """How long an operation may take with all of its retries."""
-    retry_backoff_ms: int = 100
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
     """Wait before the first retry; doubled for each further one up to `retry_backoff_max_ms`."""
-    retry_backoff_max_ms: int = 1000
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
     metadata_age_max_ms: int = 300_000
     topic_wait_ms: int = 3000
     """How long to wait for a topic that a request for metadata may just have created."""

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
+from strandline.client.backoff import doubled_ms
 from strandline.client.channel import Channel, Request, RequestFailed
 from strandline.errors import MalformedFrame
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
@@ -126,17 +127,12 @@ class PeerLink:
             while (frame := self._channel.next_frame()) is not None:
                 self._links.outbox.add(Ask(self.link_id, frame))
         elif self.link_id is None and self._channel.queued:
-            dial_at_ms = self._failed_at_ms + self._backoff_ms()
+            wait_ms = doubled_ms(self.failures, least_ms=BACKOFF_MS_MIN, most_ms=BACKOFF_MS_MAX)
+            dial_at_ms = self._failed_at_ms + wait_ms
             if now.monotonic_ms >= dial_at_ms:
                 self._dial(now)
             else:
                 self._ring_by(dial_at_ms)
-
-    def _backoff_ms(self) -> int:
-        if not self.failures:
-            return 0
-        # Past ten doublings the limit is reached long since.
-        return min(BACKOFF_MS_MIN << min(self.failures - 1, 10), BACKOFF_MS_MAX)
 
     def _dial(self, now: Instant) -> None:
         link_id = self.link_id = self._links.enter(self)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
-from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.wishes import Wishes
@@ -84,7 +84,7 @@ class AdminOperation(SimClient):
         self.on_deleted: Callable[[TopicPartition, int], None] | None = None
         self.connection: Connection | None = None
         """The one that the last answer came over."""
-        self._backoff = Backoff(self.random)
+        self._backoff = ExponentialBackoff(self.random)
         self._script = self.script()
         self._request: Request | None = None
         self._is_asking = False
@@ -159,7 +159,7 @@ class AdminOperation(SimClient):
             self._is_asking = False
             self._go_on()
 
-        self.after(self._backoff.next_us(), again)
+        self.after(1000 * self._backoff.next_ms(), again)
 
     def _answered(self, outcome: Outcome) -> None:
         self._is_asking = False
@@ -176,7 +176,7 @@ class AdminOperation(SimClient):
             self.cluster.stale()
             self._again_later()
             return
-        self._backoff.worked()
+        self._backoff.reset()
         self._request = None
         self._advance(outcome)
 

@@ -2,9 +2,7 @@
 
 Theory: everything that is learned of the cluster may be stale by the time it is used. A broker that
 is asked for something that is not its affair says so; then the metadata is fetched anew, from any
-broker that lets itself be reached. The view keeps the newest leader epoch of each partition, so
-that a broker that is behind cannot send a client back to a leader that was deposed (KIP-320); a
-topic with another id is another topic, of which nothing is known yet.
+broker that lets itself be reached. What is believed of an answer is `client.metadata`'s affair.
 
 This file must not know what its clients ask for beyond metadata.
 """
@@ -12,20 +10,19 @@ This file must not know what its clients ask for beyond metadata.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final, NamedTuple
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
-from strandline.errors import ErrorCode
+from strandline.client.metadata import LeaderEndpoint, LeaderHint, Metadata, TopicInfo
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseTopic,
 )
-from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.connection import Connection, Outcome, Then
 from strandline.sim.clients.versions import Versions
 from strandline.sim.clients.world import ClientWorld
@@ -43,16 +40,6 @@ class Leader(NamedTuple):
 
     broker_id: BrokerId
     epoch: LeaderEpoch
-
-
-class TopicView(NamedTuple):
-    """What a client believes of a topic."""
-
-    topic_id: TopicId
-    leaders: dict[int, Leader | None]
-    """By partition; None: it has no leader at the moment."""
-    epochs: dict[int, int]
-    """The newest leader epoch that was heard of, by partition."""
 
 
 class Cluster:
@@ -75,52 +62,53 @@ class Cluster:
         self._world = world
         self._name = name
         self._random = random
-        self._views: dict[str, TopicView] = {}
+        self._metadata = Metadata()
         self._brokers = [BrokerId(number + 1) for number in range(world.options.brokers)]
         self._connections: dict[tuple[BrokerId, str], Connection] = {}
-        self._dialing: dict[BrokerId, Backoff] = {}
+        self._dialing: dict[BrokerId, ExponentialBackoff] = {}
         self._closed_until_us: dict[BrokerId, int] = {}
-        self._refreshing = Backoff(random)
+        self._refreshing = ExponentialBackoff(random)
         self._is_refreshing = False
         self._refresh_at_us: int | None = None
         self._refreshed_us = 0
         self._is_wanted = False
-        self._controller: BrokerId | None = None
 
     # -- What is known -----------------------------------------------------------------------
 
-    def view(self, topic: str) -> TopicView | None:
+    def view(self, topic: str) -> TopicInfo | None:
         """A topic, or None if it is not known (yet, or any more)."""
-        return self._views.get(topic)
+        return self._metadata.view.topics.get(topic)
 
     def topic_id(self, topic: str) -> TopicId:
         """The id of a topic; the nil one if it is not known."""
-        view = self._views.get(topic)
+        view = self.view(topic)
         return NO_TOPIC_ID if view is None else view.topic_id
 
     def leader(self, at: TopicPartition) -> Leader | None:
         """Who leads. Without an answer, a refresh is on its way."""
-        view = self._views.get(at.topic)
-        leader = None if view is None else view.leaders.get(at.partition)
-        if leader is None:
+        view = self.view(at.topic)
+        found = None if view is None else view.partitions.get(at.partition)
+        if found is None or found.leader < 0:
             self.stale()
-        return leader
+            return None
+        return Leader(found.leader, found.leader_epoch)
 
-    def hint(self, at: TopicPartition, broker_id: int, epoch: int) -> None:
+    def hint(
+        self,
+        at: TopicPartition,
+        hint: LeaderHint | None,
+        endpoints: Iterable[LeaderEndpoint] = (),
+    ) -> None:
         """A broker said who leads (KIP-951)."""
-        view = self._views.get(at.topic)
-        if view is None or at.partition not in view.leaders or broker_id < 0:
-            return
-        if epoch > view.epochs.get(at.partition, -1):
-            view.leaders[at.partition] = Leader(BrokerId(broker_id), LeaderEpoch(epoch))
-            view.epochs[at.partition] = epoch
+        if self._metadata.hint(at, hint, endpoints):
             self.counters["leader hint used"] += 1
 
     def controller(self) -> BrokerId | None:
         """Who is the controller. Without an answer, a refresh is on its way."""
-        if self._controller is None:
+        controller = self._metadata.view.controller
+        if controller is None:
             self.stale()
-        return self._controller
+        return controller
 
     # -- Metadata ----------------------------------------------------------------------------
 
@@ -151,7 +139,7 @@ class Cluster:
         self._refresh_at_us = None
         connection = self.any_connection()
         if connection is None:
-            self._plan_refresh(self._refreshing.next_us())
+            self._plan_refresh(1000 * self._refreshing.next_ms())
             return
         self._is_refreshing = True
         self._is_wanted = False
@@ -165,64 +153,30 @@ class Cluster:
         self._is_refreshing = False
         if isinstance(outcome, RequestFailed):
             self._is_wanted = True
-            self._plan_refresh(self._refreshing.next_us())
+            self._plan_refresh(1000 * self._refreshing.next_ms())
             return
         self._refreshed_us = self._world.schedule.now_us
         is_complete = self._take(outcome)
         if is_complete:
-            self._refreshing.worked()
+            self._refreshing.reset()
         else:
             self._is_wanted = True
         if self._is_wanted:
-            self._plan_refresh(self._refreshing.next_us())
+            self._plan_refresh(1000 * self._refreshing.next_ms())
         self.changed()
 
     def _take(self, response: MetadataResponse) -> bool:
         """Believe an answer; whether every topic has all its leaders."""
-        known = response.controller_id in self._brokers
-        self._controller = BrokerId(response.controller_id) if known else None
-        is_complete = True
-        for topic in response.topics:
-            name = topic.name
-            if name is None:
-                continue
-            if topic.error_code in _NO_SUCH_TOPIC:
-                self._views.pop(name, None)
-                is_complete = False
-                continue
-            if topic.error_code != ErrorCode.NONE:
-                is_complete = False
-                continue
-            self._views[name] = view = self._merged(name, topic)
-            is_complete &= all(leader is not None for leader in view.leaders.values())
-        return is_complete
-
-    def _merged(self, name: str, topic: MetadataResponseTopic) -> TopicView:
-        known = self._views.get(name)
-        if known is not None and known.topic_id != topic.topic_id:
-            self.counters["topic id changed"] += 1
-            known = None
-        leaders: dict[int, Leader | None] = {}
-        epochs: dict[int, int] = {}
-        for answer in topic.partitions:
-            number = answer.partition_index
-            before = None if known is None else known.leaders.get(number)
-            leader = None
-            if answer.leader_id >= 0:
-                leader = Leader(BrokerId(answer.leader_id), LeaderEpoch(answer.leader_epoch))
-            # Also while nobody leads: a broker that is behind would send a reader to one who did.
-            seen = -1 if known is None else known.epochs.get(number, -1)
-            if answer.leader_epoch < seen:
-                leader = before
-                self.counters["stale metadata ignored"] += 1
-            leaders[number] = leader
-            epochs[number] = max(seen, answer.leader_epoch)
-        if known is not None:
-            # A broker that is behind does not know the newest partitions.
-            for number, before in known.leaders.items():
-                leaders.setdefault(number, before)
-                epochs.setdefault(number, known.epochs.get(number, -1))
-        return TopicView(topic.topic_id, leaders, epochs)
+        learned = self._metadata.learn(response)
+        if learned.replaced:
+            self.counters["topic id changed"] += len(learned.replaced)
+        if learned.outdated:
+            self.counters["stale metadata ignored"] += learned.outdated
+        topics = [self.view(name) for name in learned.topics]
+        return all(
+            topic is not None and all(each.leader >= 0 for each in topic.partitions.values())
+            for topic in topics
+        )
 
     # -- Connections -------------------------------------------------------------------------
 
@@ -300,10 +254,10 @@ class Cluster:
         if self.is_closed:
             return
         broker_id = connection.broker_id
-        backoff = self._dialing.setdefault(broker_id, Backoff(self._random))
+        backoff = self._dialing.setdefault(broker_id, ExponentialBackoff(self._random))
         if was_open:
-            backoff.worked()
-        self._closed_until_us[broker_id] = self._world.schedule.now_us + backoff.next_us()
+            backoff.reset()
+        self._closed_until_us[broker_id] = self._world.schedule.now_us + 1000 * backoff.next_ms()
         self.stale()
 
     def request_overdue(self, broker_id: BrokerId, api: ApiKey) -> None:
@@ -318,6 +272,3 @@ class Cluster:
             self.counters["damaged answer"] += 1
         else:
             self.malformed.append(f"broker {broker_id}: {what}")
-
-
-_NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from strandline.sim.clients.backoff import Backoff
+from strandline.client.backoff import ExponentialBackoff
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US
 from strandline.sim.clients.reader import Reader
 from strandline.sim.clients.seats import Seat
@@ -31,7 +31,7 @@ class Consumer(Reader):
         self.needs_end = wishes.flag("to-end")
         start = _start(wishes)
         for at in wishes.partitions():
-            self.seats[at] = Seat(at, Backoff(self.random), start)
+            self.seats[at] = Seat(at, ExponentialBackoff(self.random), start)
         self.cluster.topics = [wishes.text("topic")]
 
     def start(self) -> None:

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.group_messages import (
@@ -73,7 +73,7 @@ class GroupEntrant(Reader):
         self.partitions_seen: dict[str, list[int]] | None = None
         """What this member has assigned as the leader of its generation; None: it does not lead."""
         self._rebalance_us = wishes.time_us("rebalance", "3s")
-        self._backoff = Backoff(self.random)
+        self._backoff = ExponentialBackoff(self.random)
 
     def least_versions(self, wishes: Wishes) -> Mapping[ApiKey, int]:
         """See `SimClient`."""
@@ -146,7 +146,7 @@ class GroupEntrant(Reader):
             if attempt == self.attempt and self.wants_in:
                 self.enter()
 
-        self.after(self._backoff.next_us(), again)
+        self.after(1000 * self._backoff.next_ms(), again)
 
     def _find(self, attempt: int) -> None:
         connection = self.cluster.any_connection()
@@ -203,7 +203,7 @@ class GroupEntrant(Reader):
         if connection.is_over:
             self.enter_later()
             return
-        self._backoff.worked()
+        self._backoff.reset()
         self.member_id = outcome.member_id
         self.generation = outcome.generation_id
         parts: dict[str, bytes] = {}
@@ -234,7 +234,7 @@ class GroupEntrant(Reader):
     def partitions_now(self) -> dict[str, list[int]]:
         """The partitions of its topics, as far as they are known."""
         views = {topic: self.cluster.view(topic) for topic in self.topics}
-        return {topic: sorted(view.leaders) for topic, view in views.items() if view is not None}
+        return {topic: sorted(view.partitions) for topic, view in views.items() if view is not None}
 
     def _synced(
         self, attempt: int, connection: Connection, leader: str, newest: int, outcome: Outcome

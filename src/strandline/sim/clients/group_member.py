@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
-from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.group_entry import GroupEntrant
 from strandline.sim.clients.group_messages import (
@@ -147,7 +147,7 @@ class GroupMember(GroupEntrant):
         self.counters["member of a generation"] += 1
         for at, offset in offsets.items():
             start = offset if offset >= 0 else self.reset
-            self.seats[at] = Seat(at, Backoff(self.random), start)
+            self.seats[at] = Seat(at, ExponentialBackoff(self.random), start)
             if offset >= 0:
                 self._committed[at] = offset
         self.after(self._heartbeat_us, partial(self._heartbeat, attempt))

@@ -19,11 +19,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import ClassVar, Final
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.errors import RETRIABLE, ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
-from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.batches import Batch, Identity, encode
 from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.producer import Lane, Producer
@@ -53,7 +53,7 @@ class IdempotentProducer(Producer):
         self._identity: Identity | None = None
         self._is_asking = False
         self._is_renewing = False
-        self._identifying = Backoff(self.random)
+        self._identifying = ExponentialBackoff(self.random)
 
     # -- who it is ---------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class IdempotentProducer(Producer):
         self._is_asking = True
         connection = self.cluster.any_connection()
         if connection is None:
-            self.after(self._identifying.next_us(), self._ask_again)
+            self.after(1000 * self._identifying.next_ms(), self._ask_again)
             return
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
@@ -94,9 +94,9 @@ class IdempotentProducer(Producer):
 
     def _identified(self, outcome: Outcome) -> None:
         if isinstance(outcome, RequestFailed) or outcome.error_code != ErrorCode.NONE:
-            self.after(self._identifying.next_us(), self._ask_again)
+            self.after(1000 * self._identifying.next_ms(), self._ask_again)
             return
-        self._identifying.worked()
+        self._identifying.reset()
         self._is_asking = False
         self._identity = Identity(
             ProducerId(outcome.producer_id), ProducerEpoch(outcome.producer_epoch)

@@ -20,6 +20,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import ClassVar, Final
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.errors import RETRIABLE, ErrorCode
 from strandline.protocol.apis import ApiKey
@@ -31,7 +32,6 @@ from strandline.protocol.messages.produce import (
     TopicProduceData,
 )
 from strandline.protocol.produce_errors import is_definite
-from strandline.sim.clients.backoff import Backoff
 from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.connection import Connection, Outcome
@@ -64,7 +64,7 @@ class Lane:
         "written_to",
     )
 
-    def __init__(self, at: TopicPartition, backoff: Backoff, writer: str) -> None:
+    def __init__(self, at: TopicPartition, backoff: ExponentialBackoff, writer: str) -> None:
         self.at = at
         self.backoff = backoff
         self.batches: deque[Batch] = deque()
@@ -99,7 +99,9 @@ class Producer(SimClient):
         self.in_flight_max = wishes.number("in-flight", 1, least=1)
         self.every_us = wishes.time_us("every", "100ms")
         self.recipe = Recipe(wishes, self.random, world.streams(f"lies of {self.name}"), self.name)
-        self.lanes = {at: Lane(at, Backoff(self.random), self.name) for at in wishes.partitions()}
+        self.lanes = {
+            at: Lane(at, ExponentialBackoff(self.random), self.name) for at in wishes.partitions()
+        }
         self.cluster.topics = [wishes.text("topic")]
         self.cluster.changed = self.pump
         self.produce_version = self.cluster.versions.of(ApiKey.PRODUCE)
@@ -309,6 +311,7 @@ class Producer(SimClient):
                 self.found("I-50", f"A produce answer to {self.name} lacks a partition", batch.at)
                 self.lost(self.lanes[batch.at], batch)
                 continue
+            self.cluster.hint(batch.at, answer.current_leader, response.node_endpoints)
             self._take_one(self.lanes[batch.at], batch, answer)
 
     def _take_one(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
@@ -326,9 +329,6 @@ class Producer(SimClient):
             return
         if code in RETRIABLE:
             self.cluster.stale()
-        hint = answer.current_leader
-        if hint is not None:
-            self.cluster.hint(batch.at, hint.leader_id, hint.leader_epoch)
         if is_definite(code, self.acks):
             self.refused(lane, batch, code)
         else:
@@ -336,7 +336,7 @@ class Producer(SimClient):
 
     def acknowledged(self, lane: Lane, batch: Batch, offsets: list[int | None]) -> None:
         """The broker said that it is written."""
-        lane.backoff.worked()
+        lane.backoff.reset()
         lane.batches.remove(batch)
         epoch = self._written_in(batch)
         self.world.history.extend(
@@ -380,7 +380,7 @@ class Producer(SimClient):
     def pause(self, lane: Lane) -> None:
         """Send nothing more to this partition for a while."""
         if lane.not_before_us <= self.now_us:
-            lane.not_before_us = self.now_us + lane.backoff.next_us()
+            lane.not_before_us = self.now_us + 1000 * lane.backoff.next_ms()
         self._wake_at(lane.not_before_us)
 
     def forget(self, lane: Lane, batch: Batch) -> None:

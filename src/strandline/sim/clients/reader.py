@@ -198,6 +198,7 @@ class Reader(Stander):
                     and seat.topic_id == wanted.topic_id
                     and seat.position == wanted.offset
                 ):
+                    self.cluster.hint(at, data.current_leader, response.node_endpoints)
                     self._take_one(connection, seat, wanted, when, data)
 
     def _take_one(
@@ -212,12 +213,9 @@ class Reader(Stander):
             self._out_of_range(connection, seat, wanted)
             return
         if data.error_code != ErrorCode.NONE:
-            hint = data.current_leader
-            if hint is not None:
-                self.cluster.hint(seat.at, hint.leader_id, hint.leader_epoch)
             self.trouble(seat, ErrorCode(data.error_code))
             return
-        seat.backoff.worked()
+        seat.backoff.reset()
         if data.preferred_read_replica >= 0:
             self.counters["preferred replica"] += 1
             seat.replica = BrokerId(data.preferred_read_replica)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from strandline.sim.clients.backoff import Backoff
+from strandline.client.backoff import ExponentialBackoff
 from strandline.sim.clients.client import place_of
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
@@ -32,7 +32,7 @@ class Seat:
     """A consumer's place in one partition."""
 
     at: TopicPartition
-    backoff: Backoff
+    backoff: ExponentialBackoff
     start: int
     """Where to begin: an offset, or `LATEST` or `EARLIEST`."""
     topic_id: TopicId = NO_TOPIC_ID

@@ -119,7 +119,7 @@ class Stander(SimClient):
         elif answer.error_code != ErrorCode.NONE:
             self.trouble(seat, ErrorCode(answer.error_code))
         elif topic_id == seat.topic_id:
-            seat.backoff.worked()
+            seat.backoff.reset()
             told(seat, leader, connection, answer)
         self.pump()
 
@@ -208,7 +208,7 @@ class Stander(SimClient):
 
     def pause_seat(self, seat: Seat) -> None:
         """Leave a partition alone for a while."""
-        seat.not_before_us = self.now_us + seat.backoff.next_us()
+        seat.not_before_us = self.now_us + 1000 * seat.backoff.next_ms()
         self.wake_at(seat.not_before_us)
 
     def wake_at(self, at_us: int) -> None:
