@@ -43,7 +43,8 @@ from strandline.records.compression import compress
 from strandline.records.record import Record
 from strandline.storage.compaction.bounds import cleanable_range
 from strandline.storage.compaction.cleaning import carry_out
-from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan, plan_cleaning
+from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan
+from strandline.storage.compaction.planner import plan_cleaning
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogToLoad
 from strandline.storage.real_files import RealFiles
@@ -153,8 +154,8 @@ def write_log(directory: Path, records: int, keys: int, codec: Codec) -> int:
         RealFiles(), str(directory), PARTITION, CONFIG, now_ms=NOW_MS, random=Random(1)
     )
     for batch in _batches(records, keys, codec):
-        log.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
-    log.roll(NOW_MS)
+        log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    log.roller.roll(NOW_MS)
     size = log.size_bytes
     log.close_clean()
     return size
@@ -238,9 +239,9 @@ def _ours(directory: Path) -> dict[str, Any]:
     log, plan = _opened(directory)
     start = time.perf_counter()
     for result in carry_out(plan, RealFiles(64)):
-        log.finish_cleaning(result, NOW_MS)
+        log.swap.finish_cleaning(result, NOW_MS)
     seconds = time.perf_counter() - start
-    log.remove_due_files(NOW_MS)
+    log.retention.remove_due_files(NOW_MS)
     log.close_clean()
     return {"seconds": seconds}
 
@@ -258,7 +259,7 @@ async def _watch_loop(directory: Path) -> dict[str, Any]:
 
     def work() -> None:
         for result in carry_out(plan, RealFiles(64)):
-            loop.call_soon_threadsafe(log.finish_cleaning, result, NOW_MS)
+            loop.call_soon_threadsafe(log.swap.finish_cleaning, result, NOW_MS)
         loop.call_soon_threadsafe(done.set)
 
     start = time.perf_counter()

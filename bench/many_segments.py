@@ -33,8 +33,8 @@ def fill(log: Log, segments: int, now_ms: int) -> None:
     """One record in each of so many closed segments, all of them committed."""
     for _ in range(segments):
         batch = build_batch([Record(NO_OFFSET, now_ms, b"key", b"v" * VALUE_BYTES)])
-        log.append_as_leader(bytearray(batch), leader_epoch=LeaderEpoch(0), now_ms=now_ms)
-        log.roll(now_ms)
+        log.appender.append_as_leader(bytearray(batch), leader_epoch=LeaderEpoch(0), now_ms=now_ms)
+        log.roller.roll(now_ms)
     log.advance_high_watermark_to(log.log_end_offset)
 
 
@@ -50,7 +50,7 @@ def write_directory(path: Path, topic: str, segments: int, now_ms: int) -> None:
     )
     directory.add(log)
     fill(log, segments, now_ms)
-    log.recovery_point = Offset(log.log_end_offset)
+    log.offsets.recovery_point = Offset(log.log_end_offset)
     directory.close_clean(-1)
 
 

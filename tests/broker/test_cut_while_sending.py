@@ -11,7 +11,7 @@ import pytest
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.transport import Transport
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.real_files import RealFiles
 from strandline.types import Instant, Offset
 

@@ -85,7 +85,7 @@ def test_rounds_of_both_cleaners(
         for _ in range(60):
             writer.step()
         writer.end_all()
-        log.roll(writer.now_ms)
+        log.roller.roll(writer.now_ms)
         expected = map_of(log)
         settings = CleanerSettings(
             dedupe_buffer_bytes=24 * random.choice([20, 1000]), io_buffer_bytes=20_000
@@ -95,7 +95,7 @@ def test_rounds_of_both_cleaners(
         reached = theirs(tools, kafkas, checkpoint, writer.now_ms, settings)
         cleaned_to = compact(world.files, log, checkpoint, now_ms=writer.now_ms, settings=settings)
         assert cleaned_to == reached
-        log.remove_due_files(writer.now_ms + SETTINGS.file_delete_delay_ms)
+        log.retention.remove_due_files(writer.now_ms + SETTINGS.file_delete_delay_ms)
         log = world.reopen(log)
         log.close_clean()
         _compare(ours, kafkas)

@@ -297,10 +297,10 @@ class ClusterWorld:
     def sync(self, broker_id: int, topic: str, number: int = 0) -> None:
         """Bring one replica's log to the disk."""
         log = self.replica(broker_id, topic, number).log
-        plan = log.flush_plan()
+        plan = log.flusher.flush_plan()
         assert plan is not None
         assert plan.carry_out(self[broker_id].disk.files)
-        assert log.mark_flushed(plan, self[broker_id].now.wall_ms)
+        assert log.flusher.mark_flushed(plan, self[broker_id].now.wall_ms)
 
     # -- looking -----------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def write(world: World, topic: str, *keys: str, roll: bool = True) -> None:
         answer = produced(client.ask(produce(data, topic), 9))
         assert answer.error_code == 0
     if roll:
-        world.replica(topic).log.roll(world.now.wall_ms)
+        world.replica(topic).log.roller.roll(world.now.wall_ms)
 
 
 def offsets(world: World, topic: str = T) -> list[int]:
@@ -135,7 +135,7 @@ def test_consumer_offsets_are_compacted(world: World) -> None:
     for value in range(3):
         data = batch(b"%d" % value, key=b"key", timestamp=world.now.wall_ms)
         replica.append_as_coordinator(bytearray(data), world.now)
-    log.roll(world.now.wall_ms)
+    log.roller.roll(world.now.wall_ms)
     world.advance(BACKOFF_MS)
     assert offsets(world, "__consumer_offsets") == [2]
 

@@ -333,7 +333,7 @@ def test_r29_a_fetch_at_the_end_of_a_segment_does_not_wait_in_vain(
     But a segment that was rolled behind the high watermark is no reason to hurry (KAFKA-9807).
     """
     cluster.produce(b"a")
-    cluster.replica().log.roll(cluster.world.now.wall_ms)
+    cluster.replica().log.roller.roll(cluster.world.now.wall_ms)
     cluster.produce(b"b")
     for follower in (2, 3):
         cluster.fetch(follower, committed)
@@ -354,7 +354,7 @@ def test_r30_the_offsets_of_an_answer_are_of_one_moment(cluster: Cluster) -> Non
     follower.send(cluster.fetch_request(2, 2, max_wait_ms=500), 17)
     client.send(fetch(("orders", 0, 2), max_wait_ms=500), 11)
     cluster.world.turn()
-    cluster.replica().log.delete_records_to(Offset(2))
+    cluster.replica().log.retention.delete_records_to(Offset(2))
     cluster.produce(b"c")
     cluster.fetch(3, 3)
     cluster.fetch(2, 3)

@@ -18,7 +18,7 @@ from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import response_frame
 from strandline.protocol.messages import fetch as messages
 from strandline.protocol.messages.fetch import FetchResponse
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import BrokerId, Offset, ProducerId

@@ -18,7 +18,7 @@ from strandline.node.follower_sessions import Followed
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.replication.policies import Policies, RecordLag, TimeLag
 from strandline.replication.progress import Progress
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.types import BrokerId, Offset
 from tests.node.followers import FETCH_VERSION, B, C, Cluster
 from tests.node.messages import fetch, fetched, values
@@ -167,7 +167,7 @@ def test_a_moved_high_watermark_is_told_with_the_next_answer(pair: Cluster) -> N
     (partition,) = follower.fetch().values()
     assert partition.high_watermark == 1
     assert follower.fetch() == {}
-    pair.replica("quiet").log.delete_records_to(Offset(1))
+    pair.replica("quiet").log.retention.delete_records_to(Offset(1))
     pair.replica("quiet").changed()
     (partition,) = follower.fetch().values()
     assert partition.log_start_offset == 1
@@ -445,7 +445,7 @@ class Play:
                 cluster.set_state(what, isr=members, new_epoch=False)
             case "delete":
                 log = cluster.replica(what).log
-                log.delete_records_to(log.high_watermark)
+                log.retention.delete_records_to(log.high_watermark)
                 cluster.replica(what).changed()
             case "remove":
                 cluster.set_state(what, isr=(1,), new_epoch=False)

@@ -18,7 +18,7 @@ from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import request_frame
 from strandline.records.batch import iterate_headers
 from strandline.records.codec import Codec
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.types import TopicId
 from tests.node.messages import batch, produce
 from tests.node.world import WALL_MS, Client, World, joined

@@ -11,7 +11,7 @@ from strandline.node.ledger.keeping import Reason
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
 from strandline.storage.files import DiskFull
-from strandline.storage.log_append import UnexpectedOffset
+from strandline.storage.log_appender import UnexpectedOffset
 from strandline.types import NO_OFFSET, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from tests.node.followers import B, C, Cluster, from_leader
 from tests.node.messages import batch, fetch, fetched, produce, produced, values
@@ -73,15 +73,15 @@ def test_a_truncation_is_written_down_before_new_records_come(following: Cluster
     """A recovery point above the cut would keep what was cut from being checked (I-07)."""
     world = following.world
     log = following.replica().log
-    plan = log.flush_plan()
+    plan = log.flusher.flush_plan()
     assert plan is not None
     assert plan.carry_out(world.files)
-    assert log.mark_flushed(plan, world.now.wall_ms)
+    assert log.flusher.mark_flushed(plan, world.now.wall_ms)
     world.directory.write_recovery_points()
     path = f"{DATA}/recovery-point-offset-checkpoint"
     assert b"orders 0 3\n" in world.files.read_bytes(path)
     following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
-    assert not log.recovery_point_fell
+    assert not log.offsets.recovery_point_fell
     assert b"orders 0 1\n" in world.files.read_bytes(path)
     assert following.offsets() == (1, 0)
     following.replica().truncate_fully_to(Offset(7), world.now)
@@ -99,7 +99,7 @@ def test_i22_a_lowered_high_watermark_is_written_down_before_new_records_come(
     assert b"orders 0 3\n" in world.files.read_bytes(path)
     following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     assert b"orders 0 1\n" in world.files.read_bytes(path)
-    assert not following.replica().log.has_fallen
+    assert not following.replica().log.offsets.needs_checkpoint
 
 
 def test_what_a_full_disk_did_not_write_down_is_written_before_new_records_come(
@@ -212,7 +212,7 @@ def test_r20_retention_keeps_what_is_not_committed(make_cluster: Callable[..., C
     cluster.create_topic(retention_ms="1", retention_bytes="1")
     for number in range(4):
         cluster.produce(b"m%d" % number)
-        cluster.replica().log.roll(cluster.world.now.wall_ms)
+        cluster.replica().log.roller.roll(cluster.world.now.wall_ms)
     for follower in (B, C):
         cluster.fetch(follower, 2)
     cluster.world.advance(20_000)

@@ -283,7 +283,7 @@ def test_a_follower_that_is_held_back_waits_although_there_are_later_segments(
     slow: Cluster,
 ) -> None:
     """It asks again at once after each answer: one in vain after another would be a busy loop."""
-    slow.replica().log.roll(slow.world.now.wall_ms)
+    slow.replica().log.roller.roll(slow.world.now.wall_ms)
     slow.produce(b"y")
     assert length(slow, C, 0) > 6000
     client = slow.client_of(C)

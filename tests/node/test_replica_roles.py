@@ -65,7 +65,7 @@ def test_r06_an_epoch_below_the_first_known_ends_where_that_begins(cluster: Clus
     cluster.produce(b"m0", b"m1")
     for follower in (B, C):
         cluster.fetch(follower, 2)
-    cluster.replica().log.delete_records_to(Offset(1))
+    cluster.replica().log.retention.delete_records_to(Offset(1))
     assert [tuple(e) for e in cluster.replica().log.leader_epochs.entries] == [(1, 1)]
     diverging = cluster.fetch(B, 2, last_fetched_epoch=0).diverging_epoch
     assert (diverging.epoch, diverging.end_offset) == (0, 1)
@@ -290,7 +290,7 @@ def test_r03_nothing_is_said_of_high_watermarks_before_any_role(
 def test_a_disk_that_fails_at_the_door_leaves_the_partition_without_a_role(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.replica().log.high_watermark_fell = True  # what a full disk did not take before
+    cluster.replica().log.offsets.high_watermark_fell = True  # what a full disk did not take before
     cluster.world.files.on_call = failing({"rename"}, "replication-offset-checkpoint")
     cluster.set_state()
     cluster.world.files.on_call = None
@@ -313,7 +313,7 @@ def test_a_log_of_another_topic_of_that_name_is_left_alone(
     assert log.closed
     cluster.create_topic("other", replicas=(1,))
     other = cluster.replica("other").log
-    other.topic_id = cluster.world.node.metadata.image.topics["orders"].topic_id
+    other.location.topic_id = cluster.world.node.metadata.image.topics["orders"].topic_id
     logs = world.node.replicas.host.logs
     wanted = world.node.metadata.image.topics["other"].topic_id
     with pytest.raises(StorageError, match="belongs to another topic"):

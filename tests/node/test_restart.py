@@ -377,9 +377,9 @@ def test_a_reader_below_what_retention_drops_hears_of_it_at_once(world: World) -
     reader.send(fetch(("orders", 0, 2), max_wait_ms=10_000_000, min_bytes=1_000_000), 11)
     world.turn()
     assert reader.answers == []
-    log.roll(world.now.wall_ms)
+    log.roller.roll(world.now.wall_ms)
     log.update_config(replace(log.config, retention_bytes=0))
     world.advance(400_000)
-    assert log.log_start_offset == log.log_start_saved == 5
+    assert log.log_start_offset == log.offsets.log_start_saved == 5
     ((answer,),) = [topic.partitions for topic in reader.answers[0].responses]
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -32,7 +32,7 @@ def fill(world: World, segments: int, topic: str = "old") -> Client:
     log = world.replica(topic).log
     for _ in range(segments):
         client.ask(produce(batch(b"x"), topic), 9)
-        log.roll(world.now.wall_ms)
+        log.roller.roll(world.now.wall_ms)
     return client
 
 
@@ -94,7 +94,9 @@ def test_many_segments_go_a_few_per_turn(world: World) -> None:
         starts.append(int(log.log_start_offset))
         counts.append(len(log.segments))
         if counts[-1] < counts[-2]:
-            assert log.log_start_saved >= segments, "starts are written down before files go"
+            assert log.offsets.log_start_saved >= segments, (
+                "starts are written down before files go"
+            )
     assert len(log.segments) == 1
     assert max(b - a for a, b in pairwise(starts)) <= AGES_PER_TURN
     assert max(a - b for a, b in pairwise(counts)) <= DROPS_PER_TURN

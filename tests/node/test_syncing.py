@@ -88,14 +88,14 @@ def test_c7_the_tables_of_a_turn_are_written_together(
     cluster.world.synced.clear()
     replicas = [cluster.replica(topic) for topic in topics]
     for replica in replicas:
-        replica.log.begin_epoch(LeaderEpoch(9), Offset(0))
-        replica.log.wants_flush = True
+        replica.log.flusher.begin_epoch(LeaderEpoch(9), Offset(0))
+        replica.log.flusher.wants_flush = True
         replica.note_flush()
     cluster.world.turn()
     sizes = [len(s.plan.tables) for s in cluster.world.synced if isinstance(s.plan, EpochsPlan)]
     assert sizes == [4, 2]
     assert all(on_disk(cluster, topic) == [(9, 0)] for topic in topics)
-    assert not any(replica.log.epochs_due for replica in replicas)
+    assert not any(replica.log.flusher.epochs_due for replica in replicas)
 
 
 def test_c7_the_entry_is_durable_before_the_recovery_point_passes_its_records(
@@ -108,13 +108,13 @@ def test_c7_the_entry_is_durable_before_the_recovery_point_passes_its_records(
     take_over(cluster, "eager")
     world.holds_syncs = True
     cluster.produce(b"m1", topic="eager")
-    assert log.epochs_due
+    assert log.flusher.epochs_due
     carry_out_next(cluster, EpochsPlan)
     assert on_disk(cluster, "eager") == [(0, 0), (2, 1)], "in force, but its name is not durable"
-    assert log.epochs_due
+    assert log.flusher.epochs_due
     assert log.recovery_point == 1
     carry_out_next(cluster, NamesPlan)
-    assert not log.epochs_due
+    assert not log.flusher.epochs_due
     world.files.sync_directory("/")
     crashed = world.files.crash_clone()
     table = LeaderEpochs.load(crashed, f"{log.directory}/{FILE_NAME}")
@@ -129,7 +129,7 @@ def test_c7_a_flush_that_cannot_wait_writes_the_entry_itself(cluster: Cluster) -
     take_over(cluster)
     cluster.world.holds_syncs = True
     cluster.produce(b"m1")
-    plan = cluster.replica().log.flush_plan()
+    plan = cluster.replica().log.flusher.flush_plan()
     assert plan is not None
     assert plan.up_to == 2
     assert on_disk(cluster) == [(0, 0), (2, 1)]
@@ -164,7 +164,7 @@ def test_c7_an_entry_whose_name_may_be_durable_is_cut_from_the_file(cluster: Clu
     assert on_disk(cluster) == [(0, 0)]
     carry_out_next(cluster, NamesPlan)
     assert on_disk(cluster) == in_memory(cluster) == [(0, 0)]
-    assert not cluster.replica().log.epochs_due
+    assert not cluster.replica().log.flusher.epochs_due
 
 
 def test_c7_an_epoch_without_records_is_cut_without_writing(cluster: Cluster) -> None:
@@ -199,10 +199,10 @@ def test_c7_a_full_disk_delays_the_entry_and_nothing_else(
     cluster.world.files.on_call = failing({"append"}, FILE_NAME, DiskFull)
     assert cluster.produce(b"m1").error_code == 0
     assert "written later" in caplog.text
-    assert cluster.replica().log.epochs_due
+    assert cluster.replica().log.flusher.epochs_due
     cluster.world.files.on_call = None
     cluster.world.advance(20_000)
-    assert not cluster.replica().log.epochs_due
+    assert not cluster.replica().log.flusher.epochs_due
     assert on_disk(cluster) == [(0, 0), (2, 1)]
 
 

@@ -164,7 +164,7 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         leader_epoch=LeaderEpoch(0),
     )
     replica = cluster.replica("mine")
-    replica.log.append_as_follower(data, WALL_MS, leader_epoch=replica.leader_epoch)
+    replica.log.appender.append_as_follower(data, WALL_MS, leader_epoch=replica.leader_epoch)
     replica.log.advance_high_watermark_to(replica.log.log_end_offset)
 
 

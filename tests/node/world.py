@@ -60,7 +60,7 @@ from strandline.storage.compaction.cleaning import CleaningAborted, Uncleanable,
 from strandline.storage.compaction.dry_run import dry_run
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import BrokerId, Instant, TopicPartition
 

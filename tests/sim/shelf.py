@@ -224,7 +224,7 @@ class Shelf:
         )
 
     def _append(self, at: TopicPartition, log: Log) -> None:
-        log.append_as_leader(
+        log.appender.append_as_leader(
             self.batch(at), leader_epoch=LeaderEpoch(self.epoch), now_ms=self.now_ms
         )
 
@@ -235,7 +235,7 @@ class Shelf:
             batch = self.batch(at, base)
             data += batch
             base = next(iterate_headers(batch))[1].next_offset
-        log.append_as_follower(data, self.now_ms)
+        log.appender.append_as_follower(data, self.now_ms)
 
     def _end_transaction(self, at: TopicPartition, log: Log) -> None:
         producer = self.transactions.pop(at, None)
@@ -248,7 +248,7 @@ class Shelf:
             producer_id=ProducerId(producer),
             producer_epoch=ProducerEpoch(0),
         )
-        log.append_as_coordinator(
+        log.appender.append_as_coordinator(
             bytearray(marker), leader_epoch=LeaderEpoch(self.epoch), now_ms=self.now_ms
         )
 
@@ -257,34 +257,34 @@ class Shelf:
         log.leader_epochs.assign(LeaderEpoch(self.epoch), log.log_end_offset)
 
     def _roll(self, at: TopicPartition, log: Log) -> None:
-        log.roll(self.now_ms)
+        log.roller.roll(self.now_ms)
 
     def _flush(self, at: TopicPartition, log: Log) -> None:
-        plan = log.flush_plan_if_due(self.now_ms) or log.flush_plan()
+        plan = log.flusher.flush_plan_if_due(self.now_ms) or log.flusher.flush_plan()
         if plan is not None and plan.carry_out(self.disk.files):
-            log.mark_flushed(plan, self.now_ms)
+            log.flusher.mark_flushed(plan, self.now_ms)
 
     def _truncate(self, at: TopicPartition, log: Log) -> None:
         low = max(0, log.log_end_offset - 12)
         offset = Offset(self.random.randint(low, log.log_end_offset))
         if offset < log.first_segment_offset:
             self.anew.add(at)
-        log.truncate_to(offset, self.now_ms)
+        log.truncation.truncate_to(offset, self.now_ms)
         self.after_cut(at, log)
 
     def _start_over(self, at: TopicPartition, log: Log) -> None:
         offset = Offset(self.random.randint(0, log.log_end_offset + 20))
         self.anew.add(at)
-        log.truncate_fully_and_start_at(offset, self.now_ms)
+        log.truncation.truncate_fully_and_start_at(offset, self.now_ms)
         self.after_cut(at, log)
 
     def after_cut(self, at: TopicPartition, log: Log) -> None:
         # The node writes the checkpoint before the next append.
-        if log.recovery_point_fell:
+        if log.offsets.recovery_point_fell:
             self.directory.write_recovery_points()
-        if log.log_start_fell:
+        if log.offsets.log_start_fell:
             self.directory.write_log_starts()
-        log.recovery_point_fell = log.log_start_fell = False
+        log.offsets.checkpoints_written()
         self.transactions.pop(at, None)
         for key in [key for key in self.sequences if key % 10 == at.partition]:
             entry = log.producers.active.get(ProducerId(key // 10))
@@ -297,13 +297,15 @@ class Shelf:
         log.advance_high_watermark_to(Offset(self.random.randint(low, log.log_end_offset)))
 
     def _delete_records(self, at: TopicPartition, log: Log) -> None:
-        log.delete_records_to(Offset(self.random.randint(log.log_start_offset, log.high_watermark)))
+        log.retention.delete_records_to(
+            Offset(self.random.randint(log.log_start_offset, log.high_watermark))
+        )
         # As the node does it: the files go when the start is written down.
-        log.expire(self.now_ms)
+        log.retention.expire(self.now_ms)
         if self.random.random() < 0.8:
             self.directory.write_log_starts()
-            log.drop_below_start(self.now_ms)
-        log.remove_due_files(self.now_ms)
+            log.retention.drop_below_start(self.now_ms)
+        log.retention.remove_due_files(self.now_ms)
 
     def _checkpoint(self, at: TopicPartition, log: Log) -> None:
         self.random.choice(
@@ -374,7 +376,7 @@ def _judge_reads(log: Log, found: dict[int, bytes]) -> None:
     for header in headers[::3]:
         if header.base_offset < log.log_start_offset:
             continue
-        part = log.read(
+        part = log.reader.read(
             Offset(header.last_offset), 1, end_offset=log.log_end_offset, at_least_one_batch=True
         )
         assert part is not None
@@ -421,7 +423,7 @@ def _aborts(log: Log) -> dict[tuple[int, int], int]:
     start = log.log_start_offset
     if start == log.log_end_offset:
         return {}
-    found = log.aborted_transactions(start, log.log_end_offset)
+    found = log.reader.aborted_transactions(start, log.log_end_offset)
     return {(each.producer_id, each.last_offset): each.first_offset for each in found}
 
 

@@ -14,7 +14,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from strandline.sim.checkers.recovery_rules import LastWords
-from strandline.storage.log_state import LogState
+from strandline.storage.log import Log
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import controller_caller
 from tests.sim.checked_world import AT, Checked, always, shadow_of
@@ -72,12 +72,12 @@ def test_records_that_no_setting_gives_up(
     checked: Checked, settings: dict[str, str], problem: str
 ) -> None:
     log = checked.replica(1).log
-    log.roll(0)
+    log.roller.roll(0)
     checked.write()
     for name, value in settings.items():
         set_config(checked, name, value)
-    log.delete_records_to(Offset(5))
-    assert log.drop_below_start(0) == 1
+    log.retention.delete_records_to(Offset(5))
+    assert log.retention.drop_below_start(0) == 1
     checked.act(1)
     assert problem in checked.only("I-43").what
 
@@ -89,7 +89,7 @@ def test_a_log_that_comes_back_with_what_it_did_not_have(checked: Checked) -> No
     """Records that were truncated are there again, though nothing else is longer."""
     old = checked.replica(2).log.active.log.peek(0, 5 * batch_bytes(checked))
     log = checked.replica(2).log
-    log.truncate_to(Offset(3), 0)
+    log.truncation.truncate_to(Offset(3), 0)
     checked.act(2)
     checked.world[2].kill()
     file = checked.world[2].disk.files.open(LOG)
@@ -194,7 +194,7 @@ def test_what_has_rotted_before_anybody_read_it_is_not_known(checked: Checked) -
     again[30] ^= 1
     log.active.log.append(again)
     log.active.size += len(again)
-    log.log_end_offset = Offset(6)
+    log.offsets.log_end_offset = Offset(6)
     checked.world[2].disk.damaged[LOG] = "rotten by a test"
     shadow.extend()
     assert shadow.is_blind
@@ -245,10 +245,10 @@ def test_what_is_appended_to_a_damaged_log_is_what_it_says(checked: Checked) -> 
     again = bytearray(replica.log.active.log.peek(4 * batch_bytes(checked), batch_bytes(checked)))
     again[12:16] = (1).to_bytes(4, "big")  # the leader epoch, which the checksum does not cover
     shadow.was_damaged = True
-    replica.log.truncate_to(Offset(4), 0)
+    replica.log.truncation.truncate_to(Offset(4), 0)
     checked.act(2)
     replica.leader_epoch = LeaderEpoch(1)
-    replica.log.append_as_follower(again, 0)
+    replica.log.appender.append_as_follower(again, 0)
     checked.act(2)
     assert [batch.leader_epoch for batch in shadow.batches] == [0, 0, 0, 0, 1]
     assert shadow.batches[-1] is not shadow_of(checked, 1).batches[-1]
@@ -260,7 +260,7 @@ def test_a_leader_whose_log_failed_may_still_commit_what_all_have() -> None:
     checked.write(3, acks=1, settle=False)
     log = checked.replica(1).log
     assert (log.log_end_offset, log.high_watermark) == (3, 0)
-    log.fail("a test")
+    log.health.fail("a test")
     checked.world.network.heal()
     assert checked.world.run_until(lambda: checked.replica(2).log.high_watermark == 3)
     assert shadow_of(checked, 1).has_failed
@@ -273,9 +273,9 @@ def test_a_leader_whose_log_failed_must_not_commit_alone(checked: Checked) -> No
     checked.isolate(3)
     checked.write(acks=1, settle=False)
     log = checked.replica(1).log
-    log.fail("a test")
+    log.health.fail("a test")
     shadow_of(checked, 1).has_failed = True  # it has been looked at since
-    log.high_watermark = log.log_end_offset
+    log.offsets.high_watermark = log.log_end_offset
     checked.act(1)
     assert "lacks batch 5 of epoch 0" in checked.only("I-14").what
 
@@ -314,7 +314,7 @@ def test_a_member_that_has_gone_again_is_judged_when_it_comes_back(checked: Chec
 
 def test_a_log_that_finds_itself_wrong(checked: Checked) -> None:
     log = checked.replica(2).log
-    log.recovery_point = Offset(99)
+    log.offsets.recovery_point = Offset(99)
     checked.checkers.sweep()
     assert "the recovery point 99 is beyond the end" in checked.only("I-02").what
 
@@ -322,10 +322,10 @@ def test_a_log_that_finds_itself_wrong(checked: Checked) -> None:
 def test_a_turn_that_waits_for_its_disk_is_judged_when_it_is_over(checked: Checked) -> None:
     """A look at everything in between compares nothing with a log that goes on changing."""
     log = checked.replica(1).log
-    log.roll(0)
+    log.roller.roll(0)
     checked.write()
-    log.delete_records_to(Offset(5))
-    assert log.drop_below_start(0) == 1
+    log.retention.delete_records_to(Offset(5))
+    assert log.retention.drop_below_start(0) == 1
     checked.replica(1).changed()
     for _ in range(3):
         checked.checkers.sweep()
@@ -339,7 +339,7 @@ def test_a_turn_that_waits_for_its_disk_is_judged_when_it_is_over(checked: Check
 def test_a_log_with_more_bytes_than_batches(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LogState, "check", always(None))
+    monkeypatch.setattr(Log, "check", always(None))
     checked.replica(2).log.active.size += 3
     checked.checkers.sweep()
     assert "but its batches" in checked.only("I-02").what

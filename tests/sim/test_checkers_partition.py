@@ -20,7 +20,7 @@ from strandline.records.batch import set_crc
 from strandline.replication.in_sync import Committed
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.rehearsal import Rehearsal
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import Caller
 from tests.sim.checked_world import AT, Checked, shadow_of
@@ -132,7 +132,7 @@ def test_a_low_watermark_that_passes_a_replica(checked: Checked) -> None:
     assert checked.found == []
     checked.isolate(2)
     caller.send(deletion(4), 2)
-    assert checked.world.run_until(lambda: checked.replica(1).log.log_start_saved == 4)
+    assert checked.world.run_until(lambda: checked.replica(1).log.offsets.log_start_saved == 4)
     checked.checkers.sweep()
     assert checked.replica(1).low_watermark == 3
     assert checked.found == []
@@ -182,7 +182,7 @@ def test_an_unclean_election_permits_loss(checked: Checked) -> None:
 
 
 def test_a_member_that_truncates_what_is_committed(checked: Checked) -> None:
-    checked.replica(2).log.truncate_to(Offset(3), 0)
+    checked.replica(2).log.truncation.truncate_to(Offset(3), 0)
     checked.act(2)
     what = checked.only("I-24").what
     assert "t-0 on broker 2 is in sync and has truncated batch 3 of epoch 0" in what
@@ -214,13 +214,13 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
     log = checked.replica(2).log
     size = log.active.size // 5
     other = bytearray(log.active.log.peek(4 * size, size))
-    log.truncate_to(Offset(4), 0)
+    log.truncation.truncate_to(Offset(4), 0)
     checked.act(2)
     other[-2] ^= 1
     set_crc(other, 0, size)
     other[12:16] = (1).to_bytes(4, "big")
     checked.replica(2).leader_epoch = LeaderEpoch(1)
-    log.append_as_follower(other, 0)
+    log.appender.append_as_follower(other, 0)
     checked.act(2)
     assert "I-21" not in checked.found
     checked.isolate(2)
@@ -232,10 +232,10 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
     end = checked.replica(1).log.active
     newest = end.log.peek(end.size - size, size)
     checked.replica(2).leader_epoch = LeaderEpoch(2)
-    log.append_as_follower(newest, 0)
+    log.appender.append_as_follower(newest, 0)
     if is_deleted:
         log.restore_high_watermark(Offset(5))
-        log.delete_records_to(Offset(5))
+        log.retention.delete_records_to(Offset(5))
     checked.act(2)
     if is_deleted:
         assert "I-21" not in checked.found
@@ -259,7 +259,7 @@ def test_a_follower_that_calls_committed_what_is_not(checked: Checked) -> None:
     checked.world.run_for(600)
     log = checked.replica(2).log
     assert (log.log_end_offset, log.high_watermark) == (6, 5)
-    log.high_watermark = Offset(6)
+    log.offsets.high_watermark = Offset(6)
     checked.act(2)
     what = checked.only("I-22").what
     assert "has the high watermark 6, but batch 5 of epoch 0" in what
@@ -269,7 +269,7 @@ def test_a_committed_record_that_changes(checked: Checked) -> None:
     for broker_id in (2, 3):
         checked.isolate(broker_id)
     log = checked.replica(1).log
-    log.truncate_to(Offset(3), 0)
+    log.truncation.truncate_to(Offset(3), 0)
     checked.act(1)
     checked.write(3, acks=1, settle=False, is_idempotent=False)
     log.advance_high_watermark_to(log.log_end_offset)
@@ -396,12 +396,12 @@ def test_deleted_records_may_come_back_where_committed_ones_may_be_lost(checked:
 
 def test_the_shadow_follows_records_that_are_deleted(checked: Checked) -> None:
     log = checked.replica(1).log
-    log.roll(0)
+    log.roller.roll(0)
     checked.write(2)
-    log.delete_records_to(Offset(6))
+    log.retention.delete_records_to(Offset(6))
     checked.replica(1).changed()
     checked.act(1)
-    log.apply_retention(checked.world[1].now.wall_ms)
+    log.retention.apply_retention(checked.world[1].now.wall_ms)
     checked.act(1)
     assert checked.found == []
     assert shadow_of(checked, 1).bases == [5, 6]

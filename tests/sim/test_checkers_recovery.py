@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from strandline.cluster.store import Create, Delete
-from strandline.storage.log_cut import DropsRecords
-from strandline.storage.log_state import LogState
-from strandline.storage.recovery import Recovery
+from strandline.storage.log import Log
+from strandline.storage.retention import Retention
 from strandline.types import BrokerId, Offset
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
@@ -65,10 +65,10 @@ def test_a_kill_that_loses_something(checked: Checked) -> None:
 
 def test_a_power_cut_that_loses_what_was_durable(checked: Checked) -> None:
     log = checked.replica(2).log
-    plan = log.flush_plan()
+    plan = log.flusher.flush_plan()
     assert plan is not None
     plan.carry_out(checked.world[2].disk.files)
-    log.mark_flushed(plan, 0)
+    log.flusher.mark_flushed(plan, 0)
     checked.act(2)
     assert checked.found == []
     checked.world[2].power_cut()
@@ -87,7 +87,7 @@ def test_a_power_cut_that_loses_what_was_not_durable(checked: Checked) -> None:
 def test_a_log_that_comes_back_with_other_batches(checked: Checked) -> None:
     other = checked.replica(2).log.active.log.peek(0, 4 * batch_bytes(checked))
     log = checked.replica(2).log
-    log.truncate_to(Offset(3), 0)
+    log.truncation.truncate_to(Offset(3), 0)
     checked.act(2)
     checked.world[2].kill()
     files = checked.world[2].disk.files
@@ -167,16 +167,15 @@ def test_a_recovery_that_takes_something_away_each_time(
 ) -> None:
     checked.checkers.at_end()
     assert checked.found == []
-    run = Recovery.run
+    load = Log.load
 
-    def eats(recovery: Recovery) -> None:
-        run(recovery)
-        log = recovery._log
+    def eats(*args: Any, **more: Any) -> Log:
+        log = load(*args, **more)
         if log.topic_partition == AT and log.log_end_offset > 0:
-            assert isinstance(log, DropsRecords)
-            log.truncate_to(Offset(log.log_end_offset - 1), 0)
+            log.truncation.truncate_to(Offset(log.log_end_offset - 1), 0)
+        return log
 
-    monkeypatch.setattr(Recovery, "run", eats)
+    monkeypatch.setattr(Log, "load", eats)
     checked.checkers.at_end()
     assert "I-45" in checked.found
     assert "I-46" in checked.found
@@ -246,14 +245,14 @@ def test_something_undecided_in_the_end(checked: Checked) -> None:
 def test_a_follower_that_keeps_what_its_leader_has_deleted(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delete = LogState.delete_records_to
+    delete = Retention.delete_records_to
 
-    def never_follows(log: LogState, offset: Offset) -> bool:
-        return log is checked.replica(1).log and delete(log, offset)
+    def never_follows(retention: Retention, offset: Offset) -> bool:
+        return retention is checked.replica(1).log.retention and delete(retention, offset)
 
-    monkeypatch.setattr(LogState, "delete_records_to", never_follows)
+    monkeypatch.setattr(Retention, "delete_records_to", never_follows)
     log = checked.replica(1).log
-    log.delete_records_to(Offset(3))
+    log.retention.delete_records_to(Offset(3))
     checked.replica(1).changed()
     checked.act(1)
     checked.checkers.at_end()

@@ -12,7 +12,7 @@ from strandline.sim.checkers.storage_rules import checkpoint_in
 from strandline.storage.indexed_segment import IndexedSegment
 from strandline.storage.leader_epochs import EpochEntry, LeaderEpochs
 from strandline.storage.producer_state import ProducerStates
-from strandline.storage.retention import DropsOldSegments
+from strandline.storage.retention import Retention
 from strandline.types import LeaderEpoch, Offset
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
@@ -39,7 +39,7 @@ def test_a_sound_cluster_breaks_nothing(checked: Checked) -> None:
 
 def test_offsets_out_of_order(checked: Checked) -> None:
     log = checked.replica(2).log
-    log.log_start_offset = Offset(log.high_watermark + 1)
+    log.offsets.log_start_offset = Offset(log.high_watermark + 1)
     checked.act(2)
     assert "t-0 on broker 2 starts at 6" in checked.only("I-01").what
 
@@ -53,14 +53,14 @@ def test_a_batch_without_its_checksum_is_appended(checked: Checked) -> None:
     last[-1] ^= 1
     log.active.log.append(last)
     log.active.size += size
-    log.log_end_offset = Offset(6)
+    log.offsets.log_end_offset = Offset(6)
     checked.act(2)
     assert "does not match its checksum" in checked.only("I-02").what
 
 
 def test_an_end_that_no_batch_has(checked: Checked) -> None:
     log = checked.replica(2).log
-    log.log_end_offset = Offset(9)
+    log.offsets.log_end_offset = Offset(9)
     checked.act(2)
     assert "says that it ends at 9" in checked.only("I-02").what
 
@@ -87,7 +87,7 @@ def test_an_epoch_that_the_replica_is_not_in(checked: Checked) -> None:
     checked.replica(2).leader_epoch = LeaderEpoch(-1)
     checked.world[2].node.fetchers  # noqa: B018 -- it goes on fetching in its former epoch
     checked.act(2)
-    checked.replica(2).log.append_as_follower(_next_batch(checked), 0)
+    checked.replica(2).log.appender.append_as_follower(_next_batch(checked), 0)
     checked.act(2)
     assert "is in leader epoch -1 and has appended" in checked.only("I-03").what
 
@@ -168,7 +168,7 @@ def test_a_transaction_below_the_last_stable_offset(checked: Checked) -> None:
 def test_a_recovery_point_that_is_not_durable(checked: Checked) -> None:
     log = checked.replica(2).log
     assert log.recovery_point < log.log_end_offset
-    log.recovery_point = log.log_end_offset
+    log.offsets.recovery_point = log.log_end_offset
     checked.act(2)
     assert "bytes are durable" in checked.only("I-07").what
 
@@ -202,13 +202,13 @@ def test_a_file_beside_the_partitions(checked: Checked) -> None:
 
 
 def test_a_leader_that_lowers_its_high_watermark(checked: Checked) -> None:
-    checked.replica(1).log.high_watermark = Offset(2)
+    checked.replica(1).log.offsets.high_watermark = Offset(2)
     checked.act(1)
     assert "has lowered its high watermark from 5 to 2" in checked.only("I-10").what
 
 
 def test_a_leader_that_truncates(checked: Checked) -> None:
-    checked.replica(1).log.truncate_to(Offset(3), 0)
+    checked.replica(1).log.truncation.truncate_to(Offset(3), 0)
     checked.act(1)
     assert "has truncated its log from 5 to 3" in checked.only("I-10").what
 
@@ -233,7 +233,7 @@ def test_a_high_watermark_below_the_minimum(
 
 
 def test_a_truncation_that_brings_nothing(checked: Checked) -> None:
-    checked.replica(2).log.cuts += 1
+    checked.replica(2).log.offsets.truncations += 1
     checked.act(2)
     assert "went from (epoch, end) (0, 5) to (0, 5)" in checked.only("I-20").what
 
@@ -241,16 +241,16 @@ def test_a_truncation_that_brings_nothing(checked: Checked) -> None:
 def test_too_many_truncations(checked: Checked) -> None:
     log = checked.replica(2).log
     for end in (4, 3, 2, 1):
-        log.truncate_to(Offset(end), 0)
+        log.truncation.truncate_to(Offset(end), 0)
         checked.act(2)
     assert "was truncated 4 times" in checked.only("I-20").what
 
 
 def test_a_leader_that_lowers_its_log_start(checked: Checked) -> None:
     log = checked.replica(1).log
-    log.delete_records_to(Offset(3))
+    log.retention.delete_records_to(Offset(3))
     checked.act(1)
-    log.log_start_offset = Offset(1)
+    log.offsets.log_start_offset = Offset(1)
     checked.act(1)
     assert "has lowered its log start from 3 to 1" in checked.only("I-27").what
 
@@ -265,11 +265,11 @@ def test_an_old_epoch_of_a_producer(checked: Checked, monkeypatch: pytest.Monkey
 
 def test_a_segment_that_no_setting_gives_up(checked: Checked) -> None:
     log = checked.replica(1).log
-    log.roll(0)
+    log.roller.roll(0)
     checked.write()
     checked.act(1)
-    log.delete_records_to(Offset(5))
-    assert log.drop_below_start(0) == 1
+    log.retention.delete_records_to(Offset(5))
+    assert log.retention.drop_below_start(0) == 1
     checked.act(1)
     assert "has dropped batch 4 of epoch 0" in checked.only("I-43").what
 
@@ -280,10 +280,10 @@ def test_a_segment_that_is_not_replicated_is_given_up(
     checked.isolate(2)
     checked.write(acks=1, settle=False)
     log = checked.replica(1).log
-    log.roll(0)
-    monkeypatch.setattr(DropsOldSegments, "may_drop", always(True))
-    log.log_start_offset = log.log_end_offset
-    assert log.drop_below_start(0) == 1
+    log.roller.roll(0)
+    monkeypatch.setattr(Retention, "may_drop", always(True))
+    log.offsets.log_start_offset = log.log_end_offset
+    assert log.retention.drop_below_start(0) == 1
     checked.act(1)
     assert "beyond its high watermark 5" in checked.only("I-43").what
 
@@ -293,10 +293,10 @@ def test_retention_within_the_rules_is_no_violation() -> None:
     log = checked.replica(1).log
     for _ in range(4):
         checked.write(2)
-        log.roll(0)
+        log.roller.roll(0)
         checked.act(1)
     log.update_config(replace(log.config, retention_bytes=log.segments.first.size))
-    assert log.apply_retention(checked.world[1].now.wall_ms) == 3
+    assert log.retention.apply_retention(checked.world[1].now.wall_ms) == 3
     checked.act(1)
     checked.write(2)
     checked.checkers.at_phase_end()
@@ -314,14 +314,14 @@ def test_each_segment_needs_a_reason_of_its_own_to_go(age_ms: int, problem: str 
         records = batch(b"x" * 20, timestamp=now_ms - age)
         Caller(checked.world, "writer", 1).ask(produce(records, *AT), 9)
         checked.world.run_for(1_500)
-        log.roll(now_ms)
+        log.roller.roll(now_ms)
         checked.act(1)
     bases = log.segments.base_offsets
     assert bases[:5] == [0, 1, 2, 3, 4]
     size = log.segments.first.size
     log.update_config(replace(log.config, retention_bytes=3 * size, retention_ms=3_600_000))
-    log.delete_records_to(Offset(2))
-    assert log.drop_below_start(now_ms) == 2
+    log.retention.delete_records_to(Offset(2))
+    assert log.retention.drop_below_start(now_ms) == 2
     checked.act(1)
     if problem is None:
         assert checked.found == []

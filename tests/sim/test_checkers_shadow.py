@@ -41,7 +41,7 @@ def append_raw(replica: Replica, data: bytes, end: int) -> None:
     log = replica.log
     log.active.log.append(data)
     log.active.size += len(data)
-    log.log_end_offset = Offset(end)
+    log.offsets.log_end_offset = Offset(end)
 
 
 # -- What is refused -------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_offsets_that_are_there_twice(checked: Checked) -> None:
 def test_a_batch_below_its_segment(checked: Checked) -> None:
     replica = checked.replica(2)
     data = last_batch(replica.log, 4)
-    replica.log.roll(0)
+    replica.log.roller.roll(0)
     append_raw(replica, data, 6)
     checked.act(2)
     assert "the batch at offset 4 lies below its segment" in checked.only("I-02").what
@@ -92,11 +92,11 @@ def test_headers_that_make_no_sense(checked: Checked, position: int) -> None:
 
 def test_a_cut_takes_off_what_is_gone(checked: Checked) -> None:
     shadow, log = shadow_of(checked, 2), checked.replica(2).log
-    log.truncate_to(Offset(2), 0)
+    log.truncation.truncate_to(Offset(2), 0)
     removed = shadow.cut()
     assert [batch.base_offset for batch in removed] == [2, 3, 4]
     assert (shadow.end, shadow.size_bytes) == (2, log.segments.size_bytes)
-    log.truncate_to(Offset(0), 0)
+    log.truncation.truncate_to(Offset(0), 0)
     assert len(shadow.cut()) == 2
     assert (shadow.end, shadow.size_bytes, shadow.below(9)) == (-1, 0, None)
 
@@ -104,15 +104,15 @@ def test_a_cut_takes_off_what_is_gone(checked: Checked) -> None:
 def test_a_cut_and_an_append_in_one_event(checked: Checked) -> None:
     shadow, log = shadow_of(checked, 2), checked.replica(2).log
     again = last_batch(log, 4)
-    log.truncate_to(Offset(4), 0)
-    log.append_as_follower(again, 0)
+    log.truncation.truncate_to(Offset(4), 0)
+    log.appender.append_as_follower(again, 0)
     assert shadow.cut() == []
     assert shadow.end == 5
     again[-2] ^= 1
     again[12:16] = (1).to_bytes(4, "big")
     set_crc(again, 0, len(again))
-    log.truncate_to(Offset(4), 0)
-    log.append_as_follower(again, 0)
+    log.truncation.truncate_to(Offset(4), 0)
+    log.appender.append_as_follower(again, 0)
     [gone] = shadow.cut()
     assert (gone.base_offset, gone.leader_epoch) == (4, 0)
     assert (shadow.end, shadow.batches[-1].leader_epoch) == (5, 1)
@@ -120,7 +120,7 @@ def test_a_cut_and_an_append_in_one_event(checked: Checked) -> None:
 
 def test_a_log_that_begins_anew(checked: Checked) -> None:
     shadow, log = shadow_of(checked, 2), checked.replica(2).log
-    log.truncate_fully_and_start_at(Offset(40), 0)
+    log.truncation.truncate_fully_and_start_at(Offset(40), 0)
     checked.act(2)
     assert (shadow.end, shadow.log_start) == (-1, 40)
     assert "I-20" not in checked.found
@@ -152,10 +152,10 @@ def test_a_log_that_fails_is_followed_to_its_last_append(checked: Checked) -> No
         checked.isolate(broker_id)
     replica.append(last_batch_of_client(replica), checked.world[1].now)
     replica.log.advance_high_watermark_to(Offset(6))
-    replica.log.fail("a test")
+    replica.log.health.fail("a test")
     checked.act(1)
     assert "I-14" in checked.found  # it committed alone, and that is seen
-    replica.log.log_end_offset = Offset(99)
+    replica.log.offsets.log_end_offset = Offset(99)
     checked.act(1)
     assert "I-02" not in checked.found
 
@@ -211,7 +211,7 @@ def test_a_former_leaders_batch_is_forgiven_on_its_follower(checked: Checked) ->
     checked.world.run_for(600)
     truth.floor = 3
     log = checked.replica(2).log
-    log.high_watermark = log.log_end_offset
+    log.offsets.high_watermark = log.log_end_offset
     checked.act(2)
     assert checked.found == []
     assert truth.is_excused(shadow_of(checked, 2).batches[-1])

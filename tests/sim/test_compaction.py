@@ -120,7 +120,7 @@ def _content(known: Batches, batches: list[bytes]) -> Content:
 def _show(shadow: Shadow, content: Content) -> None:
     shadow.batches = list(content.batches)
     shadow.remains = dict(content.remains)
-    shadow.log.roll(0)
+    shadow.log.roller.roll(0)
     assert content_of(shadow) == content
 
 
@@ -139,7 +139,7 @@ def test_what_is_committed_may_go_though_the_mark_has_fallen(
     """Seed 61214: a follower's high watermark fell at an election, behind the plan of a round."""
     checked.write(5)
     log = shadow_of(checked, 2).log
-    log.high_watermark = Offset(5)
+    log.offsets.high_watermark = Offset(5)
     old, new = batch(5, (b"k", b"1"), (b"l", b"2")), batch(7, (b"k", b"3"))
     told = compare(checked, [old, new], [without(old, 5), new], committed=committed)
     assert len(told) == found

@@ -50,7 +50,7 @@ def test_a_replica_counts_when_it_has_changed() -> None:
     Caller(world, "c", 1).ask(produce(batch(b"a"), "t", acks=1), 9)
     watch.note([replica])
     hashes.append(trace.hash)
-    replica.log.high_watermark = Offset(0)
+    replica.log.offsets.high_watermark = Offset(0)
     watch.note([replica])
     hashes.append(trace.hash)
     assert len(set(hashes)) == 4

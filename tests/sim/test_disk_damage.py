@@ -65,7 +65,7 @@ def _read_everything(log: Log, past: Past, *, holes: bool = False) -> int:
     good = 0
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:
-            part = log.read(
+            part = log.reader.read(
                 Offset(offset), 1, end_offset=log.log_end_offset, at_least_one_batch=True
             )
             if part is None:
@@ -92,7 +92,7 @@ def _look_up_times(log: Log) -> None:
     records = [r for r in _times_and_values(batches_of(log)) if r[0] >= log.log_start_offset]
     for _, timestamp, _ in records[::5]:
         try:
-            found = log.offset_for_timestamp(timestamp)
+            found = log.reader.offset_for_timestamp(timestamp)
         except (StorageError, CorruptRecords):
             continue
         # Segment by segment, as the log does: times may go down from one to the next.
@@ -214,7 +214,9 @@ def test_a_marker_that_lies_gives_no_wrong_records(seed: int) -> None:
         _read_everything(log, shelf.pasts[at], holes=True)
         batch = shelf.batch(at)
         try:
-            log.append_as_leader(batch, leader_epoch=log.leader_epochs.latest, now_ms=NOW_MS)
+            log.appender.append_as_leader(
+                batch, leader_epoch=log.leader_epochs.latest, now_ms=NOW_MS
+            )
         except (StorageError, ProtocolError):
             continue
 

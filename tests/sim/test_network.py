@@ -14,7 +14,7 @@ from strandline.sim.network import Network, Wire
 from strandline.sim.plan import LatencySpec
 from strandline.sim.schedule import Schedule
 from strandline.sim.streams import Streams
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import BrokerId, Offset
 

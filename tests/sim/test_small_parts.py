@@ -62,7 +62,7 @@ def batch(offset: int, epoch: int) -> bytearray:
 
 def append_as_follower(log: Log, record: int, *, epoch: int) -> None:
     try:
-        log.append_as_follower(
+        log.appender.append_as_follower(
             batch(log.log_end_offset, record), 1, leader_epoch=LeaderEpoch(epoch)
         )
     except CorruptRecords:
@@ -80,7 +80,7 @@ def test_logs_are_those_of_the_broker(seed: int) -> None:
             epoch = max(replica.epoch, replica.log[-1] if replica.log else 0)
             epoch += random.randrange(2)
             replica = written(replica._replace(epoch=epoch))
-            log.append_as_leader(batch(0, 0), leader_epoch=LeaderEpoch(epoch), now_ms=1)
+            log.appender.append_as_leader(batch(0, 0), leader_epoch=LeaderEpoch(epoch), now_ms=1)
         elif kind == 1:
             record = random.randrange(max(0, replica.epoch - 1), replica.epoch + 3)
             answer = Answer(ErrorCode.NONE, 0, 0, None, record)
@@ -89,7 +89,7 @@ def test_logs_are_those_of_the_broker(seed: int) -> None:
         elif kind == 2:
             offset = random.randrange(max(0, len(replica.log) - 3), len(replica.log) + 2)
             replica = truncated(replica, offset)
-            log.truncate_to(Offset(offset), 1)
+            log.truncation.truncate_to(Offset(offset), 1)
         else:
             following_epoch = replica.epoch + random.randrange(2)
             replica = following.begins(replica, following_epoch)

@@ -149,7 +149,7 @@ class Kit:
     ) -> int:
         """Append one batch as leader; its base offset."""
         batch = Kit.batch(*values, timestamp=timestamp)
-        return log.append_as_leader(
+        return log.appender.append_as_leader(
             batch, leader_epoch=LeaderEpoch(epoch), now_ms=now_ms
         ).base_offset
 
@@ -164,7 +164,7 @@ class Kit:
         """Everything that reads from `offset` give, up to the log's end."""
         found = b""
         while True:
-            part = log.read(
+            part = log.reader.read(
                 Offset(offset), max_bytes, end_offset=log.log_end_offset, at_least_one_batch=True
             )
             if part is None:

@@ -51,10 +51,12 @@ def _write(world: Any, kit: Any) -> Any:
             epoch=0 if index < 10 else -1,
             sequence=log.log_end_offset if index < 10 else -1,
         )
-        log.append_as_leader(batch, leader_epoch=LeaderEpoch(index // 30), now_ms=kit.now_ms)
+        log.appender.append_as_leader(
+            batch, leader_epoch=LeaderEpoch(index // 30), now_ms=kit.now_ms
+        )
     for number in range(6):
         batch = kit.batch(b"t" * 200, producer_id=9, epoch=0, sequence=number, transactional=True)
-        log.append_as_leader(batch, leader_epoch=LeaderEpoch(3), now_ms=kit.now_ms)
+        log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(3), now_ms=kit.now_ms)
         kind = ControlType.ABORT if number % 2 else ControlType.COMMIT
         marker = build_control_batch(
             EndTransactionMarker(kind, 0),
@@ -62,7 +64,9 @@ def _write(world: Any, kit: Any) -> Any:
             producer_id=ProducerId(9),
             producer_epoch=ProducerEpoch(0),
         )
-        log.append_as_coordinator(bytearray(marker), leader_epoch=LeaderEpoch(3), now_ms=kit.now_ms)
+        log.appender.append_as_coordinator(
+            bytearray(marker), leader_epoch=LeaderEpoch(3), now_ms=kit.now_ms
+        )
     return log
 
 
@@ -71,13 +75,13 @@ def test_kafka_reads_our_segments(kit: Any, tmp_path: Path, how: str) -> None:
     world = kit.world(RealFiles(), f"{tmp_path}/data", "real")
     log = _write(world, kit)
     batches = [header for _, header in iterate_headers(kit.bytes_from(log, 0))]
-    aborted = len(log.aborted_transactions(0, log.log_end_offset))
+    aborted = len(log.reader.aborted_transactions(0, log.log_end_offset))
     if how == "closed":
         log.close_clean()
     elif how == "recovered":
         world.kill(log).close_clean()
     else:
-        plan = log.flush_plan()
+        plan = log.flusher.flush_plan()
         assert plan is not None
         plan.carry_out(world.files)
     names = kit.names(world, ".log", ".index", ".timeindex", ".txnindex", ".snapshot")

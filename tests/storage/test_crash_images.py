@@ -40,17 +40,19 @@ def _write_a_while(world: Any, kit: Any, random: Random) -> tuple[Any, int]:
         if step < 0.75:
             kit.append(log, *[b"%d" % random.randint(0, 9) * 40] * random.randint(1, 4))
         elif step < 0.85:
-            plan = log.flush_plan_if_due(kit.now_ms) or log.flush_plan()
+            plan = log.flusher.flush_plan_if_due(kit.now_ms) or log.flusher.flush_plan()
             if plan is not None and plan.carry_out(world.files):
-                log.mark_flushed(plan, kit.now_ms)
+                log.flusher.mark_flushed(plan, kit.now_ms)
                 checkpointed = log.recovery_point
         elif step < 0.93:
-            log.truncate_to(Offset(max(0, log.log_end_offset - random.randint(1, 9))), kit.now_ms)
+            log.truncation.truncate_to(
+                Offset(max(0, log.log_end_offset - random.randint(1, 9))), kit.now_ms
+            )
             # The node writes the checkpoint before the next append.
             checkpointed = min(checkpointed, log.recovery_point)
-            log.recovery_point_fell = False
+            log.offsets.recovery_point_fell = False
         else:
-            log.roll(kit.now_ms)
+            log.roller.roll(kit.now_ms)
     return log, checkpointed
 
 
@@ -184,14 +186,14 @@ def _do(step: str, world: Any, log: Any, kit: Any) -> None:
         case "append":
             kit.append(log, b"x" * 50)
         case "roll":
-            log.roll(kit.now_ms)
+            log.roller.roll(kit.now_ms)
         case "truncate":
-            log.truncate_to(Offset(7), kit.now_ms)
+            log.truncation.truncate_to(Offset(7), kit.now_ms)
         case "retain":
-            log.delete_records_to(Offset(12))
-            log.apply_retention(kit.now_ms)
+            log.retention.delete_records_to(Offset(12))
+            log.retention.apply_retention(kit.now_ms)
         case "flush":
-            plan = log.flush_plan()
+            plan = log.flusher.flush_plan()
             assert plan is not None
             plan.carry_out(world.files)
         case "close":
@@ -231,11 +233,11 @@ def test_truncated_segments_do_not_come_back_with_the_power(kit: Any) -> None:
     log = world.create(TopicConfig(segment_bytes=1000, cleanup_policies=frozenset({"compact"})))
     for offset in range(30):
         batch = kit.batch(b"." * 100, base_offset=offset, leader_epoch=0)
-        log.append_as_follower(batch, kit.now_ms)
-    plan = log.flush_plan()
+        log.appender.append_as_follower(batch, kit.now_ms)
+    plan = log.flusher.flush_plan()
     assert plan is not None
     plan.carry_out(world.files)
-    log.mark_flushed(plan, kit.now_ms)
+    log.flusher.mark_flushed(plan, kit.now_ms)
     synced: list[str] = []
 
     def cut_the_power_after_the_cut(operation: str, path: str) -> None:
@@ -246,7 +248,7 @@ def test_truncated_segments_do_not_come_back_with_the_power(kit: Any) -> None:
 
     world.files.on_call = cut_the_power_after_the_cut
     with pytest.raises(PowerCut):
-        log.truncate_to(Offset(7), kit.now_ms)
+        log.truncation.truncate_to(Offset(7), kit.now_ms)
     world.files = world.files.crash_clone()
     recovered = world.load(clean=False, recovery_point=7)
     assert recovered.log_end_offset == 7

@@ -32,15 +32,15 @@ def world() -> World:
 
 
 def _flush(world: World, log: Log, now_ms: int) -> None:
-    plan = log.flush_plan()
+    plan = log.flusher.flush_plan()
     assert plan is not None
     plan.carry_out(world.files)
-    log.mark_flushed(plan, now_ms)
+    log.flusher.mark_flushed(plan, now_ms)
 
 
 def _follow(log: Log, kit: Any, *values: bytes, epoch: int) -> None:
     batch = kit.batch(*values, base_offset=log.log_end_offset, leader_epoch=epoch)
-    log.append_as_follower(batch, kit.now_ms)
+    log.appender.append_as_follower(batch, kit.now_ms)
 
 
 def _memory(world: World) -> MemoryFiles:
@@ -56,12 +56,12 @@ def test_a_log_start_that_falls_back_knows_the_epochs_there(world: World, kit: A
         for _ in range(count):
             kit.append(log, b"x", epoch=epoch)
     log.advance_high_watermark_to(Offset(10))
-    log.delete_records_to(Offset(10))
+    log.retention.delete_records_to(Offset(10))
     log.leader_epochs.assign(LeaderEpoch(3), log.log_end_offset)
     found = world.kill(log)
     assert found.log_start_offset == 0
-    assert found.end_offset_for_epoch(LeaderEpoch(0)) == (0, 4)
-    assert found.end_offset_for_epoch(LeaderEpoch(1)) == (1, 10)
+    assert found.reader.end_offset_for_epoch(LeaderEpoch(0)) == (0, 4)
+    assert found.reader.end_offset_for_epoch(LeaderEpoch(1)) == (1, 10)
 
 
 def test_a_lost_epoch_table_is_made_from_the_batches(world: World, kit: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_recovery_point_above_the_log_is_not_left_on_disk(world: World, kit: A
     kit.fill(log, 12)
     _flush(world, log, kit.now_ms)
     directory.write_recovery_points()
-    log.truncate_to(Offset(5), kit.now_ms)
+    log.truncation.truncate_to(Offset(5), kit.now_ms)
     # The process is killed here, before it writes the recovery point.
     following: LogDirectory[Log] = LogDirectory(_memory(world).next_process(), "/data")
     following.open(BrokerId(1), "c")
@@ -159,7 +159,7 @@ def _cut_without_syncing(world: World, kit: Any) -> None:
 
     files.on_call = die
     with pytest.raises(Killed):
-        log.truncate_to(Offset(1), kit.now_ms)
+        log.truncation.truncate_to(Offset(1), kit.now_ms)
     world.files = files.next_process()
 
 
@@ -168,7 +168,7 @@ def test_a_truncated_batch_does_not_come_back_under_a_newer_leader(world: World,
     _cut_without_syncing(world, kit)
     again = world.load(clean=False, recovery_point=1)
     assert again.log_end_offset == 1
-    again.begin_epoch(LeaderEpoch(2), again.log_end_offset)
+    again.flusher.begin_epoch(LeaderEpoch(2), again.log_end_offset)
     _follow(again, kit, b"new", epoch=2)
     world.files = _memory(world).crash_clone()
     found = world.load(clean=False, recovery_point=1)
@@ -181,7 +181,7 @@ def test_a_truncated_batch_does_not_come_back_below_newer_segments(world: World,
     """The next process writes and syncs a new segment, and then the power fails (I-02)."""
     _cut_without_syncing(world, kit)
     again = world.load(clean=False, recovery_point=2)
-    again.roll(kit.now_ms)
+    again.roller.roll(kit.now_ms)
     again.leader_epochs.assign(LeaderEpoch(2), again.log_end_offset)
     _follow(again, kit, b"new", epoch=2)
     _flush(world, again, kit.now_ms)
@@ -198,8 +198,8 @@ def test_deleting_old_segments_can_be_interrupted_anywhere(world: World, kit: An
     _flush(world, log, kit.now_ms)
     log.advance_high_watermark_to(Offset(40))
     start = log.segments.base_offsets[3]
-    log.delete_records_to(Offset(start))
-    assert log.drop_below_start(kit.now_ms) == 3
+    log.retention.delete_records_to(Offset(start))
+    assert log.retention.drop_below_start(kit.now_ms) == 3
     expected = kit.records(log)
     for seed in range(60):
         world.files = _memory_of(log).crash_clone(Random(seed), "hole")
@@ -230,14 +230,14 @@ def test_a_new_segment_is_not_there_without_the_one_before(world: World, kit: An
     """F-52: the log began with a newer segment, and nobody missed the one before."""
     log = world.create()
     kit.fill(log, 3)
-    log.roll(kit.now_ms)
+    log.roller.roll(kit.now_ms)
     kit.fill(log, 3)
     log.advance_high_watermark_to(Offset(4))
-    log.delete_records_to(Offset(4))
-    log.apply_retention(kit.now_ms)
+    log.retention.delete_records_to(Offset(4))
+    log.retention.apply_retention(kit.now_ms)
 
     def work() -> None:
-        log.roll(kit.now_ms)
+        log.roller.roll(kit.now_ms)
         kit.fill(log, 3)
 
     for image in _images(log, work):
@@ -251,7 +251,7 @@ def test_truncated_segments_go_one_after_another(world: World, kit: Any) -> None
     log = world.create()
     kit.fill(log, 40)
     _flush(world, log, kit.now_ms)
-    for image in _images(log, lambda: log.truncate_to(Offset(9), kit.now_ms)):
+    for image in _images(log, lambda: log.truncation.truncate_to(Offset(9), kit.now_ms)):
         world.files = image
         found = world.load(clean=False, recovery_point=40)
         assert [offset for offset, _ in kit.records(found)] == list(range(found.log_end_offset))
@@ -262,10 +262,10 @@ def test_a_log_that_begins_anew_below_its_start_says_so(world: World, kit: Any) 
     log = world.create()
     kit.fill(log, 20)
     log.advance_high_watermark_to(Offset(20))
-    log.delete_records_to(Offset(15))
-    assert not log.log_start_fell
-    log.truncate_fully_and_start_at(Offset(3), kit.now_ms)
-    assert log.log_start_fell
+    log.retention.delete_records_to(Offset(15))
+    assert not log.offsets.log_start_fell
+    log.truncation.truncate_fully_and_start_at(Offset(3), kit.now_ms)
+    assert log.offsets.log_start_fell
 
 
 def test_an_abort_that_was_truncated_does_not_come_back(world: World, kit: Any) -> None:
@@ -273,23 +273,25 @@ def test_an_abort_that_was_truncated_does_not_come_back(world: World, kit: Any) 
     log = world.create()
     kit.append(log, b"before")
     batch = kit.batch(b"in", producer_id=5, epoch=0, sequence=0, transactional=True)
-    log.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+    log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
     marker = build_control_batch(
         EndTransactionMarker(ControlType.ABORT, coordinator_epoch=1),
         timestamp=kit.now_ms,
         producer_id=ProducerId(5),
         producer_epoch=ProducerEpoch(0),
     )
-    log.append_as_coordinator(bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+    log.appender.append_as_coordinator(
+        bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms
+    )
     _flush(world, log, kit.now_ms)
-    assert log.aborted_transactions(Offset(0), Offset(3))
-    log.truncate_to(Offset(2), kit.now_ms)
-    log.roll(kit.now_ms)
+    assert log.reader.aborted_transactions(Offset(0), Offset(3))
+    log.truncation.truncate_to(Offset(2), kit.now_ms)
+    log.roller.roll(kit.now_ms)
     kit.fill(log, 3)
     _flush(world, log, kit.now_ms)
     world.files = _memory_of(log).crash_clone()
     found = world.load(clean=False, recovery_point=5)
-    assert found.aborted_transactions(Offset(0), found.log_end_offset) == []
+    assert found.reader.aborted_transactions(Offset(0), found.log_end_offset) == []
 
 
 def test_a_start_stays_in_the_table_when_its_segment_begins_there(world: World, kit: Any) -> None:
@@ -304,10 +306,10 @@ def test_a_start_stays_in_the_table_when_its_segment_begins_there(world: World, 
     _flush(world, log, kit.now_ms)
     directory.write_recovery_points()
     log.advance_high_watermark_to(Offset(20))
-    log.roll(kit.now_ms)
-    log.delete_records_to(Offset(20))
+    log.roller.roll(kit.now_ms)
+    log.retention.delete_records_to(Offset(20))
     directory.write_log_starts()
-    assert log.drop_below_start(kit.now_ms) > 2
+    assert log.retention.drop_below_start(kit.now_ms) > 2
     directory.write_log_starts()
     directory.write_recovery_points()
     for seed in range(40):
@@ -336,10 +338,10 @@ def test_i46_an_epoch_that_could_not_be_cut_is_not_followed(world: World, kit: A
 
     _memory(world).on_call = is_full
     with pytest.raises(DiskFull):
-        log.truncate_to(Offset(1), kit.now_ms)
+        log.truncation.truncate_to(Offset(1), kit.now_ms)
     assert log.leader_epochs.latest == 5, "else it goes on to fetch records of epoch 1"
     _memory(world).on_call = None
-    log.truncate_to(Offset(1), kit.now_ms)
+    log.truncation.truncate_to(Offset(1), kit.now_ms)
     _follow(log, kit, b"second", epoch=1)
     found = world.kill(log)
     assert kit.values(kit.records(found)) == [b"first", b"second"]

@@ -51,7 +51,7 @@ def test_a_suffix_is_kept_whole_with_its_epochs(world: Any, kit: Any) -> None:
     log.leader_epochs.assign(5, Offset(4))
     before = kit.records(log, 2)
     entry = copy(world, log, 2)
-    log.truncate_to(Offset(2), 0)
+    log.truncation.truncate_to(Offset(2), 0)
     assert (entry.from_offset, entry.to_offset, entry.kept_to_offset) == (2, 5, 5)
     assert entry.epochs == [[3, 2], [5, 4]]
     assert (entry.topic, entry.partition, entry.leader, entry.leader_epoch) == ("orders", 0, 1, 7)

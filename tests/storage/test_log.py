@@ -12,7 +12,7 @@ from strandline.records.batch import parse_header
 from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
-from strandline.storage.log_append import UnexpectedOffset
+from strandline.storage.log_appender import UnexpectedOffset
 from strandline.storage.tail import BATCHES_KEPT
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
@@ -34,7 +34,7 @@ def test_the_leader_stamps_its_epoch_and_notes_where_it_starts(world: Any, kit: 
     kit.append(log, b"a", epoch=3)
     kit.append(log, b"b", epoch=5)
     assert [tuple(e) for e in log.leader_epochs.entries] == [(3, 0), (5, 1)]
-    assert log.end_offset_for_epoch(LeaderEpoch(3)) == (3, 1)
+    assert log.reader.end_offset_for_epoch(LeaderEpoch(3)) == (3, 1)
     log = world.reopen(log)
     assert [tuple(e) for e in log.leader_epochs.entries] == [(3, 0), (5, 1)]
 
@@ -45,7 +45,7 @@ def test_a_refused_batch_leaves_the_log_as_it_was(world: Any, kit: Any) -> None:
     bad = kit.batch(b"b")
     bad[-1] ^= 1
     with pytest.raises(ProtocolError) as refused:
-        log.append_as_leader(bad, leader_epoch=EPOCH, now_ms=kit.now_ms)
+        log.appender.append_as_leader(bad, leader_epoch=EPOCH, now_ms=kit.now_ms)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert kit.records(log) == [(0, b"a")]
 
@@ -56,7 +56,7 @@ def test_a_log_rolls_by_size_and_reads_across_segments(world: Any, kit: Any) -> 
     assert len(log.segments) > 3
     assert all(segment.size <= 1000 for segment in log.segments.all)
     assert [offset for offset, _ in kit.records(log)] == list(range(30))
-    assert log.wants_flush
+    assert log.flusher.wants_flush
     for name in kit.names(world, ".index", ".timeindex"):
         size = world.files.size_of(f"{world.directory}/{name}")
         is_active = name.startswith(f"{log.active.base_offset:020d}")
@@ -70,18 +70,18 @@ def test_a_log_rolls_by_the_time_of_its_records(world: Any, kit: Any) -> None:
     assert len(log.segments) == 1
     kit.append(log, b"c", timestamp=kit.now_ms + 1001)
     assert list(log.segments.base_offsets) == [0, 2]
-    assert not log.roll_if_time_due(kit.now_ms + 2001)
-    assert log.roll_if_time_due(kit.now_ms + 2002)
-    assert not log.roll_if_time_due(kit.now_ms + 9999), "an empty segment stays"
+    assert not log.roller.roll_if_time_due(kit.now_ms + 2001)
+    assert log.roller.roll_if_time_due(kit.now_ms + 2002)
+    assert not log.roller.roll_if_time_due(kit.now_ms + 9999), "an empty segment stays"
 
 
 def test_r39_a_roll_of_an_empty_active_segment_keeps_it(world: Any, kit: Any) -> None:
     """KAFKA-6388: the new segment would have the files of the one that is there."""
     log = world.create()
     kit.fill(log, 5)
-    log.roll(kit.now_ms)
+    log.roller.roll(kit.now_ms)
     names = kit.names(world, ".log")
-    assert log.roll(kit.now_ms) is log.active
+    assert log.roller.roll(kit.now_ms) is log.active
     assert (log.active.base_offset, log.active.size) == (5, 0)
     assert kit.names(world, ".log") == names
     kit.append(log, b"behind")
@@ -109,9 +109,9 @@ def test_a_full_index_closes_the_segment(world: Any, kit: Any) -> None:
 
 def test_an_offset_too_far_for_the_index_closes_the_segment(world: Any, kit: Any) -> None:
     log = world.create()
-    log.append_as_follower(kit.batch(b"a", leader_epoch=0), kit.now_ms)
+    log.appender.append_as_follower(kit.batch(b"a", leader_epoch=0), kit.now_ms)
     far = 2**31
-    log.append_as_follower(kit.batch(b"b", base_offset=far, leader_epoch=0), kit.now_ms)
+    log.appender.append_as_follower(kit.batch(b"b", base_offset=far, leader_epoch=0), kit.now_ms)
     assert list(log.segments.base_offsets) == [0, far]
     assert kit.records(log) == [(0, b"a"), (far, b"b")]
     assert kit.records(world.reopen(log)) == [(0, b"a"), (far, b"b")]
@@ -121,12 +121,12 @@ def test_reading_outside_the_log_is_out_of_range(world: Any, kit: Any) -> None:
     log = world.create()
     kit.fill(log, 20)
     log.advance_high_watermark_to(Offset(20))
-    log.delete_records_to(Offset(5))
+    log.retention.delete_records_to(Offset(5))
     for offset in (-1, 4, 21):
         with pytest.raises(ProtocolError) as refused:
-            log.read(Offset(offset), 100, end_offset=Offset(20), at_least_one_batch=True)
+            log.reader.read(Offset(offset), 100, end_offset=Offset(20), at_least_one_batch=True)
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.read(Offset(20), 100, end_offset=Offset(20), at_least_one_batch=True) is None
+    assert log.reader.read(Offset(20), 100, end_offset=Offset(20), at_least_one_batch=True) is None
 
 
 @pytest.mark.parametrize("drop_tail", [False, True])
@@ -141,7 +141,7 @@ def test_every_read_is_whole_batches_below_its_end(world: Any, kit: Any, drop_ta
     for offset in range(end):
         for end_offset in (offset, offset + 1, offset + 7, end):
             for max_bytes in (1, 200, 700, 1 << 20):
-                part = log.read(
+                part = log.reader.read(
                     Offset(offset),
                     max_bytes,
                     end_offset=Offset(min(end, end_offset)),
@@ -150,7 +150,7 @@ def test_every_read_is_whole_batches_below_its_end(world: Any, kit: Any, drop_ta
                 expected = _expected_slice(log, kit, whole, offset, min(end, end_offset), max_bytes)
                 found = None if part is None else part.file.read_at(part.position, part.length)
                 assert found == expected, (offset, end_offset, max_bytes)
-                small = log.read(
+                small = log.reader.read(
                     Offset(offset), 1, end_offset=Offset(end), at_least_one_batch=False
                 )
                 assert small is None
@@ -185,24 +185,26 @@ def test_a_time_finds_the_first_record_as_new_as_it(world: Any, kit: Any) -> Non
     for index, extra in enumerate(times):
         codec = Codec.GZIP if index % 2 else Codec.NONE
         batch = kit.batch(b"x" * 40, b"y", timestamp=kit.now_ms + extra, codec=codec)
-        log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
+        log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
     stamps = [kit.now_ms + extra + i for extra in times for i in (0, 1)]
     for reopened in (False, True):
         current = world.reopen(log) if reopened else log
         for wanted in range(kit.now_ms, kit.now_ms + 80):
             expected = next(((t, o) for o, t in enumerate(stamps) if t >= wanted), None)
-            found = current.offset_for_timestamp(wanted)
+            found = current.reader.offset_for_timestamp(wanted)
             assert (None if found is None else (found.timestamp, found.offset)) == expected
-        newest = current.max_timestamp_offset()
+        newest = current.reader.max_timestamp_offset()
         assert newest is not None
         assert (newest.timestamp, newest.offset) == (max(stamps), stamps.index(max(stamps)))
 
 
 def test_log_append_time_is_the_time_of_every_record(world: Any, kit: Any) -> None:
     log = world.create(TopicConfig(message_timestamp_type="LogAppendTime"))
-    result = log.append_as_leader(kit.batch(b"a"), leader_epoch=EPOCH, now_ms=kit.now_ms + 77)
+    result = log.appender.append_as_leader(
+        kit.batch(b"a"), leader_epoch=EPOCH, now_ms=kit.now_ms + 77
+    )
     assert result.log_append_time_ms == kit.now_ms + 77
-    found = log.offset_for_timestamp(kit.now_ms + 1)
+    found = log.reader.offset_for_timestamp(kit.now_ms + 1)
     assert found is not None
     assert (found.timestamp, found.offset) == (kit.now_ms + 77, 0)
 
@@ -211,18 +213,18 @@ def test_a_duplicate_is_answered_with_its_first_append(world: Any, kit: Any) -> 
     log = world.create()
     first = kit.batch(b"a", b"b", producer_id=9, epoch=0, sequence=0)
     again = bytearray(first)
-    result = log.append_as_leader(first, leader_epoch=EPOCH, now_ms=kit.now_ms)
-    duplicate = log.append_as_leader(again, leader_epoch=EPOCH, now_ms=kit.now_ms)
+    result = log.appender.append_as_leader(first, leader_epoch=EPOCH, now_ms=kit.now_ms)
+    duplicate = log.appender.append_as_leader(again, leader_epoch=EPOCH, now_ms=kit.now_ms)
     assert duplicate.is_duplicate
     assert duplicate[:2] == result[:2]
     assert log.log_end_offset == 2
     gap = kit.batch(b"c", producer_id=9, epoch=0, sequence=5)
     with pytest.raises(ProtocolError) as refused:
-        log.append_as_leader(gap, leader_epoch=EPOCH, now_ms=kit.now_ms)
+        log.appender.append_as_leader(gap, leader_epoch=EPOCH, now_ms=kit.now_ms)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     log = world.reopen(log)
     again = kit.batch(b"a", b"b", producer_id=9, epoch=0, sequence=0)
-    assert log.append_as_leader(again, leader_epoch=EPOCH, now_ms=kit.now_ms).is_duplicate
+    assert log.appender.append_as_leader(again, leader_epoch=EPOCH, now_ms=kit.now_ms).is_duplicate
 
 
 def _end(log: Any, kit: Any, *, commits: bool, producer_id: int = 9) -> None:
@@ -232,14 +234,14 @@ def _end(log: Any, kit: Any, *, commits: bool, producer_id: int = 9) -> None:
         producer_id=ProducerId(producer_id),
         producer_epoch=ProducerEpoch(0),
     )
-    log.append_as_coordinator(bytearray(marker), leader_epoch=EPOCH, now_ms=kit.now_ms)
+    log.appender.append_as_coordinator(bytearray(marker), leader_epoch=EPOCH, now_ms=kit.now_ms)
 
 
 def test_an_open_transaction_holds_the_last_stable_offset(world: Any, kit: Any) -> None:
     log = world.create()
     kit.append(log, b"plain")
     batch = kit.batch(b"a", producer_id=9, epoch=0, sequence=0, transactional=True)
-    log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
+    log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
     kit.append(log, b"plain")
     log.advance_high_watermark_to(Offset(3))
     assert log.last_stable_offset == 1
@@ -250,14 +252,14 @@ def test_an_open_transaction_holds_the_last_stable_offset(world: Any, kit: Any) 
     for step in range(3):
         if step:
             log = world.reopen(log) if step == 1 else world.kill(log)
-        aborted = log.aborted_transactions(Offset(0), Offset(4))
+        aborted = log.reader.aborted_transactions(Offset(0), Offset(4))
         assert [(a.producer_id, a.first_offset, a.last_offset) for a in aborted] == [(9, 1, 3)]
 
 
 def test_a_follower_takes_batches_as_they_are(world: Any, kit: Any) -> None:
     log = world.create()
     data = kit.batch(b"a", b"b", leader_epoch=2) + kit.batch(b"c", base_offset=2, leader_epoch=4)
-    result = log.append_as_follower(data + data[:30], kit.now_ms)
+    result = log.appender.append_as_follower(data + data[:30], kit.now_ms)
     assert (result.base_offset, result.last_offset, result.size_bytes) == (0, 2, len(data))
     assert kit.bytes_from(log, 0) == bytes(data)
     assert [tuple(e) for e in log.leader_epochs.entries] == [(2, 0), (4, 2)]
@@ -269,32 +271,32 @@ def test_a_follower_takes_more_than_one_segment_at_once(world: Any, kit: Any) ->
     data = kit.bytes_from(leader, 0)
     world.directory += "-follower"
     log = world.create()
-    log.append_as_follower(data, kit.now_ms)
+    log.appender.append_as_follower(data, kit.now_ms)
     assert len(log.segments) > 3
     assert kit.bytes_from(log, 0) == data
 
 
 def test_a_follower_refuses_what_does_not_continue_its_log(world: Any, kit: Any) -> None:
     log = world.create()
-    log.append_as_follower(kit.batch(b"a", b"b", leader_epoch=2), kit.now_ms)
+    log.appender.append_as_follower(kit.batch(b"a", b"b", leader_epoch=2), kit.now_ms)
     good = kit.batch(b"c", base_offset=2, leader_epoch=2)
     with pytest.raises(UnexpectedOffset, match="must start at 2"):
-        log.append_as_follower(kit.batch(b"x", base_offset=1, leader_epoch=2), kit.now_ms)
+        log.appender.append_as_follower(kit.batch(b"x", base_offset=1, leader_epoch=2), kit.now_ms)
     with pytest.raises(UnexpectedOffset, match="leader epoch 1"):
-        log.append_as_follower(kit.batch(b"x", base_offset=2, leader_epoch=1), kit.now_ms)
+        log.appender.append_as_follower(kit.batch(b"x", base_offset=2, leader_epoch=1), kit.now_ms)
     bad = kit.batch(b"d", base_offset=3, leader_epoch=2)
     bad[-1] ^= 1
     with pytest.raises(CorruptRecords, match="checksum"):
-        log.append_as_follower(good + bad, kit.now_ms)
+        log.appender.append_as_follower(good + bad, kit.now_ms)
     assert log.log_end_offset == 2, "nothing is written when a part is bad"
 
 
 def test_a_follower_leaves_batches_of_a_leader_it_does_not_know(world: Any, kit: Any) -> None:
     log = world.create()
     data = kit.batch(b"a", leader_epoch=2) + kit.batch(b"b", base_offset=1, leader_epoch=3)
-    result = log.append_as_follower(data, kit.now_ms, leader_epoch=LeaderEpoch(2))
+    result = log.appender.append_as_follower(data, kit.now_ms, leader_epoch=LeaderEpoch(2))
     assert (result.last_offset, log.log_end_offset) == (0, 1)
-    nothing = log.append_as_follower(b"", kit.now_ms)
+    nothing = log.appender.append_as_follower(b"", kit.now_ms)
     assert (nothing.base_offset, nothing.size_bytes) == (-1, 0)
 
 
@@ -303,14 +305,14 @@ def test_truncation_cuts_at_batches_and_everything_follows(world: Any, kit: Any)
     for index in range(40):
         kit.append(log, b"%d" % index, b"+" * 60, epoch=index // 10)
     log.advance_high_watermark_to(Offset(70))
-    plan = log.flush_plan()
+    plan = log.flusher.flush_plan()
     assert plan is not None
     assert plan.carry_out(world.files)
-    assert log.mark_flushed(plan, kit.now_ms)
+    assert log.flusher.mark_flushed(plan, kit.now_ms)
     for target, end in ((61, 60), (40, 40), (3, 2)):
-        assert log.truncate_to(Offset(target), kit.now_ms)
+        assert log.truncation.truncate_to(Offset(target), kit.now_ms)
         assert log.log_end_offset == log.recovery_point == log.high_watermark == end
-        assert log.recovery_point_fell
+        assert log.offsets.recovery_point_fell
         assert [offset for offset, _ in kit.records(log)] == list(range(end))
         assert all(entry.start_offset < end for entry in log.leader_epochs.entries)
         log.check()
@@ -322,27 +324,27 @@ def test_truncation_beyond_the_end_still_trims_epochs(world: Any, kit: Any) -> N
     log = world.create()
     kit.append(log, b"a")
     log.leader_epochs.assign(LeaderEpoch(4), Offset(1))
-    assert not log.truncate_to(Offset(9), kit.now_ms)
+    assert not log.truncation.truncate_to(Offset(9), kit.now_ms)
     assert log.leader_epochs.latest == 0
 
 
 def test_a_plan_from_before_a_truncation_is_void(world: Any, kit: Any) -> None:
     log = world.create()
     kit.fill(log, 20)
-    plan = log.flush_plan()
+    plan = log.flusher.flush_plan()
     assert plan is not None
-    log.truncate_to(Offset(10), kit.now_ms)
+    log.truncation.truncate_to(Offset(10), kit.now_ms)
     kit.fill(log, 10)
     plan.carry_out(world.files)
-    assert not log.mark_flushed(plan, kit.now_ms)
+    assert not log.flusher.mark_flushed(plan, kit.now_ms)
     assert log.recovery_point == 0
 
 
 def test_truncation_below_the_first_segment_starts_anew(world: Any, kit: Any) -> None:
     log = world.create()
-    log.truncate_fully_and_start_at(Offset(100), kit.now_ms)
+    log.truncation.truncate_fully_and_start_at(Offset(100), kit.now_ms)
     kit.append(log, b"a")
-    assert log.truncate_to(Offset(50), kit.now_ms)
+    assert log.truncation.truncate_to(Offset(50), kit.now_ms)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (50, 50, 50)
     assert kit.append(log, b"b") == 50
     assert kit.records(world.reopen(log)) == [(50, b"b")]
@@ -353,15 +355,15 @@ def test_retention_by_size_keeps_at_least_what_it_must(world: Any, kit: Any) -> 
     kit.fill(log, 40)
     config = TopicConfig(segment_bytes=1000, retention_bytes=2500, file_delete_delay_ms=1000)
     log.update_config(config)
-    assert log.apply_retention(kit.now_ms) == 0, "nothing is replicated yet"
+    assert log.retention.apply_retention(kit.now_ms) == 0, "nothing is replicated yet"
     log.advance_high_watermark_to(log.log_end_offset)
     before = log.size_bytes
-    assert log.apply_retention(kit.now_ms) > 0
+    assert log.retention.apply_retention(kit.now_ms) > 0
     assert 2500 <= log.size_bytes < 2500 + 1000 < before
     assert log.log_start_offset == log.segments.first.base_offset > 0
     assert kit.names(world, ".deleted")
-    assert log.remove_due_files(kit.now_ms + 999) == 0
-    assert log.remove_due_files(kit.now_ms + 1000) > 0
+    assert log.retention.remove_due_files(kit.now_ms + 999) == 0
+    assert log.retention.remove_due_files(kit.now_ms + 1000) > 0
     assert not kit.names(world, ".deleted")
     expected = list(range(log.log_start_offset, 40))
     assert [offset for offset, _ in kit.records(log)] == expected
@@ -375,12 +377,12 @@ def test_retention_by_age_goes_by_the_newest_record(world: Any, kit: Any) -> Non
     kit.append(log, b"from the future" + b"." * 100, timestamp=kit.now_ms + 5000)
     kit.fill(log, 20)
     log.advance_high_watermark_to(log.log_end_offset)
-    assert log.apply_retention(kit.now_ms + 1000) == 0
-    assert log.apply_retention(kit.now_ms + 1001) == 2
+    assert log.retention.apply_retention(kit.now_ms + 1000) == 0
+    assert log.retention.apply_retention(kit.now_ms + 1001) == 2
     pinned = log.log_start_offset
     assert pinned <= 10
-    assert log.apply_retention(kit.now_ms + 6000) == 0
-    assert log.apply_retention(kit.now_ms + 6001) > 0
+    assert log.retention.apply_retention(kit.now_ms + 6000) == 0
+    assert log.retention.apply_retention(kit.now_ms + 6001) > 0
     assert log.log_start_offset == log.log_end_offset == 31, "the last segment was rolled and went"
     assert kit.append(log, b"next") == 31
 
@@ -389,13 +391,13 @@ def test_deleted_records_go_with_their_segments(world: Any, kit: Any) -> None:
     log = world.create(TopicConfig(segment_bytes=1000, cleanup_policies=frozenset({"compact"})))
     for index in range(20):
         batch = kit.batch(b"." * 100, base_offset=index, leader_epoch=0)
-        log.append_as_follower(batch, kit.now_ms)
+        log.appender.append_as_follower(batch, kit.now_ms)
     with pytest.raises(ProtocolError):
-        log.delete_records_to(Offset(1))
+        log.retention.delete_records_to(Offset(1))
     log.advance_high_watermark_to(Offset(20))
-    assert log.delete_records_to(Offset(12))
-    assert not log.delete_records_to(Offset(11))
-    assert log.apply_retention(kit.now_ms) > 0
+    assert log.retention.delete_records_to(Offset(12))
+    assert not log.retention.delete_records_to(Offset(11))
+    assert log.retention.apply_retention(kit.now_ms) > 0
     assert log.segments.first.base_offset <= log.log_start_offset == 12
     log = world.reopen(log)
     assert [offset for offset, _ in kit.records(log)] == list(range(12, 20))
@@ -414,17 +416,17 @@ def test_the_high_watermark_only_rises_and_never_above_the_end(world: Any, kit: 
 def test_flush_settings_say_when_a_flush_is_due(world: Any, kit: Any) -> None:
     log = world.create(TopicConfig(flush_messages=3, flush_ms=1000))
     kit.append(log, b"a", b"b")
-    assert log.flush_plan_if_due(kit.now_ms) is None
+    assert log.flusher.flush_plan_if_due(kit.now_ms) is None
     kit.append(log, b"c")
-    plan = log.flush_plan_if_due(kit.now_ms)
+    plan = log.flusher.flush_plan_if_due(kit.now_ms)
     assert plan is not None
     assert plan.directories
     assert plan.carry_out(world.files)
-    assert log.mark_flushed(plan, kit.now_ms)
+    assert log.flusher.mark_flushed(plan, kit.now_ms)
     assert log.recovery_point == 3
     kit.append(log, b"d")
-    assert log.flush_plan_if_due(kit.now_ms + 999) is None
-    plan = log.flush_plan_if_due(kit.now_ms + 1000)
+    assert log.flusher.flush_plan_if_due(kit.now_ms + 999) is None
+    plan = log.flusher.flush_plan_if_due(kit.now_ms + 1000)
     assert plan is not None
     assert not plan.directories, "the names are durable already"
 
@@ -432,13 +434,13 @@ def test_flush_settings_say_when_a_flush_is_due(world: Any, kit: Any) -> None:
 def test_a_closed_segment_asks_to_be_flushed(world: Any, kit: Any) -> None:
     log = world.create()
     kit.fill(log, 9)
-    plan = log.flush_plan_if_due(kit.now_ms)
+    plan = log.flusher.flush_plan_if_due(kit.now_ms)
     assert plan is not None
     assert plan.up_to == log.active.base_offset
     plan.carry_out(world.files)
-    log.mark_flushed(plan, kit.now_ms)
+    log.flusher.mark_flushed(plan, kit.now_ms)
     assert log.recovery_point == log.active.base_offset
-    assert log.flush_plan_if_due(kit.now_ms) is None
+    assert log.flusher.flush_plan_if_due(kit.now_ms) is None
 
 
 def test_a_deleted_log_leaves_a_directory_for_later(world: Any, kit: Any) -> None:
@@ -495,9 +497,9 @@ def test_a_sequential_reader_gets_every_batch_once_whatever_its_steps(world: Any
 def test_a_bookmark_does_not_survive_a_truncation(world: Any, kit: Any) -> None:
     log = world.create()
     kit.fill(log, 3000, size=30)
-    part = log.read(Offset(0), 500, end_offset=log.log_end_offset, at_least_one_batch=True)
+    part = log.reader.read(Offset(0), 500, end_offset=log.log_end_offset, at_least_one_batch=True)
     assert part is not None
-    log.truncate_to(Offset(part.upper_offset - 1), kit.now_ms)
+    log.truncation.truncate_to(Offset(part.upper_offset - 1), kit.now_ms)
     kit.append(log, b"longer than what was there before" * 10)
     kit.fill(log, 3000, size=40)
     found = kit.bytes_from(log, part.upper_offset)

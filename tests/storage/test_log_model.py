@@ -72,25 +72,25 @@ def _live(world: World, random: Random, seed: int) -> None:
             assert offset == model.end, seed
             model.add([(offset + i, v, stamp + i) for i, v in enumerate(values)])
         elif step < 0.65:
-            log.roll(NOW_MS)
+            log.roller.roll(NOW_MS)
         elif step < 0.75:
             target = random.randint(model.start, model.end)
-            log.truncate_to(Offset(target), NOW_MS)
+            log.truncation.truncate_to(Offset(target), NOW_MS)
             model.truncate(target)
             epoch += 1
         elif step < 0.82:
             log.advance_high_watermark_to(log.log_end_offset)
             model.start = max(model.start, random.randint(model.start, model.end))
-            log.delete_records_to(Offset(model.start))
-            log.apply_retention(NOW_MS)
-            log.remove_due_files(NOW_MS)
+            log.retention.delete_records_to(Offset(model.start))
+            log.retention.apply_retention(NOW_MS)
+            log.retention.remove_due_files(NOW_MS)
         elif step < 0.92:
             log = world.reopen(log)
         else:
-            plan = log.flush_plan()
+            plan = log.flusher.flush_plan()
             if plan is not None:
                 assert plan.carry_out(world.files)
-                log.mark_flushed(plan, NOW_MS)
+                log.flusher.mark_flushed(plan, NOW_MS)
         log.check()
         assert log.log_end_offset == model.end, seed
     _compare(log, model, random)
@@ -103,7 +103,7 @@ def _compare(log: Any, model: Model, random: Random) -> None:
     assert Kit.records(log) == [(offset, value) for offset, value, _ in visible]
     end = log.log_end_offset
     for offset in range(model.start, end + 1):
-        part = log.read(Offset(offset), 1, end_offset=end, at_least_one_batch=True)
+        part = log.reader.read(Offset(offset), 1, end_offset=end, at_least_one_batch=True)
         expected = next((b[0][0] for b in model.batches if b[-1][0] >= offset), None)
         found = None
         if part is not None:
@@ -111,15 +111,15 @@ def _compare(log: Any, model: Model, random: Random) -> None:
         assert found == expected
     for offset in (model.start - 1, end + 1):
         with pytest.raises(ProtocolError) as refused:
-            log.read(Offset(offset), 1, end_offset=end, at_least_one_batch=True)
+            log.reader.read(Offset(offset), 1, end_offset=end, at_least_one_batch=True)
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
     for wanted in range(NOW_MS - 1, NOW_MS + 57, 3):
-        time_found = log.offset_for_timestamp(wanted)
+        time_found = log.reader.offset_for_timestamp(wanted)
         first = next(((t, o) for o, _, t in visible if t >= wanted), None)
         assert (time_found and time_found[:2]) == first
     epochs = log.leader_epochs.entries
     assert all(entry.start_offset < max(end, 1) for entry in epochs[:-1])
-    assert log.end_offset_for_epoch(LeaderEpoch(99)) == (-1, -1)
+    assert log.reader.end_offset_for_epoch(LeaderEpoch(99)) == (-1, -1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -24,7 +24,7 @@ LARGE = TopicConfig()
 
 def _send(log: Any, kit: Any, sequence: int, *, producer: int = 9, epoch: int = 0) -> Any:
     batch = kit.batch(b"%d" % sequence, producer_id=producer, epoch=epoch, sequence=sequence)
-    return log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
+    return log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
 
 
 def _send_refused(log: Any, kit: Any, sequence: int, **more: int) -> None:
@@ -105,7 +105,7 @@ def test_c6_batches_before_a_truncation_are_known_and_those_cut_are_not(
         offsets[sequence] = _send(log, kit, sequence).base_offset
         kit.fill(log, 4)
     log = world.reopen(log)
-    log.truncate_to(Offset(offsets[6]), kit.now_ms)
+    log.truncation.truncate_to(Offset(offsets[6]), kit.now_ms)
     _assert_known_again(log, kit, {s: offsets[s] for s in range(1, 6)})
     after = _send(log, kit, 6)
     assert (after.base_offset, after.is_duplicate) == (offsets[6], False)
@@ -116,7 +116,7 @@ def test_c6_batches_below_the_log_start_are_gone(world: Any, kit: Any) -> None:
     for sequence in range(5):
         _send(log, kit, sequence)
     log.advance_high_watermark_to(Offset(5))
-    log.delete_records_to(Offset(2))
+    log.retention.delete_records_to(Offset(2))
     log = world.reopen(log)
     _send_refused(log, kit, 1)
     _assert_known_again(log, kit, {2: 2, 3: 3, 4: 4})
@@ -126,11 +126,11 @@ def test_c6_segments_that_retention_removed_are_not_looked_for(world: Any, kit: 
     log = world.create(LARGE)
     for sequence in range(4):
         _send(log, kit, sequence)
-    log.roll(kit.now_ms)
+    log.roller.roll(kit.now_ms)
     _send(log, kit, 4)
     log.advance_high_watermark_to(Offset(5))
-    log.delete_records_to(Offset(4))
-    assert log.drop_below_start(kit.now_ms)
+    log.retention.delete_records_to(Offset(4))
+    assert log.retention.drop_below_start(kit.now_ms)
     log = world.reopen(log)
     assert log.first_segment_offset == 4
     _send_refused(log, kit, 3)
@@ -147,13 +147,13 @@ def test_c6_batches_that_compaction_removed_are_not_known_and_those_left_are(
         records = [Record(timestamp=kit.now_ms, key=key, value=b"%d" % sequence)]
         who = {"producer_id": ProducerId(9), "producer_epoch": ProducerEpoch(0)}
         batch = bytearray(build_batch(records, base_sequence=sequence, **who))
-        return log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
+        return log.appender.append_as_leader(batch, leader_epoch=EPOCH, now_ms=kit.now_ms)
 
     keys = [b"a", b"b", b"a", b"a", b"c"]
     for sequence, key in enumerate(keys):
         send(sequence, key)
         log.advance_high_watermark_to(log.log_end_offset)
-    log.roll(kit.now_ms)
+    log.roller.roll(kit.now_ms)
     assert compact(world.files, log) == 5
     log = world.reopen(log)
     for sequence in (0, 2):
@@ -182,7 +182,7 @@ def test_c6_a_follower_that_becomes_leader_knows_what_it_copied_before_its_resta
     log = world.create(LARGE)
     for at in range(5):
         batch = kit.batch(b"x", producer_id=9, epoch=0, sequence=at, base_offset=at, leader_epoch=0)
-        log.append_as_follower(batch, kit.now_ms)
+        log.appender.append_as_follower(batch, kit.now_ms)
     log = world.reopen(log)
     log.leader_epochs.assign(LeaderEpoch(1), log.log_end_offset)
     _assert_known_again(log, kit, {at: at for at in range(5)})
@@ -248,3 +248,16 @@ def test_c6_damage_in_front_of_the_last_batch_ends_the_walk(world: Any, kit: Any
     _send_refused(log, kit, 1)
     _assert_known_again(log, kit, {4: 4})
     assert log.failure is None
+
+
+def test_a_truncation_to_where_a_snapshot_was_taken_forgets_what_came_behind_it(
+    world: Any, kit: Any
+) -> None:
+    log = world.create(LARGE)
+    _send(log, kit, 0)
+    log.roller.roll(kit.now_ms)
+    at = log.log_end_offset
+    _send(log, kit, 1)
+    assert log.truncation.truncate_to(at, kit.now_ms)
+    (entry,) = log.producers.active.values()
+    assert entry.next_sequence == 1

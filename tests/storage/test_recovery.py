@@ -41,7 +41,7 @@ def test_a_clean_start_reads_only_the_end_of_the_last_segment(kit: Any) -> None:
     world = kit.world(files, "/data", "memory")
     log = world.create()
     kit.fill(log, 200)
-    log.roll(kit.now_ms)
+    log.roller.roll(kit.now_ms)
     before = log.segments.all[-2]
     log.close_clean()
     read: list[str] = []
@@ -159,9 +159,9 @@ def test_damaged_indexes_are_made_anew(
     assert kit.records(log) == expected
     for offset in range(30):
         assert kit.records(log, offset) == expected[offset:]
-    assert log.aborted_transactions(0, 30) == []
+    assert log.reader.aborted_transactions(0, 30) == []
     for index in range(30):
-        found = log.offset_for_timestamp(kit.now_ms + index)
+        found = log.reader.offset_for_timestamp(kit.now_ms + index)
         assert found is not None
         assert found.offset == index
     kit.fill(log, 10)

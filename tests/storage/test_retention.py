@@ -30,11 +30,11 @@ def some_log(random: Random) -> tuple[Log, int]:
         age_ms = random.choice([-5000, 0, 500, 1000, 5000, 20_000])
         kit.append(log, b"." * random.randint(1, 300), timestamp=kit.now_ms - age_ms)
         if random.random() < 0.2:
-            log.roll(kit.now_ms)
+            log.roller.roll(kit.now_ms)
     log.advance_high_watermark_to(Offset(random.randint(0, log.log_end_offset)))
     if random.random() < 0.7:
         log.advance_high_watermark_to(log.log_end_offset)
-    log.delete_records_to(Offset(random.randint(0, log.high_watermark)))
+    log.retention.delete_records_to(Offset(random.randint(0, log.high_watermark)))
     policies = random.choice([DELETE, COMPACT, DELETE | COMPACT, frozenset[str]()])
     log.update_config(
         TopicConfig(
@@ -95,10 +95,10 @@ def test_what_goes_is_what_the_rules_say_however_it_is_cut(seed: int) -> None:
     assert len(facts.goes_next) == gone
     assert [each.base_offset for each in facts.segments] == bases
     at_most = Random(seed).choice([1, 2, 5, None])
-    while log.expire(now_ms, at_most):
+    while log.retention.expire(now_ms, at_most):
         log.check()
     dropped = 0
-    while step := log.drop_below_start(now_ms, at_most):
+    while step := log.retention.drop_below_start(now_ms, at_most):
         assert at_most is None or step <= at_most
         dropped += step
         log.check()
@@ -116,11 +116,11 @@ def test_what_goes_is_what_the_rules_say_however_it_is_cut(seed: int) -> None:
 def test_records_without_a_timestamp_age_by_their_file(world: Any, kit: Any) -> None:
     log = world.create(TopicConfig(segment_bytes=1000, retention_ms=1000))
     kit.append(log, b"old", timestamp=-1)
-    log.roll(kit.now_ms)
+    log.roller.roll(kit.now_ms)
     log.advance_high_watermark_to(log.log_end_offset)
     written_ms = world.files.modified_ms(log.segments.first.log.path)
-    assert log.apply_retention(written_ms + 1000) == 0
-    assert log.apply_retention(written_ms + 1001) == 1
+    assert log.retention.apply_retention(written_ms + 1000) == 0
+    assert log.retention.apply_retention(written_ms + 1001) == 1
 
 
 def test_the_facts_name_the_rule_and_when_it_changes(kit: Any) -> None:
@@ -130,7 +130,7 @@ def test_the_facts_name_the_rule_and_when_it_changes(kit: Any) -> None:
     )
     for age_ms in (5000, -9000, 5000, 0):
         kit.append(log, b"x", timestamp=kit.now_ms - age_ms)
-        log.roll(kit.now_ms)
+        log.roller.roll(kit.now_ms)
     log.advance_high_watermark_to(Offset(3))
     facts = retention_facts(log, kit.now_ms)
     assert [(each.rule, each.goes) for each in facts.segments] == [

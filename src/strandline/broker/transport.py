@@ -29,7 +29,7 @@ from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, La
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
 from strandline.storage.files import File
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.system_calls import send_range
 from strandline.types import Instant
 

@@ -102,7 +102,7 @@ class Background:
                 log.error("%s of %s failed: %s", name, replica.topic_partition, error)
             except InvariantViolated as error:
                 log.critical("%s of %s found a bug: %s", name, replica.topic_partition, error)
-                replica.log.fail(str(error))
+                replica.log.health.fail(str(error))
 
     def _guarded(self, directory: Directory, work: Callable[[], object]) -> None:
         """Do work on a directory; a disk error takes it offline and is told once.
@@ -145,7 +145,7 @@ class Background:
 
     def _roll_and_flush(self, now: Instant) -> None:
         def roll(replica: Replica) -> None:
-            replica.log.roll_if_time_due(now.wall_ms)
+            replica.log.roller.roll_if_time_due(now.wall_ms)
             self._syncing.sync_if_due(replica, now)
 
         self._for_each_usable("Rolling", roll)

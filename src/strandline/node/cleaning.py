@@ -31,10 +31,10 @@ from strandline.storage.compaction.plan import (
     CleaningPlan,
     CleaningResult,
     CleaningStats,
-    plan_cleaning,
 )
+from strandline.storage.compaction.planner import plan_cleaning
 from strandline.storage.files import NoRoom
-from strandline.storage.log_state import LogState
+from strandline.storage.log import Log
 from strandline.types import Instant, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ class Cleaning:
     def __init__(
         self, replicas: Replicas, settings: Settings, timers: Timers, outbox: Outbox
     ) -> None:
-        self.uncleanable: dict[LogState, str] = {}
-        self.last: dict[LogState, LastRound] = {}
-        self.asked: dict[LogState, None] = {}
+        self.uncleanable: dict[Log, str] = {}
+        self.last: dict[Log, LastRound] = {}
+        self.asked: dict[Log, None] = {}
         self._replicas = replicas
         self._settings = settings
         self._timers = timers
@@ -114,15 +114,15 @@ class Cleaning:
             if not each.is_void and (
                 replica.is_retired
                 or replica.log.failure is not None
-                or replica.log.cuts != each.plan.cuts
+                or replica.log.offsets.truncations != each.plan.truncations
             ):
                 self._void(each)
 
-    def is_under_way(self, of: LogState) -> bool:
+    def is_under_way(self, of: Log) -> bool:
         """Whether a round of the log is under way: its oldest segments must not go meanwhile."""
         return any(each.replica.log is of for each in self._rounds.values())
 
-    def round_of(self, of: LogState) -> Round | None:
+    def round_of(self, of: Log) -> Round | None:
         """The round of the log that is under way."""
         return next((each for each in self._rounds.values() if each.replica.log is of), None)
 
@@ -132,7 +132,7 @@ class Cleaning:
         What was written so far counts, so the active segment is closed first. Raises
         `StorageError`.
         """
-        replica.log.roll(now.wall_ms)
+        replica.log.roller.roll(now.wall_ms)
         replica.note_flush()
         self.uncleanable.pop(replica.log, None)
         self.asked[replica.log] = None
@@ -253,9 +253,11 @@ class Cleaning:
         replica = each.replica
         each.stats = result.stats
         if each.is_void:
-            self._guarded(replica, lambda: replica.log.discard_cleaning(result))
+            self._guarded(replica, lambda: replica.log.swap.discard_cleaning(result))
             return
-        swapped = self._guarded(replica, lambda: replica.log.finish_cleaning(result, now.wall_ms))
+        swapped = self._guarded(
+            replica, lambda: replica.log.swap.finish_cleaning(result, now.wall_ms)
+        )
         if not swapped:
             self._void(each)
             return

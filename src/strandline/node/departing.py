@@ -107,7 +107,7 @@ class Departing:
             while more and not replica.is_retired and not self._is_busy(replica.log):
                 # Also what a client has had deleted since the last slice.
                 self._replicas.save_log_starts()
-                drop = partial(replica.log.drop_below_start, now.wall_ms, DROPS_PER_TURN)
+                drop = partial(replica.log.retention.drop_below_start, now.wall_ms, DROPS_PER_TURN)
                 step = self._guarded(replica, drop)
                 more = step >= DROPS_PER_TURN
                 dropped, done = dropped + step, done + step
@@ -116,7 +116,7 @@ class Departing:
             self._dropped(replica, dropped)
 
     def _expire(self, replica: Replica, now: Instant) -> int:
-        moved = replica.log.expire(now.wall_ms, AGES_PER_TURN)
+        moved = replica.log.retention.expire(now.wall_ms, AGES_PER_TURN)
         if moved:
             replica.changed()  # who waits below the new start learns that it is gone
         return moved
@@ -145,7 +145,7 @@ class Departing:
             log.error("Retention of %s failed: %s", replica.topic_partition, error)
         except InvariantViolated as error:
             log.critical("Retention of %s found a bug: %s", replica.topic_partition, error)
-            replica.log.fail(str(error))
+            replica.log.health.fail(str(error))
         return 0
 
     # -- Removal -----------------------------------------------------------------------------

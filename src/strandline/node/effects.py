@@ -15,7 +15,7 @@ from strandline.cluster.store import Operation
 from strandline.storage.compaction.plan import CleaningPlan
 from strandline.storage.files import Files
 from strandline.storage.flush_plan import SyncPlan
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.types import BrokerId
 
 ConnectionId: TypeAlias = int

@@ -19,7 +19,7 @@ from strandline.errors import ErrorCode
 from strandline.node.effects import Chunk
 from strandline.node.leader_hints import LeaderEndpoint, LeaderHint
 from strandline.node.request import Request
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import NO_OFFSET, BrokerId
 

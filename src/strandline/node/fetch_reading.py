@@ -110,7 +110,7 @@ class ConsumerReader:
             is_first=is_first,
         )
         if wants_committed and answer.records is not None:
-            answer.aborted_transactions = log.aborted_transactions(
+            answer.aborted_transactions = log.reader.aborted_transactions(
                 Offset(fetched.fetch_offset), answer.records.upper_offset
             )
 
@@ -242,7 +242,10 @@ def _has_diverged(fetched: Fetched, answer: PartitionAnswer, log: Log) -> bool:
     ):
         return False  # the usual case: the newest epoch ends where the log does
     answer.diverging = divergence(
-        LeaderEpoch(last_epoch), Offset(offset), log_start_offset=log.log_start_offset, history=log
+        LeaderEpoch(last_epoch),
+        Offset(offset),
+        log_start_offset=log.log_start_offset,
+        history=log.reader,
     )
     return answer.diverging is not None
 
@@ -257,7 +260,7 @@ def _read(
     is_first: bool,
 ) -> None:
     offset, bytes_max = fetched.fetch_offset, max(0, fetched.max_bytes)
-    answer.records = records = log.read(
+    answer.records = records = log.reader.read(
         Offset(offset), min(bytes_max, limit), end_offset=end, at_least_one_batch=is_first
     )
     if records is None:

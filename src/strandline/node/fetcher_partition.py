@@ -38,7 +38,7 @@ from strandline.replication.follower import (
 )
 from strandline.replication.truncation import EpochEnd, Target, first_truncation
 from strandline.storage.files import NoRoom
-from strandline.storage.log_append import UnexpectedOffset
+from strandline.storage.log_appender import UnexpectedOffset
 from strandline.types import Instant, LeaderEpoch, Offset, TopicId
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class FetchedPartition:
             log.log_end_offset,
             replica.leader_epoch,
             log.leader_epochs.latest,
-            log.log_start_saved,
+            log.offsets.log_start_saved,
         )
         return wanted
 
@@ -243,7 +243,7 @@ class FetchedPartition:
             bool(data.records),
         )
         followed = Followed(
-            replica.leader_epoch, log.log_end_offset, log.high_watermark, self.replica.log
+            replica.leader_epoch, log.log_end_offset, log.high_watermark, log.reader
         )
         return judge(answer, self._asked, followed)
 

@@ -301,7 +301,9 @@ def committed_records(
     overtakers: dict[bytes, Offset] = {}
     position = source.log_start_offset
     while position < end_offset:
-        found = source.read(position, read_bytes, end_offset=end_offset, at_least_one_batch=True)
+        found = source.reader.read(
+            position, read_bytes, end_offset=end_offset, at_least_one_batch=True
+        )
         if found is None:
             return
         data = found.file.read_at(found.position, found.length)

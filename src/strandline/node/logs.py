@@ -18,7 +18,7 @@ from strandline.errors import StorageError
 from strandline.storage.files import Files, NoRoom, join
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
-from strandline.storage.log_state import LogState
+from strandline.storage.log_offsets import LogOffsets
 from strandline.types import NO_OFFSET, NO_TOPIC_ID, Instant, Offset, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,9 @@ class Logs:
         """Those that are not known to be offline; see `take_failed`."""
         self.removed: list[Removed] = []
         """Deleted partitions whose files are still there."""
-        self._raised: dict[LogState, None] = {}
-        """Logs whose start was raised and is not in the checkpoint of their directory yet."""
-        self._delayed: dict[LogState, None] = {}
+        self._raised: dict[LogOffsets, None] = {}
+        """Of logs whose start was raised and is not in the checkpoint of their directory yet."""
+        self._delayed: dict[LogOffsets, None] = {}
         """Those that could not be written because there was no room."""
         self.has_failed_logs = False
         """Whether a log has failed, and not its directory, since `Replicas` looked last."""
@@ -84,19 +84,19 @@ class Logs:
                 self._check_all_read(partition)
             return self._create(partition, topic_id, config, now)
         found = directory.logs[partition]
-        if found.may_reload and directory.offline_reason is None:
+        if found.health.may_reload and directory.offline_reason is None:
             found = self._reload(directory, found, config, now)
         if NO_TOPIC_ID not in (topic_id, found.topic_id) and topic_id != found.topic_id:
             raise StorageError(
                 f"The log of {partition} in {found.directory} belongs to another topic of that "
                 f"name: its id is {found.topic_id}, and not {topic_id}."
             )
-        found.check_usable()
+        found.health.check_usable()
         if NO_TOPIC_ID == found.topic_id != topic_id:
             # The process died after it had made the log and before it wrote the id down.
-            found.assign_topic_id(topic_id)
+            found.location.assign_topic_id(topic_id)
         found.update_config(config)
-        found.raised = self._raised
+        found.offsets.note_raised_starts_in(self._raised)
         return found
 
     def take_leftovers(self, delay_ms: int, now: Instant) -> None:
@@ -128,24 +128,23 @@ class Logs:
     def save_cut(self, truncated: Log) -> None:
         """Write lowered offsets down, before new records take the place of old ones."""
         directory = self.directory_of(truncated.topic_partition)
-        if truncated.recovery_point_fell and directory is not None:
+        if truncated.offsets.recovery_point_fell and directory is not None:
             directory.write_recovery_points()
-        if truncated.log_start_fell and directory is not None:
+        if truncated.offsets.log_start_fell and directory is not None:
             directory.write_log_starts()
         if directory is not None:
             cleaned_to = directory.cleaner_offsets.get(truncated.topic_partition, Offset(0))
             if cleaned_to > truncated.log_end_offset:
                 # What takes the place of what was cut is dirty.
                 directory.set_cleaner_offset(truncated.topic_partition, truncated.log_end_offset)
-        if truncated.high_watermark_fell and directory is not None:
+        if truncated.offsets.high_watermark_fell and directory is not None:
             directory.write_high_watermarks()
-        truncated.recovery_point_fell = truncated.log_start_fell = False
-        truncated.high_watermark_fell = False
+        truncated.offsets.checkpoints_written()
 
-    def save_log_starts(self, *, retry: bool = False) -> list[LogState]:
+    def save_log_starts(self, *, retry: bool = False) -> list[LogOffsets]:
         """Write down where logs start, if some were raised; returns those that are safe now.
 
-        Nobody may be told that records are deleted before that: a crash would bring them back
+        No client may be told that records are deleted before that: a crash would bring them back
         (I-27). One write for all logs of a directory. What a full disk does not take is written
         with the next that is raised, or when asked to `retry`.
         """
@@ -154,16 +153,20 @@ class Logs:
         raised = {**self._delayed, **self._raised}
         self._delayed.clear()
         self._raised.clear()
-        saved: list[LogState] = []
+        saved: list[LogOffsets] = []
         for directory in self.directories:
-            here = [each for each in raised if directory.logs.get(each.topic_partition) is each]
+            here = [
+                each
+                for each in raised
+                if (found := directory.logs.get(each.topic_partition)) and found.offsets is each
+            ]
             if here and directory.offline_reason is None:
                 saved += self._save_log_starts(directory, here)
         return saved
 
     def _save_log_starts(
-        self, directory: Directory, raised: Sequence[LogState]
-    ) -> Sequence[LogState]:
+        self, directory: Directory, raised: Sequence[LogOffsets]
+    ) -> Sequence[LogOffsets]:
         try:
             is_written = directory.write_log_starts()
         except NoRoom as error:
@@ -177,7 +180,7 @@ class Logs:
             self._delayed.update(dict.fromkeys(raised))
             return []
         for each in raised:
-            each.log_start_saved = each.log_start_offset
+            each.start_saved()
         return raised
 
     def fail(self, failed: Log, error: StorageError) -> None:
@@ -186,7 +189,7 @@ class Logs:
         Unless something has run out, of which the disk knows nothing: then the log alone is given
         up, until it can be loaded again.
         """
-        failed.fail(str(error), error)
+        failed.health.fail(str(error), error)
         if isinstance(error, NoRoom):
             self.has_failed_logs = True
             return
@@ -238,8 +241,8 @@ class Logs:
             raise
         for line in loaded.recovery_report.lines():
             log.info("%s was loaded again: %s", loaded.topic_partition, line)
-        self._raised.pop(failed, None)
-        self._delayed.pop(failed, None)
+        self._raised.pop(failed.offsets, None)
+        self._delayed.pop(failed.offsets, None)
         return loaded
 
     def _check_all_read(self, partition: TopicPartition) -> None:
@@ -272,13 +275,13 @@ class Logs:
                 producer_expiration_ms=self._producer_expiration_ms,
             )
             if topic_id != NO_TOPIC_ID:
-                created.assign_topic_id(topic_id)
+                created.location.assign_topic_id(topic_id)
         except StorageError:
             # The next attempt may find more room in another directory, and two logs would be there.
             if is_new:
                 self._undo(directory, partition, path)
             raise
-        created.raised = self._raised
+        created.offsets.note_raised_starts_in(self._raised)
         directory.add(created)
         return created
 

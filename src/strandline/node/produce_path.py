@@ -155,7 +155,8 @@ class ProducePath:
         replica = shape.replica
         log = replica.log
         leader = replica.leader
-        if word != shape.word or leader is None or not log.keeps_batches:
+        settings = log.settings
+        if word != shape.word or leader is None or not settings.keeps_batches:
             return False
         if shape.acks_all and not leader.has_min_in_sync:
             return False
@@ -173,8 +174,8 @@ class ProducePath:
             end = start + size
             if end != frame_size:
                 return False
-        rules = log.client_rules
-        if size <= HEADER_BYTES or size > rules.max_message_bytes or size > log.segment_bytes:
+        rules = settings.client_rules
+        if size <= HEADER_BYTES or size > rules.max_message_bytes or size > settings.segment_bytes:
             return False
         batch = frame[start:end]
         # A bare tuple serves as the header wherever fields are taken by position.
@@ -186,8 +187,8 @@ class ProducePath:
             or header[5] not in _CODECS_AND_NOTHING_ELSE
             or not header[12] == header[6] + 1 > 0
             or crc32c(frame[start + _ATTRIBUTES_AT : end]) != header[4]
-            or log.failure is not None
-            or log.closed
+            or log.health.failure is not None
+            or log.health.closed
         ):
             return False
         if header[9] >= 0:
@@ -210,11 +211,11 @@ class ProducePath:
             answer.head,
             base_offset,
             NO_TIMESTAMP,
-            log.log_start_offset,
+            log.offsets.log_start_offset,
             answer.tail,
         )
         required = base_offset + header[6] + 1
-        if shape.acks_all and log.high_watermark < required:
+        if shape.acks_all and log.offsets.high_watermark < required:
             waiting = _Waiting(self, shape, answered, now)
             deadline_ms = now.monotonic_ms + shape.timeout_ms
             replica.await_commit(Offset(required), waiting.decided, deadline_ms=deadline_ms)

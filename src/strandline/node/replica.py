@@ -30,10 +30,10 @@ class Replica(LeadsPartition, FollowsPartition):
     def become_leader(self, state: PartitionImage, now: Instant) -> None:
         """Lead in a new epoch. Nothing is truncated (I-10); raises `StorageError`."""
         log, host = self.log, self.host
-        if log.has_fallen:
+        if log.offsets.needs_checkpoint:
             host.logs.save_cut(log)
         # KAFKA-7415: the epoch begins where the log ends now, whether or not it writes anything.
-        log.begin_epoch(state.leader_epoch, log.log_end_offset)
+        log.flusher.begin_epoch(state.leader_epoch, log.log_end_offset)
         self.leader = Leader(
             host.broker_id,
             leader_epoch=state.leader_epoch,

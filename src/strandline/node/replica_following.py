@@ -11,7 +11,7 @@ from strandline.node.ledger.keeping import Reason
 from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import Buffer
 from strandline.replication.follower import follower_high_watermark
-from strandline.storage.log_append import AppendResult
+from strandline.storage.log_appender import AppendResult
 from strandline.types import Instant, Offset
 
 
@@ -22,9 +22,11 @@ class FollowsPartition(ReplicaState):
 
     def append_as_follower(self, records: Buffer, now: Instant) -> AppendResult:
         """Append what the leader sent. Raises `CorruptRecords` and `StorageError`."""
-        if self.log.has_fallen:
+        if self.log.offsets.needs_checkpoint:
             self.host.logs.save_cut(self.log)  # what a full disk did not take then
-        result = self.log.append_as_follower(records, now.wall_ms, leader_epoch=self.leader_epoch)
+        result = self.log.appender.append_as_follower(
+            records, now.wall_ms, leader_epoch=self.leader_epoch
+        )
         self.traffic.replication_in += len(records)
         self.note_flush()
         return result
@@ -45,20 +47,20 @@ class FollowsPartition(ReplicaState):
                 )
             )
         if log_start_offset > log.log_start_offset:
-            log.delete_records_to(Offset(min(log_start_offset, log.high_watermark)))
+            log.retention.delete_records_to(Offset(min(log_start_offset, log.high_watermark)))
         if self.waiting and (log.high_watermark, log.log_start_offset) != before:
             self.host.purgatory.changed(self)
 
     def truncate_to(self, offset: Offset, now: Instant, reason: Reason) -> None:
         """Remove what the leader does not have. Raises `StorageError`."""
         self.host.ledgers.copy(self, offset, reason, now)
-        self.log.truncate_to(offset, now.wall_ms)
+        self.log.truncation.truncate_to(offset, now.wall_ms)
         self._truncated()
 
     def truncate_fully_to(self, offset: Offset, now: Instant) -> None:
         """Begin anew at the leader's log start. Raises `StorageError`."""
         self.host.ledgers.copy(self, self.log.log_start_offset, Reason.BELOW_LEADER, now)
-        self.log.truncate_fully_and_start_at(offset, now.wall_ms)
+        self.log.truncation.truncate_fully_and_start_at(offset, now.wall_ms)
         self._truncated()
 
     def start_inside_batch(self, records: Buffer, offset: Offset, now: Instant) -> None:
@@ -72,12 +74,12 @@ class FollowsPartition(ReplicaState):
         log = self.log
         end = log.log_end_offset
         self.host.ledgers.copy(self, log.log_start_offset, Reason.INSIDE_BATCH, now)
-        log.truncate_fully_and_start_at(offset, now.wall_ms, log_start_offset=end)
+        log.truncation.truncate_fully_and_start_at(offset, now.wall_ms, log_start_offset=end)
         try:
             self._truncated()
             self.append_as_follower(records, now)
         except (CorruptRecords, StorageError):
-            log.truncate_fully_and_start_at(end, now.wall_ms)
+            log.truncation.truncate_fully_and_start_at(end, now.wall_ms)
             self._truncated()
             raise
 

@@ -15,7 +15,7 @@ from strandline.node.replica_state import ReplicaState
 from strandline.records.batch import BatchHeader, WritableBuffer
 from strandline.replication.in_sync import InSyncState
 from strandline.storage.files import NoRoom
-from strandline.storage.log_append import AppendResult
+from strandline.storage.log_appender import AppendResult
 from strandline.types import BrokerId, Instant, Offset
 
 DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
@@ -38,7 +38,7 @@ class LeadsPartition(ReplicaState):
         """
         self._check_appendable(acks_all=acks_all)
         try:
-            result = self.log.append_as_leader(
+            result = self.log.appender.append_as_leader(
                 records, leader_epoch=self.leader_epoch, now_ms=now.wall_ms
             )
         except StorageError as error:
@@ -52,7 +52,9 @@ class LeadsPartition(ReplicaState):
 
     def append_validated(self, batch: memoryview, header: BatchHeader, now: Instant) -> Offset:
         """Append a client's batch that is known to be valid and no duplicate, while leading."""
-        base_offset = self.log.append_validated(batch, header, self.leader_epoch, now.wall_ms)
+        base_offset = self.log.appender.append_validated(
+            batch, header, self.leader_epoch, now.wall_ms
+        )
         self.traffic.bytes_in += len(batch)
         self.traffic.records_in += header[6] + 1
         self._appended(now)
@@ -62,7 +64,7 @@ class LeadsPartition(ReplicaState):
         """Append a batch that this node itself wrote, under the rules of acks=all."""
         self._check_appendable(acks_all=True)
         try:
-            result = self.log.append_as_coordinator(
+            result = self.log.appender.append_as_coordinator(
                 records, leader_epoch=self.leader_epoch, now_ms=now.wall_ms
             )
         except StorageError as error:
@@ -97,7 +99,7 @@ class LeadsPartition(ReplicaState):
             self.advance(now)
         if self.growth.waiting:
             host.purgatory.changed(self.growth)
-        if log.wants_flush:
+        if log.flusher.wants_flush:
             host.flushable[self] = None
 
     # -- Followers and the in-sync set -------------------------------------------------------
@@ -215,7 +217,7 @@ class LeadsPartition(ReplicaState):
             set(leader.in_sync.maximal) if state is None else {*leader.in_sync.maximal, *state.elr}
         )
         return leader.low_watermark(
-            self.log.log_start_saved,
+            self.log.offsets.log_start_saved,
             lambda b: b in electable or self.host.is_there(b, self.topic_partition),
         )
 

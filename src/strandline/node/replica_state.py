@@ -123,7 +123,7 @@ class ReplicaState(Watched):
 
     def note_flush(self) -> None:
         """Have the log synced after this turn, if it wants to be."""
-        if self.log.wants_flush:
+        if self.log.flusher.wants_flush:
             self.host.flushable[self] = None
 
     def fail(self, error: StorageError) -> None:

@@ -163,7 +163,7 @@ class Replicas:
         """Write down the log starts that were raised, then wake who waits for that."""
         for saved in self._logs.save_log_starts(retry=retry):
             replica = self._by_name.get(saved.topic_partition)
-            if replica is not None and replica.log is saved:
+            if replica is not None and replica.log.offsets is saved:
                 replica.wake_low_watch()
 
     def take_offline(self, directory: Directory, error: StorageError) -> None:
@@ -274,12 +274,12 @@ class Replicas:
             directory_of_log = self._logs.directory_of(at)
             reason = replica.log.failure or (directory_of_log and directory_of_log.offline_reason)
             error: StorageError
-            if replica.log.may_reload:
+            if replica.log.health.may_reload:
                 error = BrokenOff(f"It is loaded again when there is room: {reason}")
             else:
                 error = StorageError(f"The disk under it failed: {reason}")
             self._set_aside(at, error)
-            replica.log.fail(str(error))
+            replica.log.health.fail(str(error))
             changes.append(self._give_away(replica, error, was_leading=replica.is_leading))
         return changes
 

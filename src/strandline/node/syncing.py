@@ -61,11 +61,11 @@ class Syncing:
         """
         if replica in self._busy or replica.is_retired or replica.log.failure is not None:
             return
-        if replica.log.epochs_due:
+        if replica.log.flusher.epochs_due:
             self._with_epochs[replica] = None
             return
         try:
-            plan = replica.log.flush_plan_if_due(now.wall_ms)
+            plan = replica.log.flusher.flush_plan_if_due(now.wall_ms)
         except NoRoom as error:
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, error)
             return
@@ -91,14 +91,14 @@ class Syncing:
         self._busy.discard(replica)
         if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
-            replica.log.wants_flush = True  # the next check of what is due asks again
+            replica.log.flusher.request_flush()
             return
         if isinstance(result, StorageError):
             # What the page cache dropped after a failed fsync is lost: nothing here can be trusted.
             replica.fail(result)
             return
         if result:
-            replica.log.mark_flushed(plan, now.wall_ms)
+            replica.log.flusher.mark_flushed(plan, now.wall_ms)
             self.sync_if_due(replica, now)  # for what was appended meanwhile
 
     # -- Leader epochs -----------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Syncing:
             return
         if result:
             for replica, table in tables:
-                replica.log.epochs_written(table)
+                replica.log.flusher.epochs_written(table)
         self._release([replica for replica, _ in tables], now)
 
     def _failed(self, tables: _Tables, error: StorageError) -> None:

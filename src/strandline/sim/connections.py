@@ -18,7 +18,7 @@ from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk, ConnectionId, Dial, LinkId
 from strandline.sim.trace import Kind
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import ProcessEnded
 
 if TYPE_CHECKING:

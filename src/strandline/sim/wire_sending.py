@@ -25,7 +25,7 @@ from strandline.sim.wire_state import (
     WireState,
     read_range,
 )
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 
 
 class WireSending(WireState):

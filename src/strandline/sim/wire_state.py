@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from strandline.errors import StorageError
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 
 if TYPE_CHECKING:
     from strandline.sim.latency import End, Path

@@ -27,8 +27,8 @@ class FlushPlan:
     directories: tuple[str, ...]
     segments: tuple[Segment, ...]
     """The segments whose names the synced directory holds."""
-    cuts: int
-    """How often the log had been cut when the plan was made: a later cut makes it void."""
+    truncations: int
+    """Of the log when the plan was made: a later truncation makes it void."""
 
     def carry_out(self, files: Files) -> bool:
         """Sync everything; may run in any thread. False when a file was not there any more.

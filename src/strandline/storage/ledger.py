@@ -29,7 +29,7 @@ from typing import Final
 from strandline.errors import StorageError
 from strandline.storage.files import DiskFull, Files, MissingFile, join
 from strandline.storage.log import Log
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 from strandline.types import Offset
 
 VERSION: Final = 1
@@ -231,7 +231,9 @@ def _slices(log: Log, offset: Offset, bytes_max: int) -> Iterator[LogSlice]:
     """The batches from the one that holds `offset` to the end, as far as they fit."""
     position, left = max(offset, log.log_start_offset), bytes_max
     while position < log.log_end_offset:
-        found = log.read(position, left, end_offset=log.log_end_offset, at_least_one_batch=False)
+        found = log.reader.read(
+            position, left, end_offset=log.log_end_offset, at_least_one_batch=False
+        )
         if found is None:
             return
         yield found

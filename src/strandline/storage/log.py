@@ -1,47 +1,103 @@
 """One partition's log: the sequence of record batches, on disk in segments.
 
-This file knows how a log is loaded and closed; what it can do in between stands in the files of its
-parts:
+This file knows which parts a log consists of, how it is loaded and closed, and what concerns more
+than one part. What a log can do in between stands with its parts:
 
-    log_state    offsets, configuration, rolling, what to sync
-    log_append   as leader, as coordinator, as follower
-    log_read     by offset, by time, aborted transactions
-    log_cut      truncation, deletion
-    retention    dropping old segments
-    log_clean    compaction: new segments for old ones
-    recovery     loading from disk
+    log_offsets    where it starts, is committed, is durable and ends
+    log_settings   what the topic's settings mean for it
+    log_health     whether it may be used
+    log_parts      these and all other state of a log, and where it lies
+    log_roller     closing a segment, beginning the next
+    log_flusher    what to sync, and when
+    log_appender   as leader, as coordinator, as follower
+    log_reader     by offset, by time, aborted transactions
+    truncation     dropping records at the end
+    retention      dropping old segments
+    segment_swap   compaction: new segments for old ones
+    recovery       loading from disk
 
-It must not know replicas, requests or clocks. A log is used by the node's thread only; the files
-that a `FlushPlan` names are synced by a driver in any thread.
+Each field is written by the file of its part and by no other. A log must not know replicas,
+requests or clocks. It is used by the node's thread only; the files that a `FlushPlan` names are
+synced by a driver in any thread.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 from strandline.config.topic import TopicConfig
-from strandline.errors import StorageError
+from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.directory_names import DirectoryKind, retired_directory_name
 from strandline.storage.files import Files, join, parent_of
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import LeaderEpochs
-from strandline.storage.log_append import AppendsRecords
-from strandline.storage.log_clean import ReplacesSegments
-from strandline.storage.log_cut import DropsRecords
+from strandline.storage.log_appender import LogAppender
 from strandline.storage.log_directory import LogToLoad
-from strandline.storage.log_read import ReadsRecords
-from strandline.storage.partition_metadata import read_topic_id, write_topic_id
+from strandline.storage.log_flusher import LogFlusher
+from strandline.storage.log_health import LogHealth
+from strandline.storage.log_offsets import LogOffsets
+from strandline.storage.log_parts import LogParts, PartitionDirectory
+from strandline.storage.log_reader import LogReader
+from strandline.storage.log_roller import LogRoller
+from strandline.storage.log_settings import LogSettings
 from strandline.storage.producer_state import ProducerStates
 from strandline.storage.recovery import Recovery
-from strandline.storage.retention import DropsOldSegments
-from strandline.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
+from strandline.storage.recovery_report import RecoveryReport
+from strandline.storage.retention import Retention
+from strandline.storage.segment import Segment
+from strandline.storage.segment_swap import SegmentSwap
+from strandline.storage.segments import Segments
+from strandline.storage.truncation import Truncation
+from strandline.types import Offset, TopicId, TopicPartition
 
 PRODUCER_EXPIRATION_MS_DEFAULT = 86_400_000
 
 
-class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, ReplacesSegments):
-    """See the module and `LogState` for the attributes."""
+class Log:
+    """The parts of a log by their names, and its state to be read.
 
-    __slots__ = ()
+    `random` spreads the rolls of many logs in time and makes the secrets of compaction;
+    `recovery_report` says what loading found.
+    """
+
+    __slots__ = (
+        "appender",
+        "flusher",
+        "health",
+        "leader_epochs",
+        "location",
+        "offsets",
+        "producers",
+        "random",
+        "reader",
+        "recovery_report",
+        "retention",
+        "roller",
+        "segments",
+        "settings",
+        "swap",
+        "truncation",
+    )
+
+    def __init__(self, parts: LogParts, now_ms: int, random: Random) -> None:
+        """Has no segments yet; see `load`."""
+        self.location = parts.location
+        self.settings = parts.settings
+        self.health = parts.health
+        self.offsets = parts.offsets
+        self.segments = parts.segments
+        self.leader_epochs = parts.leader_epochs
+        self.producers = parts.producers
+        self.random = random
+        self.flusher = LogFlusher(parts, now_ms)
+        self.roller = LogRoller(parts, self.flusher, random)
+        self.appender = LogAppender(parts, self.roller, self.flusher)
+        self.reader = LogReader(parts)
+        self.truncation = Truncation(parts, self.roller, self.flusher)
+        self.retention = Retention(parts, self.roller)
+        self.swap = SegmentSwap(parts, self.reader)
+        self.recovery_report = RecoveryReport()
 
     @classmethod
     def load(
@@ -65,12 +121,17 @@ class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, Replaces
             files.make_directory(found.directory)
             files.sync_directory(parent_of(found.directory))
         epochs = LeaderEpochs.load(files, join(found.directory, LEADER_EPOCHS_NAME))
-        log = cls(files, found.directory, found.topic_partition, epochs, producers)
-        log.random = random
-        log.last_flush_ms = now_ms
-        log.topic_id = read_topic_id(files, found.directory) or NO_TOPIC_ID
-        log.update_config(config)
-        Recovery(log, found, now_ms).run()
+        parts = LogParts(
+            PartitionDirectory(files, found.directory, found.topic_partition),
+            LogSettings(config),
+            LogHealth(found.topic_partition),
+            LogOffsets(found.topic_partition),
+            Segments(),
+            epochs,
+            producers,
+        )
+        log = cls(parts, now_ms, random)
+        log.recovery_report = Recovery(parts, log.roller, found, now_ms).run()
         log.update_config(config)
         return log
 
@@ -104,35 +165,168 @@ class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, Replaces
             producer_expiration_ms=producer_expiration_ms,
         )
 
+    # -- What it is --------------------------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        return self.location.files
+
+    @property
+    def directory(self) -> str:
+        return self.location.path
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.location.topic_partition
+
+    @property
+    def topic_id(self) -> TopicId:
+        """`NO_TOPIC_ID` if the disk does not say."""
+        return self.location.topic_id
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.settings.config
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log takes no more appends."""
+        return self.health.failure
+
+    @property
+    def closed(self) -> bool:
+        return self.health.closed
+
+    # -- Offsets, to be read; see `LogOffsets` -----------------------------------------------
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self.offsets.log_start_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.offsets.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where `read_committed` readers stop: the high watermark, or an undecided transaction."""
+        offsets = self.offsets
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= offsets.high_watermark:
+            return offsets.high_watermark
+        return max(unstable, offsets.log_start_offset)
+
+    @property
+    def recovery_point(self) -> Offset:
+        return self.offsets.recovery_point
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self.offsets.log_end_offset
+
+    # -- Segments ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> Segment:
+        """The segment that appends go to: the last one."""
+        return self.segments.active
+
     @property
     def first_segment_offset(self) -> Offset:
         """Base offset of the first segment: where the log would start without a checkpoint."""
         return Offset(self.segments.first.base_offset)
 
     @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches on disk, those below the log start included."""
+        return self.segments.size_bytes
+
+    @property
     def is_empty(self) -> bool:
         return self.log_start_offset == self.log_end_offset
 
-    def assign_topic_id(self, topic_id: TopicId) -> None:
-        """Say durably to which topic the log belongs. Another id on disk is `StorageError`."""
-        write_topic_id(self.files, self.directory, topic_id)
-        self.topic_id = topic_id
+    # -- What concerns several parts ---------------------------------------------------------
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Follow settings of the topic, or new ones, from the next append on."""
+        self.settings.follow(config)
+        self.flusher.reschedule()
+        self.active.follow(config)
+
+    def advance_high_watermark_to(self, offset: Offset) -> bool:
+        """Raise the high watermark; returns whether it moved. Never lowers it (I-10)."""
+        if not self.offsets.advance_high_watermark_to(offset):
+            return False
+        if self.producers.first_unstable_offset is not None:
+            self.producers.acknowledge_to(offset)
+        return True
+
+    def restore_high_watermark(self, offset: Offset) -> Offset:
+        """Take the high watermark from a checkpoint, clamped to the log; returns what it is now."""
+        restored = self.offsets.restore_high_watermark(offset)
+        self.producers.acknowledge_to(restored)
+        return restored
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` unless offsets and segments agree (I-01, I-02, I-06)."""
+        self.offsets.check()
+        bases = self.segments.base_offsets
+        if not bases or bases[-1] > self.log_end_offset or self.segments.last is not self.active:
+            raise InvariantViolated(f"{self.topic_partition}: the active segment is not the last.")
+        if any(low >= high for low, high in pairwise(bases)):
+            raise InvariantViolated(f"{self.topic_partition}: segments are out of order: {bases}.")
+        self.leader_epochs.check()
+        self.producers.check_invariants()
+
+    # -- Moving, deleting, closing -----------------------------------------------------------
+
+    def rename_directory(self, directory: str) -> None:
+        """Move the whole partition to another name in the same log directory, durably."""
+        self._rename_directory(directory)
+        self.files.sync_directory(parent_of(directory))
+
+    def _rename_directory(self, directory: str) -> None:
+        self.location.rename(directory)
+        self.segments.moved_to(directory)
+        self.leader_epochs.moved_to(join(directory, LEADER_EPOCHS_NAME))
+        self.producers.moved_to(directory)
+        self.flusher.moved_to(directory)
+
+    def delete(self, unique_id: str) -> str:
+        """Give the partition up: rename its directory to `-delete` and take no more appends.
+
+        `unique_id` (32 hex digits) keeps the name apart from earlier ones. Returns the directory,
+        whose contents the log directory removes after `file.delete.delay.ms`. Answers on their way
+        may still read until `close`, which comes before the removal. After `NoRoom` the log is
+        deleted (`closed`), but not durably: the name of its directory is to be synced later.
+        """
+        name = retired_directory_name(self.topic_partition, DirectoryKind.DELETED, unique_id)
+        self.offsets.begin_truncation()
+        self._rename_directory(join(parent_of(self.directory), name))
+        self.health.close()
+        self.files.sync_directory(parent_of(self.directory))
+        return self.directory
+
+    def close(self) -> None:
+        """Give all handles up without writing anything, as after a failure of the disk."""
+        self.health.close()
+        self.segments.close()
 
     def close_clean(self) -> None:
         """Sync everything, take the producer snapshot at the log's end, and close the files.
 
         After this the recovery point is the log's end, and the next `load` reads nearly nothing.
         """
-        self.check_usable()
+        self.health.check_usable()
         try:
             self._finish_files()
         except StorageError as error:
             # Some files are in their final state and some are not: only a restart can go on.
-            self.fail(f"The log could not be closed cleanly: {error}", error)
+            self.health.fail(f"The log could not be closed cleanly: {error}", error)
             raise
         finally:
             self.close()
-        self.recovery_point = self.log_end_offset
+        self.offsets.advance_recovery_point_to(self.log_end_offset)
 
     def _finish_files(self) -> None:
         active = self.active
@@ -141,7 +335,7 @@ class Log(AppendsRecords, ReadsRecords, DropsRecords, DropsOldSegments, Replaces
         self.producers.take_snapshot(self.log_end_offset)
         self.leader_epochs.flush()
         self.leader_epochs.flush_assigned()
-        plan = self.flush_plan()
+        plan = self.flusher.flush_plan()
         for file in active.files_to_sync() if plan is None else plan.files:
             file.sync()
-        self.files.sync_directory(self.directory)
+        self.location.sync()

@@ -56,8 +56,8 @@ class Reload:
 class ProducerStates:
     """The producers of one partition.
 
-    `end_offset`: the state covers every batch below it. The log assigns it after each append,
-    with or without a producer; a plain attribute, because that is on the hot path.
+    `end_offset`: the state covers every batch below it. It stands where a snapshot, a rebuild or a
+    replay has ended; the log moves it to its end (`advance_to`) before it goes back.
     """
 
     __slots__ = (
@@ -206,6 +206,10 @@ class ProducerStates:
         """Close the transaction; it stays unstable until its marker is below the high watermark."""
         self.transactions.complete(completed)
 
+    def advance_to(self, end_offset: Offset) -> None:
+        """The state covers every batch below `end_offset`, those without a producer included."""
+        self.end_offset = end_offset
+
     def replay(
         self, header: BatchHeader, batch: Buffer, now_ms: int = NO_TIMESTAMP
     ) -> CompletedTransaction | None:
@@ -329,8 +333,9 @@ class ProducerStates:
         """Go back to the newest good snapshot in `(log_start_offset, log_end_offset]`.
 
         Snapshots outside of that range are removed for good. If the state is already that of
-        `log_end_offset` it stays. The caller replays the batches from `scan_from` and then sets
-        `end_offset`. The high watermark must already be clamped to the log's end.
+        `log_end_offset` it stays, so `end_offset` must be exact here. The caller replays the
+        batches from `scan_from` and then calls `advance_to`. The high watermark must already be
+        clamped to the log's end.
         """
         outside = [
             at for at in self.snapshots.offsets if not log_start_offset < at <= log_end_offset

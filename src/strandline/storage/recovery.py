@@ -33,13 +33,13 @@ from strandline.storage.indexed_segment import REBUILT
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS_NAME
 from strandline.storage.leader_epochs import NEXT_SUFFIX, EpochEntry
 from strandline.storage.log_directory import LogToLoad
-from strandline.storage.log_state import LogState
+from strandline.storage.log_parts import LogParts
+from strandline.storage.log_roller import LogRoller
 from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.recovery_report import Cut, RecoveryReport
 from strandline.storage.replay import replay_producers
 from strandline.storage.segment import Segment
 from strandline.storage.segment_names import INDEXES, LOG, parse_segment_name, segment_path
-from strandline.storage.segments import Segments
 from strandline.storage.swap_recovery import finish_interrupted_swaps
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import Offset
@@ -48,10 +48,14 @@ LEADER_EPOCHS_NEXT: Final = LEADER_EPOCHS_NAME + NEXT_SUFFIX
 
 
 class Recovery:
-    """Loads one log; `run` once."""
+    """Loads one log: fills its parts. `run` once."""
 
-    def __init__(self, log: LogState, found: LogToLoad, now_ms: int) -> None:
+    def __init__(self, log: LogParts, roller: LogRoller, found: LogToLoad, now_ms: int) -> None:
         self._log = log
+        self._roller = roller
+        self._files = log.location.files
+        self._directory = log.location.path
+        self._config = log.settings.config
         self._found = found
         self._now_ms = now_ms
         self._cuts: list[Cut] = []
@@ -60,13 +64,12 @@ class Recovery:
         self._is_sparse = False
         """Whether records are missing between those of the segment that was recovered last."""
 
-    def run(self) -> None:
-        """Fill the log's segments, offsets, producers and leader epochs."""
+    def run(self) -> RecoveryReport:
+        """Fill the log's segments, offsets, producers and leader epochs; what was done."""
         log, found = self._log, self._found
-        if not log.files.is_directory(log.directory):
-            log.files.make_directory(log.directory)
-        self._notes += finish_interrupted_swaps(log.files, log.directory)
-        log.segments = Segments(self._open_segments())
+        self._notes += finish_interrupted_swaps(self._files, self._directory)
+        for segment in self._open_segments():
+            log.segments.add(segment)
         self._retire_deleted()
         self._remove_overlapping_empty()
         log.producers.remove_stray_snapshots([Offset(b) for b in log.segments.base_offsets])
@@ -74,37 +77,39 @@ class Recovery:
         if start is not None:
             self._recover_from(start)
         end = self._settle_end()
-        log.log_end_offset = end
-        log.log_start_offset = max(found.log_start_offset, Offset(log.segments.first.base_offset))
-        log.log_start_saved = log.log_start_offset
-        log.recovery_point = self._recovery_point(end)
+        start_offset = self._log_start()
+        log.offsets.load(start_offset, end, self._recovery_point(end))
         log.leader_epochs.truncate_from_end(end)
         self._complete_leader_epochs(end)
-        log.leader_epochs.truncate_from_start(log.log_start_offset)
+        log.leader_epochs.truncate_from_start(start_offset)
         log.leader_epochs.flush()
         self._load_producers(end)
-        log.restore_high_watermark(found.high_watermark)
-        log.recovery_report = RecoveryReport(tuple(self._cuts), tuple(self._notes), self._recovered)
+        log.producers.acknowledge_to(log.offsets.restore_high_watermark(found.high_watermark))
+        return RecoveryReport(tuple(self._cuts), tuple(self._notes), self._recovered)
+
+    def _log_start(self) -> Offset:
+        """By the checkpoint, or where the first segment begins if that is later."""
+        first = Offset(self._log.segments.first.base_offset)
+        return max(self._found.log_start_offset, first)
 
     # -- What is there -----------------------------------------------------------------------
 
     def _open_segments(self) -> list[Segment]:
         """The segments on disk; removes index files that belong to none or are not whole."""
-        log = self._log
-        names = log.files.list_directory(log.directory)
+        names = self._files.list_directory(self._directory)
         parsed = [(name, parse_segment_name(name)) for name in names]
         bases = {p.base_offset for _, p in parsed if p is not None and p.kind == LOG}
         for name, p in parsed:
             if p is not None and p.kind in INDEXES and p.base_offset not in bases:
                 self._check_missing(p.base_offset, bases)
-                log.files.remove(join(log.directory, name))
-                self._notes.append(f"Removed {join(log.directory, name)}: it has no segment.")
+                self._files.remove(join(self._directory, name))
+                self._notes.append(f"Removed {join(self._directory, name)}: it has no segment.")
             elif name == LEADER_EPOCHS_NEXT:
-                log.files.remove(join(log.directory, name))
+                self._files.remove(join(self._directory, name))
             elif name.endswith(REBUILT) and parse_segment_name(name.removesuffix(REBUILT)):
-                log.files.remove(join(log.directory, name))
-                self._notes.append(f"Removed {join(log.directory, name)}: it is not finished.")
-        return [Segment.existing(log.files, log.directory, base) for base in sorted(bases)]
+                self._files.remove(join(self._directory, name))
+                self._notes.append(f"Removed {join(self._directory, name)}: it is not finished.")
+        return [Segment.existing(self._files, self._directory, base) for base in sorted(bases)]
 
     def _check_missing(self, base_offset: int, bases: set[int]) -> None:
         """Raise `DamagedSegment` for indexes in the middle of the log whose segment is gone.
@@ -117,7 +122,7 @@ class Recovery:
         end = found.recovery_point if found.needs_recovery else max(bases, default=0)
         following = min((base for base in bases if base > base_offset), default=base_offset)
         if start <= base_offset and following <= end and following > base_offset:
-            path = segment_path(self._log.directory, base_offset, LOG)
+            path = segment_path(self._directory, base_offset, LOG)
             raise DamagedSegment(f"The segment {path} is gone, but there are newer ones.")
 
     def _retire_deleted(self) -> None:
@@ -126,9 +131,9 @@ class Recovery:
         bases = log.segments.base_offsets
         count = bisect_right(bases, self._found.log_start_offset) - 1
         if count > 0:
-            due_ms = self._now_ms + log.config.file_delete_delay_ms
-            log.segments.retire(log.files, list(log.segments.all[:count]), due_ms)
-            self._notes.append(f"Dropped {count} segments of {log.directory}: they were deleted.")
+            due_ms = self._now_ms + self._config.file_delete_delay_ms
+            log.segments.retire(self._files, list(log.segments.all[:count]), due_ms)
+            self._notes.append(f"Dropped {count} segments of {self._directory}: they were deleted.")
 
     def _remove_overlapping_empty(self) -> None:
         """Remove empty segments that a failed roll left inside the range of an older one."""
@@ -178,9 +183,9 @@ class Recovery:
     def _recover_from(self, base_offset: int) -> None:
         log = self._log
         segments = log.segments
-        log.log_start_offset = max(self._found.log_start_offset, Offset(segments.first.base_offset))
-        start = Offset(max(base_offset, log.log_start_offset))
-        reload = log.producers.truncate_and_reload(log.log_start_offset, start, self._now_ms)
+        log_start = self._log_start()
+        start = Offset(max(base_offset, log_start))
+        reload = log.producers.truncate_and_reload(log_start, start, self._now_ms)
         self._notes += reload.damaged_snapshots
         replay_producers(
             log.producers, segments, reload.scan_from, Offset(base_offset), self._now_ms
@@ -223,7 +228,7 @@ class Recovery:
 
     def _recover_segment(self, segment: Segment) -> tuple[int, int, str | None]:
         """Where the valid part ends (position, offset), and why that is not the whole segment."""
-        segment.start_recovery(self._log.config)
+        segment.start_recovery(self._config)
         epochs = self._log.leader_epochs
         limit = min(segment.last_offset_max, self._next_base(segment) - 1)
         valid_bytes, expected = 0, segment.base_offset
@@ -246,7 +251,7 @@ class Recovery:
                 valid_bytes, expected = position + header.size_bytes, header.next_offset
         except CorruptRecords as error:
             reason = str(error)
-        self._log.producers.end_offset = Offset(expected)
+        self._log.producers.advance_to(Offset(expected))
         return valid_bytes, expected, reason
 
     def _take(
@@ -285,7 +290,7 @@ class Recovery:
         log = self._log
         self._remove_from(log.segments.above(segment.base_offset), end, reason)
         rest = segment.size - position
-        if log.config.preallocate and not any(segment.log.read_at(position, HEADER_BYTES)):
+        if self._config.preallocate and not any(segment.log.read_at(position, HEADER_BYTES)):
             self._notes.append(f"Gave back {rest} reserved bytes of {segment.log.path}.")
         else:
             self._cuts.append(Cut(segment.log.path, end, rest, reason))
@@ -304,7 +309,7 @@ class Recovery:
             log.segments.forget([segment])
             segment.discard()
         if segments:
-            log.files.sync_directory(log.directory)
+            self._files.sync_directory(self._directory)
 
     # -- The end of the log ------------------------------------------------------------------
 
@@ -314,8 +319,8 @@ class Recovery:
         if len(log.segments):
             end = self._end_of_last()
             if end >= found.log_start_offset:
-                log.segments.last.open_for_append(log.config, end)
-                log.start_segment(log.segments.last, self._now_ms)
+                log.segments.last.open_for_append(self._config, end)
+                self._roller.start_segment(log.segments.last, self._now_ms)
                 return end
             # Files were removed behind our back: what is left was all deleted before.
             reason = f"everything is below the log start {found.log_start_offset}"
@@ -323,8 +328,8 @@ class Recovery:
             log.leader_epochs.clear()
             log.producers.truncate_fully_and_start_at(found.log_start_offset)
         start = found.log_start_offset
-        log.segments.add(Segment.create(log.files, log.directory, start, log.config))
-        log.start_segment(log.segments.last, self._now_ms)
+        log.segments.add(Segment.create(self._files, self._directory, start, self._config))
+        self._roller.start_segment(log.segments.last, self._now_ms)
         return start
 
     def _recovery_point(self, end: Offset) -> Offset:
@@ -358,7 +363,7 @@ class Recovery:
         log = self._log
         known = log.leader_epochs.entries
         known_from = known[0].start_offset if known else end
-        start = log.log_start_offset
+        start = log.offsets.log_start_offset
         if start >= known_from:
             return
         missing: list[EpochEntry] = []
@@ -388,8 +393,8 @@ class Recovery:
         log = self._log
         if not self._found.needs_recovery and not log.producers.snapshots.offsets:
             # As Kafka: a clean shutdown without a snapshot means that there were no producers.
-            log.producers.end_offset = end
+            log.producers.advance_to(end)
             return
-        reload = log.producers.truncate_and_reload(log.log_start_offset, end, self._now_ms)
+        reload = log.producers.truncate_and_reload(log.offsets.log_start_offset, end, self._now_ms)
         self._notes += reload.damaged_snapshots
         replay_producers(log.producers, log.segments, reload.scan_from, end, self._now_ms)

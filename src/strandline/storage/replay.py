@@ -45,4 +45,4 @@ def replay_producers(
                     raise damaged(segment.log, position, str(error)) from error
                 if completed is not None:
                     producers.complete_transaction(completed)
-    producers.end_offset = end_offset
+    producers.advance_to(end_offset)

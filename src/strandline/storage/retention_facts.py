@@ -112,14 +112,14 @@ def retention_facts(log: Log, now_ms: int) -> RetentionFacts:
 
 
 def _fates(log: Log, now_ms: int) -> Iterator[SegmentFate]:
-    below = log.segments_below_start
+    below = log.retention.segments_below_start
     excess = log.size_bytes - log.config.retention_bytes
     by_size = log.config.retention_bytes >= 0
     kept_by: int | None = None
     for index, segment in enumerate(log.segments.all):
         excess -= segment.size
         by_size = by_size and excess >= 0
-        newest_ms = log.newest_ms(index)
+        newest_ms = log.retention.newest_ms(index)
         until_ms: int | None = None
         if log.config.deletes_old_segments and log.config.retention_ms >= 0:
             until_ms = newest_ms + log.config.retention_ms + 1
@@ -135,7 +135,7 @@ def _fates(log: Log, now_ms: int) -> Iterator[SegmentFate]:
             by_size = False
         yield SegmentFate(
             segment.base_offset,
-            log.upper_bound(index),
+            log.retention.upper_bound(index),
             segment.size,
             newest_ms,
             index + 1 == len(log.segments),
@@ -154,7 +154,7 @@ def _judge(
     if not config.deletes_old_segments:
         policy = ",".join(sorted(config.cleanup_policies)) or "(empty)"
         return False, Rule.POLICY, f"cleanup.policy={policy} does not delete by age or size"
-    if not log.may_drop(index):
+    if not log.retention.may_drop(index):
         if log.segments.all[index].size == 0:
             return False, Rule.EMPTY_ACTIVE, "it is the empty active segment"
         return (

@@ -30,13 +30,18 @@ class Removal:
 
 
 class Segments:
-    """Never empty once a log is loaded; base offsets strictly increase; the last is active."""
+    """Never empty once a log is loaded; base offsets strictly increase (I-02).
 
-    __slots__ = ("_bases", "_segments", "removals")
+    `active` is the last one, to which appends go: `activate` names it when it is ready for them.
+    `removals` are files that were renamed away and wait to be removed.
+    """
+
+    __slots__ = ("_bases", "_segments", "active", "removals")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self._segments]
+        self.active: Segment
         self.removals: list[Removal] = []
 
     def __len__(self) -> int:
@@ -71,6 +76,12 @@ class Segments:
             )
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
+
+    def activate(self, segment: Segment) -> None:
+        """Have appends go to the last segment."""
+        if segment is not self._segments[-1]:
+            raise InvariantViolated(f"The segment at {segment.base_offset} is not the last.")
+        self.active = segment
 
     def insert(self, segment: Segment) -> None:
         """Put a segment where compaction took others away."""

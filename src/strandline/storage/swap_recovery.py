@@ -11,14 +11,13 @@ the `.swap` files take their place.
 
 The end of a swapped segment says which segments it stands for: the last batch of what was compacted
 stays, even without records. What must not be seen in another order after a power failure is synced
-in between, as in the swap itself (`log_clean`).
+in between, as in the swap itself (`segment_swap`).
 """
 
 from __future__ import annotations
 
 from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, headers_between
 from strandline.storage.files import Files, join
-from strandline.storage.log_clean import rename_suffix
 from strandline.storage.segment_names import (
     CLEANED,
     DELETED,
@@ -28,6 +27,7 @@ from strandline.storage.segment_names import (
     SegmentFileName,
     parse_segment_name,
 )
+from strandline.storage.segment_swap import rename_suffix
 
 
 def finish_interrupted_swaps(files: Files, directory: str) -> list[str]:

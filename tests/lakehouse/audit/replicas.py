@@ -20,7 +20,8 @@ from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.clean_shutdown import write_marker
 from strandline.storage.compaction.bounds import cleanable_range
 from strandline.storage.compaction.cleaning import carry_out
-from strandline.storage.compaction.plan import CleanerSettings, plan_cleaning
+from strandline.storage.compaction.plan import CleanerSettings
+from strandline.storage.compaction.planner import plan_cleaning
 from strandline.storage.log import Log
 from strandline.storage.log_directory import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS
 from strandline.storage.meta_properties import claim_directory
@@ -86,7 +87,7 @@ class Replicas:
                     )
                     write_topic_id(FILES, directory, UUID(int=len(at.topic)))
                     self.logs[broker, at] = log
-                log.append_as_follower(batch, NOW_MS)
+                log.appender.append_as_follower(batch, NOW_MS)
 
     def compact(self, broker: int, at: TopicPartition = ACCOUNTS) -> None:
         """Clean everything below the active segment."""
@@ -97,7 +98,7 @@ class Replicas:
         plan = plan_cleaning(log, range_, CleanerSettings(), now_ms)
         assert plan is not None
         for result in carry_out(plan, FILES):
-            assert log.finish_cleaning(result, now_ms)
+            assert log.swap.finish_cleaning(result, now_ms)
             if result.is_last:
                 assert result.cleaned_to is not None
                 self.cleaned[broker, at] = result.cleaned_to

@@ -45,8 +45,8 @@ def test_retention_may_have_come_further_on_one_replica(replicas: Replicas) -> N
     for broker, start in ((1, 37), (2, 90)):
         log = replicas.logs[broker, ORDERS]
         log.advance_high_watermark_to(log.log_end_offset)
-        log.delete_records_to(Offset(start))
-        log.drop_below_start(NOW_MS)
+        log.retention.delete_records_to(Offset(start))
+        log.retention.drop_below_start(NOW_MS)
     replicas.finish()
     assert replicas.audit() == []
 
@@ -57,7 +57,7 @@ def test_a_crash_may_bring_deleted_records_back_in_front_of_the_table_of_epochs(
     replicas.write(ORDERS, orders())
     log = replicas.logs[2, ORDERS]
     log.advance_high_watermark_to(log.log_end_offset)
-    log.delete_records_to(Offset(76))
+    log.retention.delete_records_to(Offset(76))
     log.leader_epochs.flush()
     replicas.finish(clean=False, log_starts={2: 0})
     assert (replicas.directory(2) / "leader-epoch-checkpoint").read_text() == "0\n2\n3 76\n4 132\n"

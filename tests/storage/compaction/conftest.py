@@ -15,7 +15,8 @@ from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.records.record import Record, read_records
 from strandline.storage.compaction.bounds import cleanable_range
 from strandline.storage.compaction.cleaning import UNHURRIED, Pace, carry_out
-from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan, plan_cleaning
+from strandline.storage.compaction.plan import CleanerSettings, CleaningPlan
+from strandline.storage.compaction.planner import plan_cleaning
 from strandline.storage.files import Files
 from strandline.storage.log import Log
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
@@ -39,7 +40,7 @@ def put(log: Log, *pairs: tuple[bytes, bytes | None], now_ms: int = NOW_MS, **op
     """Append one batch of keys and values as leader; its base offset."""
     records = [Record(timestamp=now_ms + i, key=k, value=v) for i, (k, v) in enumerate(pairs)]
     batch = bytearray(build_batch(records, **options))
-    appended = log.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=now_ms)
+    appended = log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=now_ms)
     log.advance_high_watermark_to(log.log_end_offset)
     return appended.base_offset
 
@@ -53,7 +54,9 @@ def end_transaction(
         producer_id=ProducerId(producer_id),
         producer_epoch=ProducerEpoch(epoch),
     )
-    log.append_as_coordinator(bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms)
+    log.appender.append_as_coordinator(
+        bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=now_ms
+    )
     log.advance_high_watermark_to(log.log_end_offset)
 
 
@@ -83,7 +86,7 @@ def compact(
         return None
     result = None
     for result in carry_out(plan, files, pace):
-        assert log.finish_cleaning(result, now_ms)
+        assert log.swap.finish_cleaning(result, now_ms)
         log.check()
     assert result is not None
     assert result.cleaned_to is not None
@@ -93,7 +96,7 @@ def compact(
 def records_of(log: Log, *, committed: bool = True) -> Iterator[Record]:
     """The data records that a reader from the log's start sees."""
     data = Kit.bytes_from(log, log.log_start_offset)
-    aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+    aborted = log.reader.aborted_transactions(log.log_start_offset, log.log_end_offset)
     for position, header in iterate_headers(data):
         is_aborted = header.is_transactional and any(
             each.producer_id == header.producer_id
@@ -137,7 +140,7 @@ class Writer:
         self.now_ms += random.randrange(200)
         kind = random.random()
         if kind < 0.05:
-            self.log.roll(self.now_ms)
+            self.log.roller.roll(self.now_ms)
         elif kind < 0.2 and self.open:
             producer = random.choice(sorted(self.open))
             del self.open[producer]

@@ -38,7 +38,7 @@ def filled(world: World, segments: int, *, gap_ms: int = 100, **settings: Any) -
     for segment in range(segments):
         for _ in range(2):
             put(log, (b"key", b"." * 200), now_ms=NOW_MS + segment * gap_ms)
-        log.roll(NOW_MS)
+        log.roller.roll(NOW_MS)
     return log
 
 
@@ -70,7 +70,7 @@ def test_a_round_that_ended_inside_a_segment_counts_it_twice(world: World) -> No
 @pytest.mark.parametrize("checkpoint", [3, 100])
 def test_a_checkpoint_outside_the_log_counts_for_nothing(world: World, checkpoint: int) -> None:
     log = filled(world, 4)
-    log.delete_records_to(Offset(4))
+    log.retention.delete_records_to(Offset(4))
     found = cleanable_range(log, Offset(checkpoint), NOW_MS)
     assert (found.first_dirty, found.checkpoint_is_off) == (4, True)
 
@@ -82,7 +82,7 @@ def test_r24_a_log_start_inside_the_active_segment_leaves_nothing_to_compact(
     log = filled(world, 2)
     for value in (b"1", b"2", b"3"):
         put(log, (b"key", value))
-    log.delete_records_to(Offset(6))
+    log.retention.delete_records_to(Offset(6))
     assert log.active.base_offset < log.log_start_offset
     for checkpoint in (None, Offset(2), Offset(6)):
         found = cleanable_range(log, checkpoint, NOW_MS)
@@ -93,7 +93,7 @@ def test_r24_a_log_start_inside_the_active_segment_leaves_nothing_to_compact(
 
 def test_what_is_not_committed_is_not_compacted(world: World) -> None:
     log = filled(world, 4)
-    log.high_watermark = Offset(5)
+    log.offsets.high_watermark = Offset(5)
     found = cleanable_range(log, None, NOW_MS)
     assert (found.bound, found.bound_offset) == (Bound.HIGH_WATERMARK, 5)
     assert found.first_uncleanable == 4, "the base of the segment that holds the bound"
@@ -108,10 +108,10 @@ def test_an_open_transaction_is_a_bound(world: World) -> None:
         base_sequence=0,
         is_transactional=True,
     )
-    log.append_as_leader(bytearray(batch), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
-    log.roll(NOW_MS)
+    log.appender.append_as_leader(bytearray(batch), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    log.roller.roll(NOW_MS)
     put(log, (b"key", b"1"))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     found = cleanable_range(log, None, NOW_MS)
     assert (found.first_uncleanable, found.bound) == (4, Bound.LAST_STABLE_OFFSET)
 
@@ -139,7 +139,7 @@ def test_the_dirtiest_log_comes_first() -> None:
     for partition in range(4):
         world = World(MemoryFiles(), "/data", "memory")
         log = filled(world, 4)
-        log.topic_partition = log.topic_partition._replace(partition=partition)
+        log.location.topic_partition = log.topic_partition._replace(partition=partition)
         logs.append(log)
     marks = (6, 2, None, None)
     candidates = [Candidate(log, m and Offset(m)) for log, m in zip(logs, marks, strict=True)]
@@ -200,7 +200,7 @@ def test_facts_say_when_a_log_becomes_due(
 def test_facts_of_a_log_that_time_does_not_help(world: World) -> None:
     log = filled(world, 4)
     assert compaction_facts(log, Offset(6), NOW_MS).due_at_ms is None
-    log.high_watermark = Offset(0)
+    log.offsets.high_watermark = Offset(0)
     facts = compaction_facts(log, Offset(0), NOW_MS)
     assert facts.why_due == "Nothing is cleanable."
     assert facts.why_bound.startswith("The high watermark is 0")

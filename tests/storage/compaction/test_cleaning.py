@@ -38,7 +38,7 @@ TRANSACTION = {"producer_epoch": ProducerEpoch(0), "is_transactional": True}
 
 
 def closed(log: Log) -> Log:
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     return log
 
 
@@ -80,11 +80,11 @@ def test_offsets_are_found_in_what_is_left(world: World) -> None:
     assert kept == list(range(80, 120))
     segment = log.segments.first
     for offset in range(120):
-        part = log.read(Offset(offset), 1, end_offset=Offset(120), at_least_one_batch=True)
+        part = log.reader.read(Offset(offset), 1, end_offset=Offset(120), at_least_one_batch=True)
         assert part is not None
         assert part.upper_offset > offset
     assert segment.offset_index.entries > 5
-    found = log.offset_for_timestamp(NOW_MS + 100)
+    found = log.reader.offset_for_timestamp(NOW_MS + 100)
     assert found is not None
     assert found.offset == 100
     assert segment.largest_timestamp() == (NOW_MS + 119, 119)
@@ -122,7 +122,7 @@ def test_an_aborted_transaction_leaves_nothing_and_its_keys_count_for_nothing(wo
     empty = [header for header in every_batch(log) if header.record_count == 0]
     assert [(h.producer_id, h.base_offset, h.last_sequence) for h in empty] == [(5, 2, 0)]
     assert [h.base_offset for h in every_batch(log) if h.is_control] == [4, 5]
-    assert len(log.aborted_transactions(Offset(0), Offset(7))) == 1
+    assert len(log.reader.aborted_transactions(Offset(0), Offset(7))) == 1
     entry = log.producers.active[ProducerId(5)]
     log = world.reopen(log)
     assert log.producers.active[ProducerId(5)].next_sequence == entry.next_sequence
@@ -141,7 +141,7 @@ def test_an_aborted_transaction_leaves_nothing_and_its_keys_count_for_nothing(wo
         closed(log)
         now_ms += RETENTION_MS
     assert seen == [[None], [NOW_MS + 2 * RETENTION_MS], []]
-    assert log.aborted_transactions(Offset(0), log.log_end_offset) == []
+    assert log.reader.aborted_transactions(Offset(0), log.log_end_offset) == []
     assert map_of(log) == {b"a": b"old", b"b": b"done", b"c": b"1", b"d": b"1", b"e": b"."}
 
 
@@ -241,7 +241,7 @@ def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
     with pytest.raises(DiskFull):
         results.extend(carry_out(plan, files))
     for result in results:
-        log.discard_cleaning(result)
+        log.swap.discard_cleaning(result)
     assert (files.list_directory(world.directory), map_of(log)) == (names, expected)
     files.capacity_bytes = 1 << 40
     compact(files, log)
@@ -254,7 +254,7 @@ def test_a_dry_run_says_what_a_round_does(world: World) -> None:
     for _ in range(80):
         writer.step()
     writer.end_all()
-    log.roll(writer.now_ms)
+    log.roller.roll(writer.now_ms)
     names = world.files.list_directory(world.directory)
     before = {r.offset for r in records_of(log, committed=False)}
     plan = plan_all(log, now_ms=writer.now_ms)
@@ -265,7 +265,7 @@ def test_a_dry_run_says_what_a_round_does(world: World) -> None:
     assert outlook.cleaned_to == results[-1].cleaned_to
     for group, result in zip(outlook.groups, results, strict=True):
         assert (group.segments, group.bytes_after) == (result.replaced, result.size_bytes)
-        assert log.finish_cleaning(result, writer.now_ms)
+        assert log.swap.finish_cleaning(result, writer.now_ms)
     gone = {o for g in outlook.groups for low, high in g.gone for o in range(low, high + 1)}
     after = {r.offset for r in records_of(log, committed=False)}
     assert gone & before == before - after
@@ -305,7 +305,7 @@ def test_a_plan_can_be_sent_to_another_process(world: World) -> None:
     copy: CleaningPlan = pickle.loads(pickle.dumps(plan))
     assert copy == plan
     results = [pickle.loads(pickle.dumps(result)) for result in carry_out(copy, world.files)]
-    assert all(log.finish_cleaning(result, NOW_MS) for result in results)
+    assert all(log.swap.finish_cleaning(result, NOW_MS) for result in results)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -355,7 +355,7 @@ def test_a_follower_takes_over_what_is_left_and_keeps_it_in_a_crash(world: World
     assert gaps
     follower = world.create(COMPACTED)
     for header, batch in _batches_of(leader):
-        follower.append_as_follower(batch, NOW_MS)
+        follower.appender.append_as_follower(batch, NOW_MS)
         assert follower.log_end_offset == header.next_offset
     assert len(follower.segments) > 5
     bases = follower.segments.base_offsets

@@ -50,7 +50,7 @@ def run(directory, calls):
     world.config = COMPACTED
     log = world.load(clean=True, recovery_point=0)
     log.advance_high_watermark_to(log.log_end_offset)
-    log.files = Deadly()
+    log.location.files = Deadly()
     log.files.left = calls
     compact(log.files, log)
     log.close_clean()
@@ -80,7 +80,7 @@ def test_kill_at_each_step_of_a_swap(tmp_path: Path) -> None:
     for number in range(30):
         value = None if random.random() < 0.2 else b"%d" % number * 9
         put(log, (b"key-%d" % random.randrange(9), value))
-    log.roll(NOW_MS)
+    log.roller.roll(NOW_MS)
     expected, size = map_of(log), log.size_bytes
     log.close_clean()
     half_done = 0

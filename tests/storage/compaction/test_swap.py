@@ -93,7 +93,7 @@ def _history(seed: int, *, steps: int = 70) -> History:
             checkpoint = compact(world.files, writer.log, checkpoint, now_ms=writer.now_ms)
             writer.now_ms += LATER_MS
     writer.end_all()
-    writer.log.roll(writer.now_ms)
+    writer.log.roller.roll(writer.now_ms)
     _remember(writer.log, records, undone)
     assert checkpoint is not None
     return History(world, checkpoint, writer.now_ms, list(records.values()), frozenset(undone))
@@ -116,7 +116,7 @@ def _images(history: History, recovery_point: int) -> list[MemoryFiles]:
     files, images = _disk(history, world), list[MemoryFiles]()
     files.on_call = lambda operation, path: images.append(files.kill_clone())
     for result in carry_out(plan, files):
-        assert log.finish_cleaning(result, history.now_ms)
+        assert log.swap.finish_cleaning(result, history.now_ms)
     files.on_call = None
     assert log.size_bytes < sum(segment.size_bytes for segment in plan.segments)
     return [*images, files]
@@ -155,7 +155,7 @@ def test_the_power_goes_at_any_operation(seed: int, is_synced: bool) -> None:
     recovery_point = 0
     if is_synced:
         world, log = history.open(_disk(history).next_process(), 0)
-        plan = log.flush_plan()
+        plan = log.flusher.flush_plan()
         assert plan is not None
         plan.carry_out(world.files)
         recovery_point = log.log_end_offset
@@ -201,7 +201,7 @@ def test_each_failing_operation_leaves_the_log_usable_or_failed(sticky: bool) ->
         files.on_call = _failing(failing, sticky=sticky)
         try:
             for result in carry_out(plan, files):
-                log.finish_cleaning(result, history.now_ms)
+                log.swap.finish_cleaning(result, history.now_ms)
             failed = False
         except StorageError:
             failed = True
@@ -263,11 +263,11 @@ def test_an_aborted_round_leaves_nothing(world: World) -> None:
         with pytest.raises(CleaningAborted):
             results.extend(carry_out(plan, world.files, StopAfter(byte_count)))
         for result in results:
-            log.discard_cleaning(result)
+            log.swap.discard_cleaning(result)
         assert world.files.list_directory(world.directory) == names
     assert map_of(log) == expected
     rounds = carry_out(plan, world.files)
-    log.discard_cleaning(next(rounds))
+    log.swap.discard_cleaning(next(rounds))
     rounds.close()
     assert world.files.list_directory(world.directory) == names
 
@@ -287,18 +287,20 @@ def test_a_log_that_changed_refuses_the_result(world: World, change: str) -> Non
     assert Kit.names(world, ".cleaned")
     match change:
         case "truncated":
-            log.truncate_to(Offset(59), Kit.now_ms)
+            log.truncation.truncate_to(Offset(59), Kit.now_ms)
         case "deleted":
             log.delete("0" * 32)
         case "emptied":
-            log.truncate_fully_and_start_at(Offset(0), Kit.now_ms)
+            log.truncation.truncate_fully_and_start_at(Offset(0), Kit.now_ms)
         case "retention":
-            log.delete_records_to(Offset(50))
-            assert log.drop_below_start(Kit.now_ms)
+            log.retention.delete_records_to(Offset(50))
+            assert log.retention.drop_below_start(Kit.now_ms)
         case "closed":
             log.close()
     left = world.files.list_directory(log.directory)
-    assert [log.finish_cleaning(result, Kit.now_ms) for result in results] == [False] * len(results)
+    assert [log.swap.finish_cleaning(result, Kit.now_ms) for result in results] == [False] * len(
+        results
+    )
     kept = [name for name in left if not name.endswith(".cleaned")]
     assert world.files.list_directory(log.directory) == kept
 
@@ -309,8 +311,8 @@ def test_a_segment_that_vanishes_ends_the_round(world: World) -> None:
         put(log, (b"key-%d" % (number % 7), b"%d" % number * 5))
     plan = plan_all(log)
     assert plan is not None
-    log.delete_records_to(Offset(50))
-    log.drop_below_start(Kit.now_ms)
+    log.retention.delete_records_to(Offset(50))
+    log.retention.drop_below_start(Kit.now_ms)
     with pytest.raises(CleaningAborted, match="changed while it was compacted"):
         list(carry_out(plan, world.files))
     assert not Kit.names(world, ".cleaned")
@@ -320,13 +322,13 @@ def test_readers_of_an_old_segment_finish(world: World) -> None:
     log = world.create(COMPACTED)
     for number in range(40):
         put(log, (b"key-%d" % (number % 3), b"%d" % number * 9))
-    part = log.read(Offset(0), 4000, end_offset=log.log_end_offset, at_least_one_batch=True)
+    part = log.reader.read(Offset(0), 4000, end_offset=log.log_end_offset, at_least_one_batch=True)
     assert part is not None
     before = part.file.read_at(part.position, part.length)
     compact(world.files, log)
     assert part.file.read_at(part.position, part.length) == before
     assert Kit.names(world, ".deleted")
-    assert log.remove_due_files(Kit.now_ms + COMPACTED.file_delete_delay_ms)
+    assert log.retention.remove_due_files(Kit.now_ms + COMPACTED.file_delete_delay_ms)
     assert not Kit.names(world, ".deleted")
     assert len(map_of(log)) == 3
 
@@ -337,7 +339,7 @@ def test_producer_snapshots_of_merged_segments_go(world: World) -> None:
     for _ in range(60):
         writer.step()
     writer.end_all()
-    log.roll(writer.now_ms)
+    log.roller.roll(writer.now_ms)
     before = Kit.names(world, ".snapshot")
     producers = {i: (e.next_sequence, e.epoch) for i, e in log.producers.active.items()}
     compact(world.files, log, now_ms=writer.now_ms)

@@ -71,7 +71,7 @@ def _delete(replica: Replica, offset: int) -> Offset:
     target = log.high_watermark if offset == _TO_HIGH_WATERMARK else offset
     if target < 0 or target > log.high_watermark:
         raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    log.delete_records_to(Offset(target))
+    log.retention.delete_records_to(Offset(target))
     replica.changed()
     return Offset(target)
 

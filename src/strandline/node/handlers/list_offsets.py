@@ -106,12 +106,12 @@ class ListOffsetsHandler:
                 # There is no second tier, so nothing was or will be moved to it.
                 offset = NO_OFFSET
             case -3:
-                newest = log.max_timestamp_offset()
+                newest = log.reader.max_timestamp_offset()
                 offset, found_at = (newest.offset, newest.timestamp) if newest else (NO_OFFSET, -1)
             case _ if timestamp < 0:
                 raise ProtocolError(ErrorCode.UNSUPPORTED_VERSION)
             case _:
-                found = log.offset_for_timestamp(timestamp)
+                found = log.reader.offset_for_timestamp(timestamp)
                 offset, found_at = (found.offset, found.timestamp) if found else (NO_OFFSET, -1)
         if _needs_the_end(timestamp, offset, end):
             if is_consumer and replica.is_end_unknown:
@@ -165,7 +165,9 @@ class OffsetForLeaderEpochHandler:
             replica = self._replicas.hosted(topic, partition.partition)
             replica.check_epoch(partition.current_leader_epoch)
             replica.check_leading()
-            epoch, end = replica.log.end_offset_for_epoch(LeaderEpoch(partition.leader_epoch))
+            epoch, end = replica.log.reader.end_offset_for_epoch(
+                LeaderEpoch(partition.leader_epoch)
+            )
         except ProtocolError as error:
             answer.error_code = error.code
             return answer

@@ -166,7 +166,7 @@ def _log(log: Log) -> document.Log:
         size_bytes=log.size_bytes,
         segments=len(log.segments),
         recovery_point=log.recovery_point,
-        log_start_saved=log.log_start_saved,
+        log_start_saved=log.offsets.log_start_saved,
         failure=log.failure,
         producers=len(log.producers.active),
         open_transaction_offset=log.producers.first_unstable_offset,

@@ -42,7 +42,7 @@ def mark_of(
         log.log_end_offset,
         log.high_watermark,
         log.log_start_offset,
-        log.cuts,
+        log.offsets.truncations,
         log.recovery_point,
         len(bases),
         log.leader_epochs.latest,

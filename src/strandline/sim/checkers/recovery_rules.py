@@ -44,7 +44,7 @@ class LastWords:
         log = shadow.log
         self.shadow = shadow
         self.how: Ending = how
-        self.was_cutting = log.cuts != shadow.mark[CUTS]
+        self.was_cutting = log.offsets.truncations != shadow.mark[CUTS]
         self.may_have_more = shadow.is_behind()
         self.had_failed = log.failure is not None
         self.log_start = max(log.log_start_offset, shadow.mark[LOG_START])

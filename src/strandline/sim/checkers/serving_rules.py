@@ -19,7 +19,7 @@ from strandline.sim.checkers.peeking import peek
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
-from strandline.storage.log_read import LogSlice
+from strandline.storage.log_reader import LogSlice
 
 if TYPE_CHECKING:
     from strandline.sim.disk import Disk

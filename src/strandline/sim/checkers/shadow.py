@@ -301,7 +301,7 @@ class Shadow(BatchList):
         """Whether the log is as long as it was when it was last looked at. It is not while a slow
         disk holds up the turn that has changed it: that is told when the turn is over."""
         mark, log = self.mark, self.log
-        is_as_long: bool = mark[END] == log.log_end_offset and mark[CUTS] == log.cuts
+        is_as_long: bool = mark[END] == log.log_end_offset and mark[CUTS] == log.offsets.truncations
         return is_as_long and mark[FIRST_BASE] == first_base(log)
 
     def is_behind(self) -> bool:

@@ -225,7 +225,11 @@ class StorageRules:
         )
         for at, log in directory.logs.items():
             written = table.get(at, 0)
-            if written > log.recovery_point and log.failure is None and not log.recovery_point_fell:
+            if (
+                written > log.recovery_point
+                and log.failure is None
+                and not log.offsets.recovery_point_fell
+            ):
                 self._findings.add(
                     "I-07",
                     f"{at} on broker {machine.broker_id} has the recovery point "

@@ -13,19 +13,18 @@ from strandline.records import validation
 from strandline.records.batch import BatchHeader, Buffer, iterate_headers, verify_crc
 from strandline.records.record_checks import newest_timestamp
 from strandline.sim.mutants.mutant import Mutant, nothing, patch, together, yes
-from strandline.storage import log_append, producer_state
-from strandline.storage.log_append import AppendsRecords, UnexpectedOffset
-from strandline.storage.log_state import LogState
+from strandline.storage import log_appender, producer_state
+from strandline.storage.log_appender import LogAppender, UnexpectedOffset
 from strandline.storage.origin import AppendOrigin
 from strandline.storage.producer_entry import ProducerEntry
 from strandline.storage.producer_state import ProducerStates
-from strandline.storage.retention import DropsOldSegments
+from strandline.storage.retention import Retention
 from strandline.types import LeaderEpoch, Offset
 
 _true_newest_timestamp = newest_timestamp
 _true_newest_on_the_short_way = produce_path._newest_timestamp
-_true_beyond_size = DropsOldSegments._beyond_size
-_true_beyond_age = DropsOldSegments._beyond_age
+_true_beyond_size = Retention._beyond_size
+_true_beyond_age = Retention._beyond_age
 _true_check = ProducerStates.check
 _true_find_batch = ProducerEntry.find_batch
 _true_is_next = ProducerStates.is_next
@@ -33,9 +32,9 @@ _true_delete = delete_handler._delete
 
 
 def _in_any_epoch_order(
-    self: AppendsRecords, records: Buffer, leader_epoch: LeaderEpoch | None
+    self: LogAppender, records: Buffer, leader_epoch: LeaderEpoch | None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    expected = self.log_end_offset
+    expected = self._offsets.log_end_offset
     for position, header in iterate_headers(records):
         if leader_epoch is not None and header.leader_epoch > leader_epoch:
             return
@@ -48,7 +47,7 @@ def _in_any_epoch_order(
 
 
 def in_any_order(
-    self: AppendsRecords, records: Buffer, leader_epoch: LeaderEpoch | None
+    self: LogAppender, records: Buffer, leader_epoch: LeaderEpoch | None
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Only checksums are looked at."""
     del self
@@ -75,13 +74,11 @@ def _walks_and_believes_on_the_short_way(header: BatchHeader, *arguments: Any) -
     return None if found is None else header[8]
 
 
-def _deletes_anything(self: LogState, offset: Offset) -> bool:
-    if offset <= self.log_start_offset:
+def _deletes_anything(self: Retention, offset: Offset) -> bool:
+    if not self._offsets.advance_start_to(offset):
         return False
-    self.log_start_offset = offset
-    self.raised[self] = None
-    self.leader_epochs.truncate_from_start(offset)
-    self.producers.advance_log_start_to(offset)
+    self._leader_epochs.truncate_from_start(offset)
+    self._producers.advance_log_start_to(offset)
     return True
 
 
@@ -89,24 +86,24 @@ def _to_the_end(replica: Any, offset: int) -> Offset:
     """As if no limit were known: -1 means all that is there, and a limit is none."""
     log = replica.log
     target = log.log_end_offset if offset == -1 else offset
-    log.delete_records_to(Offset(target))
+    log.retention.delete_records_to(Offset(target))
     replica.changed()
     return Offset(target)
 
 
-def _one_more(self: DropsOldSegments, count: int) -> int:
+def _one_more(self: Retention, count: int) -> int:
     kept = _true_beyond_size(self, count)
-    is_more = self.config.retention_bytes >= 0 and kept < len(self.segments)
+    is_more = self._settings.config.retention_bytes >= 0 and kept < len(self._segments)
     return kept + 1 if is_more and self.may_drop(kept) else kept
 
 
-def _of_the_oldest_record(self: DropsOldSegments, count: int, now_ms: int, last: int) -> int:
+def _of_the_oldest_record(self: Retention, count: int, now_ms: int, last: int) -> int:
     found = _true_beyond_age(self, count, now_ms, last)
-    while found < len(self.segments) and self.may_drop(found):
-        first = self.segments.all[found].first_timestamp
-        if self.config.retention_ms < 0 or first is None:
+    while found < len(self._segments) and self.may_drop(found):
+        first = self._segments.all[found].first_timestamp
+        if self._settings.config.retention_ms < 0 or first is None:
             break
-        if now_ms - first <= self.config.retention_ms:
+        if now_ms - first <= self._settings.config.retention_ms:
             break
         found += 1
     return found
@@ -145,20 +142,20 @@ APPENDING: Final = (
         "check-what-leaders-send",
         "A follower appends no batch that does not match its checksum (1.5).",
         ("I-47", "I-02", "I-21"),
-        patch(log_append, verify_crc=yes),
+        patch(log_appender, verify_crc=yes),
     ),
     Mutant(
         "epochs-in-order",
         "A follower appends no batch of an older epoch behind one of a newer epoch (I-03).",
         (),
-        patch(AppendsRecords, _checked=_in_any_epoch_order),
+        patch(LogAppender, _checked=_in_any_epoch_order),
         "a leader whose logs agree with it up to there never sends one",
     ),
     Mutant(
         "offsets-in-order",
         "A follower appends only what continues its log (1.5).",
         (),
-        patch(AppendsRecords, _checked=in_any_order),
+        patch(LogAppender, _checked=in_any_order),
         "an answer to the last question continues the log: see answers-that-fit",
     ),
     Mutant(
@@ -234,7 +231,7 @@ APPENDING: Final = (
         ("I-01", "I-27"),
         together(
             patch(delete_handler, _delete=_to_the_end),
-            patch(LogState, delete_records_to=_deletes_anything),
+            patch(Retention, delete_records_to=_deletes_anything),
         ),
     ),
     Mutant(
@@ -242,20 +239,20 @@ APPENDING: Final = (
         "Retention drops only what is below the high watermark (KAFKA-5634).",
         ("I-01", "I-43"),
         together(
-            patch(DropsOldSegments, may_drop=yes),
-            patch(LogState, delete_records_to=_deletes_anything),
+            patch(Retention, may_drop=yes),
+            patch(Retention, delete_records_to=_deletes_anything),
         ),
     ),
     Mutant(
         "retain-enough-bytes",
         "Retention by size leaves at least retention.bytes (4.5).",
         ("I-43",),
-        patch(DropsOldSegments, _beyond_size=_one_more),
+        patch(Retention, _beyond_size=_one_more),
     ),
     Mutant(
         "retain-by-the-newest-record",
         "A segment is as old as its newest record, not its oldest (4.5).",
         ("I-43",),
-        patch(DropsOldSegments, _beyond_age=_of_the_oldest_record),
+        patch(Retention, _beyond_age=_of_the_oldest_record),
     ),
 )

@@ -10,18 +10,17 @@ from strandline.records.compacting import FilterRules
 from strandline.sim.mutants.mutant import Mutant, patch
 from strandline.storage.compaction import bounds, cleaning
 from strandline.storage.compaction.bounds import Bound
-from strandline.storage.compaction.plan import CleaningPlan, CleaningResult, plan_cleaning
-from strandline.storage.log_clean import ReplacesSegments
-from strandline.storage.log_state import LogState
+from strandline.storage.compaction.plan import CleaningPlan, CleaningResult
+from strandline.storage.compaction.planner import plan_cleaning
+from strandline.storage.log import Log
+from strandline.storage.segment_swap import SegmentSwap
 from strandline.types import Offset
 
-_true_finish = ReplacesSegments.finish_cleaning
+_true_finish = SegmentSwap.finish_cleaning
 _END_OF_TIME: Final = 2**62
 
 
-def _up_to_the_active_segment(
-    log: LogState, first_dirty: Offset, now_ms: int
-) -> tuple[Offset, Bound]:
+def _up_to_the_active_segment(log: Log, first_dirty: Offset, now_ms: int) -> tuple[Offset, Bound]:
     del first_dirty, now_ms
     return Offset(log.active.base_offset), Bound.ACTIVE_SEGMENT
 
@@ -48,13 +47,14 @@ class _NeverSynced:
         return getattr(self._files, name)
 
 
-def _not_durably(self: ReplacesSegments, result: CleaningResult, now_ms: int) -> bool:
-    files = self.files
-    self.files = _NeverSynced(files)
+def _not_durably(self: SegmentSwap, result: CleaningResult, now_ms: int) -> bool:
+    location = self._location
+    files = location.files
+    location.files = _NeverSynced(files)
     try:
         return _true_finish(self, result, now_ms)
     finally:
-        self.files = files
+        location.files = files
 
 
 COMPACTING: Final = (
@@ -80,6 +80,6 @@ COMPACTING: Final = (
         "swaps-are-durable",
         "Each step of a swap is on disk before the next one (4.6, F-53).",
         ("I-46", "I-44", "I-36", "I-07", "I-08", "I-04", "I-02"),
-        patch(ReplacesSegments, finish_cleaning=_not_durably),
+        patch(SegmentSwap, finish_cleaning=_not_durably),
     ),
 )

@@ -24,7 +24,7 @@ from strandline.replication.truncation import Target, first_truncation
 from strandline.sim.mutants.appending import in_any_order
 from strandline.sim.mutants.mutant import Mutant, no, patch, together, yes
 from strandline.storage.leader_epochs import LeaderEpochs
-from strandline.storage.log_append import AppendResult, AppendsRecords
+from strandline.storage.log_appender import AppendResult, LogAppender
 from strandline.types import NO_EPOCH, Instant, Offset
 
 _true_follow = Fetchers.follow
@@ -83,7 +83,7 @@ def _unclamped(
     self: FollowsPartition, high_watermark: int, log_start_offset: int, now: Instant
 ) -> None:
     _true_followed_to(self, high_watermark, log_start_offset, now)
-    self.log.high_watermark = Offset(max(self.log.high_watermark, high_watermark))
+    self.log.offsets.high_watermark = Offset(max(self.log.high_watermark, high_watermark))
 
 
 def _as_if_asked_now(self: FetchedPartition, data: PartitionData) -> Any:
@@ -92,7 +92,7 @@ def _as_if_asked_now(self: FetchedPartition, data: PartitionData) -> Any:
 
 
 def _of_any_epoch(self: FollowsPartition, records: Buffer, now: Instant) -> AppendResult:
-    result = self.log.append_as_follower(records, now.wall_ms)
+    result = self.log.appender.append_as_follower(records, now.wall_ms)
     self.note_flush()
     return result
 
@@ -178,7 +178,7 @@ FOLLOWING: Final = (
         ("I-02", "I-03", "I-21"),
         together(
             patch(FetchedPartition, _judge=_as_if_asked_now, is_asked_by=yes),
-            patch(AppendsRecords, _checked=in_any_order),
+            patch(LogAppender, _checked=in_any_order),
         ),
     ),
     Mutant(

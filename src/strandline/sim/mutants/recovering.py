@@ -17,18 +17,20 @@ from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_
 from strandline.storage.files import Files
 from strandline.storage.flush_plan import FlushPlan
 from strandline.storage.leader_epochs import EpochEntry, EpochsToWrite, LeaderEpochs, with_entry
-from strandline.storage.log_cut import DropsRecords
 from strandline.storage.log_directory import LogDirectory
-from strandline.storage.log_state import LogState
+from strandline.storage.log_flusher import LogFlusher
+from strandline.storage.log_offsets import LogOffsets
 from strandline.storage.producer_state import ProducerStates, Reload
 from strandline.storage.recovery import Recovery
+from strandline.storage.recovery_report import RecoveryReport
 from strandline.storage.segment import Segment
 from strandline.storage.time_index import TimeIndex
+from strandline.storage.truncation import Truncation
 from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicPartition
 
 _true_add_largest = TimeIndex.add_largest
 _true_adopt = LeaderEpochs.adopt
-_true_flush_plan = LogState.flush_plan
+_true_flush_plan = LogFlusher.flush_plan
 _true_log_synced = Background.log_synced
 _true_open = Logs.open
 _true_recover_segment = Recovery._recover_segment
@@ -47,20 +49,21 @@ def _since_then(self: BrokerNode, epoch: int) -> bool:
     return NO_PREVIOUS_EPOCH < self.previous_epoch <= epoch
 
 
-def _believes_the_mark(self: Recovery) -> None:
-    _true_run(self)
-    log = self._log
-    log.high_watermark = Offset(max(log.high_watermark, self._found.high_watermark))
+def _believes_the_mark(self: Recovery) -> RecoveryReport:
+    report = _true_run(self)
+    offsets = self._log.offsets
+    offsets.high_watermark = Offset(max(offsets.high_watermark, self._found.high_watermark))
+    return report
 
 
-def _promises_now(self: LogState, up_to: Offset | None = None) -> FlushPlan | None:
+def _promises_now(self: LogFlusher, up_to: Offset | None = None) -> FlushPlan | None:
     plan = _true_flush_plan(self, up_to)
     if plan is not None:
-        self.recovery_point = plan.up_to
+        self._offsets.recovery_point = plan.up_to
     return plan
 
 
-def _without_names(self: LogState, up_to: Offset | None = None) -> FlushPlan | None:
+def _without_names(self: LogFlusher, up_to: Offset | None = None) -> FlushPlan | None:
     plan = _true_flush_plan(self, up_to)
     return None if plan is None else replace(plan, directories=())
 
@@ -69,12 +72,12 @@ def _heedless(self: Background, token: int, result: bool | StorageError, now: In
     _true_log_synced(self, token, True if isinstance(result, StorageError) else result, now)
 
 
-def _cut_in_memory(self: DropsRecords, offset: Offset, now_ms: int) -> Offset:
-    last = self.segments.last
+def _cut_in_memory(self: Truncation, offset: Offset, now_ms: int) -> Offset:
+    last = self._segments.last
     end = last.truncate_to(offset)
-    last.open_for_append(self.config, end)
-    if last is not self.active or last.size == 0:
-        self.start_segment(last, now_ms)
+    last.open_for_append(self._settings.config, end)
+    if last is not self._segments.active or last.size == 0:
+        self._roller.start_segment(last, now_ms)
     return end
 
 
@@ -85,11 +88,6 @@ def _without_epochs(self: Recovery, segment: Segment) -> Any:
 
 def _no_epoch(*_: Any) -> LeaderEpoch:
     return NO_EPOCH
-
-
-def _point_stays(self: LogState, offset: Offset) -> None:
-    del offset
-    self._set_flush_offset()
 
 
 def _assigned_in_memory(
@@ -133,17 +131,19 @@ def _from_memory_only(self: LogDirectory[Any], partitions: Iterable[TopicPartiti
         self.logs.pop(partition, None)
 
 
-def _saved_in_memory(self: Logs, directory: Any, raised: Sequence[LogState]) -> Sequence[LogState]:
+def _saved_in_memory(
+    self: Logs, directory: Any, raised: Sequence[LogOffsets]
+) -> Sequence[LogOffsets]:
     del self, directory
     for each in raised:
-        each.log_start_saved = each.log_start_offset
+        each.start_saved()
     return raised
 
 
 def _of_any_topic(self: Logs, partition: Any, topic_id: Any, *args: Any, **more: Any) -> Any:
     directory = self.directory_of(partition)
     if directory is not None:
-        directory.logs[partition].topic_id = topic_id
+        directory.logs[partition].location.topic_id = topic_id
     return _true_open(self, partition, topic_id, *args, **more)
 
 
@@ -151,7 +151,7 @@ def _as_noted(self: Recovery, end: Offset) -> Offset:
     return min(self._found.recovery_point, end) if self._found.needs_recovery else end
 
 
-_NO_SYNC = patch(DropsRecords, _cut_last_segment=_cut_in_memory)
+_NO_SYNC = patch(Truncation, _cut_last_segment=_cut_in_memory)
 _STALE = patch(Recovery, _recover_segment=_without_epochs)
 
 
@@ -232,13 +232,13 @@ RECOVERING: Final = (
         "sync-before-promising",
         "The recovery point moves when everything below it is synced, not before (I-07).",
         ("I-07", "I-46"),
-        patch(LogState, flush_plan=_promises_now),
+        patch(LogFlusher, flush_plan=_promises_now),
     ),
     Mutant(
         "sync-the-names-too",
         "A new segment is durable with its name: its directory is synced (4.7).",
         ("I-07", "I-46"),
-        patch(LogState, flush_plan=_without_names),
+        patch(LogFlusher, flush_plan=_without_names),
     ),
     Mutant(
         "failed-sync-is-final",
@@ -276,7 +276,7 @@ RECOVERING: Final = (
         "recovery-point-falls",
         "A truncation takes the recovery point back (4.8).",
         ("I-02", "I-07", "I-46"),
-        patch(DropsRecords, _lower_recovery_point=_point_stays),
+        patch(LogOffsets, _lower_recovery_point_to=nothing),
     ),
     Mutant(
         "write-what-fell",

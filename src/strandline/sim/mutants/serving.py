@@ -179,7 +179,7 @@ def _own_start(self: Leader, log_start_offset: Offset, is_alive: Any) -> Offset:
 
 def _of_the_living(self: LeadsPartition) -> Offset:
     leader = self.check_leading()
-    return leader.low_watermark(self.log.log_start_saved, self.host.is_alive)
+    return leader.low_watermark(self.log.offsets.log_start_saved, self.host.is_alive)
 
 
 def _all_followers(leader: Leader, fetch_offset: Offset, rack_of: Any) -> Any:

@@ -98,7 +98,7 @@ class Following(Leading):
         action = judge(
             reply.answer,
             Asked(reply.fetch.offset, reply.fetch.leader_epoch),
-            Followed(replica.leader_epoch, log.log_end_offset, log.high_watermark, log),
+            Followed(replica.leader_epoch, log.log_end_offset, log.high_watermark, log.reader),
             policies=self.policies,
         )
         match action:
@@ -124,7 +124,7 @@ class Following(Leading):
         if reply.records:
             self._make_room(replica, reply)
             try:
-                log.append_as_follower(
+                log.appender.append_as_follower(
                     reply.records, WALL_MS + self.now_ms, leader_epoch=replica.leader_epoch
                 )
             except CorruptRecords:
@@ -133,7 +133,7 @@ class Following(Leading):
         log.restore_high_watermark(
             follower_high_watermark(action.high_watermark, log.log_start_offset, log.log_end_offset)
         )
-        log.delete_records_to(min(action.log_start_offset, log.high_watermark))
+        log.retention.delete_records_to(min(action.log_start_offset, log.high_watermark))
 
     def _make_room(self, replica: Replica, reply: Reply) -> None:
         """Let a log start over where the first batch does, if the leader's start is inside it."""
@@ -148,12 +148,14 @@ class Following(Leading):
         )
         if offset is not None:
             self.events.append(f"{replica.name} starts over at {offset}")
-            log.truncate_fully_and_start_at(offset, WALL_MS + self.now_ms, log_start_offset=end)
+            log.truncation.truncate_fully_and_start_at(
+                offset, WALL_MS + self.now_ms, log_start_offset=end
+            )
 
     def _truncate(self, replica: Replica, offset: Offset) -> None:
         self.oracle.truncates(replica, offset)
         self.events.append(f"{replica.name} truncates to {offset}")
-        replica.log.truncate_to(offset, WALL_MS + self.now_ms)
+        replica.log.truncation.truncate_to(offset, WALL_MS + self.now_ms)
 
     def _reset_offset(self, replica: Replica, fetch: Fetch) -> None:
         source = self._source(fetch)
@@ -167,7 +169,9 @@ class Following(Leading):
             case TruncateFully(start_offset):
                 self.events.append(f"{replica.name} drops everything and starts at {start_offset}")
                 self.oracle.truncates(replica, start_offset)
-                replica.log.truncate_fully_and_start_at(start_offset, WALL_MS + self.now_ms)
+                replica.log.truncation.truncate_fully_and_start_at(
+                    start_offset, WALL_MS + self.now_ms
+                )
 
 
 def damaged(records: bytes) -> bytes:

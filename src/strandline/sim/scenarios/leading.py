@@ -56,7 +56,7 @@ class Leading(ABC):
     def _produce_one(self, replica: Replica, value: str, write: Write, index: int) -> None:
         try:
             leader = _writable(replica, write)
-            result = replica.log.append_as_leader(
+            result = replica.log.appender.append_as_leader(
                 self._batch(value, write, index),
                 leader_epoch=leader.leader_epoch,
                 now_ms=WALL_MS + self.now_ms,
@@ -111,7 +111,7 @@ class Leading(ABC):
             producer_epoch=ProducerEpoch(write.producer_epoch),
         )
         try:
-            replica.log.append_as_coordinator(
+            replica.log.appender.append_as_coordinator(
                 bytearray(batch),
                 leader_epoch=leader.leader_epoch,
                 now_ms=WALL_MS + self.now_ms,
@@ -127,7 +127,7 @@ class Leading(ABC):
 
     def delete_records(self, name: str, offset: int) -> None:
         """DeleteRecords on the leader."""
-        self.replicas[name].log.delete_records_to(Offset(offset))
+        self.replicas[name].log.retention.delete_records_to(Offset(offset))
 
     def low_watermark(self, name: str) -> Offset:
         """The smallest log start over the replicas on live brokers, as the leader knows it."""
@@ -147,7 +147,7 @@ class Leading(ABC):
                 fetch.last_fetched_epoch,
                 fetch.offset,
                 log_start_offset=log.log_start_offset,
-                history=log,
+                history=log.reader,
             )
             if end is not None:
                 return self._reply(fetch, log, diverging=end)
@@ -195,7 +195,7 @@ class Leading(ABC):
 
     @staticmethod
     def _read(log: Log, fetch: Fetch) -> bytes:
-        found = log.read(
+        found = log.reader.read(
             fetch.offset,
             1 if fetch.one_batch else 1 << 20,
             end_offset=log.log_end_offset,

@@ -109,7 +109,7 @@ class Replica:
     def cut_power(self, keep: Offset) -> None:
         """The machine ends: of the log only what lies below `keep` had been synced."""
         before = self.log.log_end_offset
-        segment, position = self.log.position_of(keep)
+        segment, position = self.log.reader.position_of(keep)
         later = [s.log.path for s in self.log.segments.all if s.base_offset > segment]
         self._end()
         self.files = self.files.kill_clone()

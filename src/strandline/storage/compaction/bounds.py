@@ -1,7 +1,7 @@
 """What of a log can be compacted now, what of it would be worth it, and what bounds it.
 
 This file knows Kafka's rules for choosing (LogCleanerManager, LogToClean, KIP-58, KIP-354). It must
-not know how a log is compacted or when somebody looks.
+not know how a log is compacted or when.
 
     log start          first dirty offset          first uncleanable offset          log end
         │ clean: compacted │ cleanable: compacted next    │ uncleanable: not yet         │
@@ -15,15 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from strandline.config.topic import LONG_MAX, TopicConfig
 from strandline.storage.batch_scan import header_at
+from strandline.storage.log import Log
 from strandline.storage.segment import Segment
 from strandline.types import NO_TIMESTAMP, Offset
-
-if TYPE_CHECKING:
-    from strandline.storage.log_state import LogState
 
 
 class Bound(StrEnum):
@@ -68,7 +65,7 @@ class CleanableRange:
         return self.overdue_ms > 0 or self.ratio > config.min_cleanable_dirty_ratio
 
 
-def cleanable_range(log: LogState, checkpoint: Offset | None, now_ms: int) -> CleanableRange:
+def cleanable_range(log: Log, checkpoint: Offset | None, now_ms: int) -> CleanableRange:
     """What can be compacted of the log, given the first dirty offset that was written down.
 
     Reads a header of each uncompacted segment where a compaction lag is set. Raises `StorageError`.
@@ -101,12 +98,12 @@ def first_timestamp(segment: Segment) -> int:
     return NO_TIMESTAMP if segment.first_timestamp is None else segment.first_timestamp
 
 
-def dirty_closed_segments(log: LogState, first_dirty: Offset) -> list[Segment]:
+def dirty_closed_segments(log: Log, first_dirty: Offset) -> list[Segment]:
     """The segments that hold something uncompacted, without the active one."""
     return [segment for segment in log.segments.since(first_dirty) if segment is not log.active]
 
 
-def _bound(log: LogState, first_dirty: Offset, now_ms: int) -> tuple[Offset, Bound]:
+def _bound(log: Log, first_dirty: Offset, now_ms: int) -> tuple[Offset, Bound]:
     bounds = [(Offset(log.active.base_offset), Bound.ACTIVE_SEGMENT)]
     stable = log.last_stable_offset
     if stable < log.high_watermark:
@@ -122,14 +119,14 @@ def _bound(log: LogState, first_dirty: Offset, now_ms: int) -> tuple[Offset, Bou
     return min(bounds, key=lambda bound: bound[0])
 
 
-def _segment_base(log: LogState, offset: Offset) -> Offset:
+def _segment_base(log: Log, offset: Offset) -> Offset:
     """The base of the segment that holds `offset`: compaction ends between segments."""
     if offset > log.active.base_offset:
         return Offset(log.active.base_offset)
     return Offset(log.segments.since(offset)[0].base_offset)
 
 
-def _overdue_ms(log: LogState, first_dirty: Offset, now_ms: int) -> int:
+def _overdue_ms(log: Log, first_dirty: Offset, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= LONG_MAX:
         return 0

@@ -9,21 +9,21 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from strandline.storage.compaction.bounds import CleanableRange, cleanable_range
-from strandline.storage.log_state import LogState
+from strandline.storage.log import Log
 from strandline.types import Offset
 
 
 class Candidate(NamedTuple):
     """A compacted log that nobody is compacting, and the first dirty offset in its checkpoint."""
 
-    log: LogState
+    log: Log
     checkpoint: Offset | None
 
 
 class Choice(NamedTuple):
     """A log that is due, and what of it."""
 
-    log: LogState
+    log: Log
     range: CleanableRange
 
 
@@ -40,6 +40,6 @@ def choose(candidates: Iterable[Candidate], now_ms: int) -> Choice | None:
     return best
 
 
-def _key(log: LogState, found: CleanableRange) -> tuple[float, str, int]:
+def _key(log: Log, found: CleanableRange) -> tuple[float, str, int]:
     # By name where the shares are equal, so that the choice does not depend on any order.
     return (-found.ratio, log.topic_partition.topic, log.topic_partition.partition)

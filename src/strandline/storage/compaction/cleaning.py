@@ -250,7 +250,7 @@ class Round:
         return CleaningResult(
             topic_partition=plan.topic_partition,
             directory=plan.directory,
-            cuts=plan.cuts,
+            truncations=plan.truncations,
             base_offset=base_offset,
             replaced=tuple(segment.base_offset for segment in group),
             size_bytes=writer.size_bytes,

@@ -16,7 +16,7 @@ from strandline.storage.compaction.bounds import (
     dirty_closed_segments,
     first_timestamp,
 )
-from strandline.storage.log_state import LogState
+from strandline.storage.log import Log
 from strandline.storage.segment import Segment
 from strandline.types import Offset
 
@@ -83,7 +83,7 @@ class CompactionFacts:
         }
 
 
-def compaction_facts(log: LogState, checkpoint: Offset | None, now_ms: int) -> CompactionFacts:
+def compaction_facts(log: Log, checkpoint: Offset | None, now_ms: int) -> CompactionFacts:
     """What a cleaner that looks at the log at `now_ms` would do, and why.
 
     Looks at the newest timestamp of every segment, which may read its time index.
@@ -103,7 +103,7 @@ def compaction_facts(log: LogState, checkpoint: Offset | None, now_ms: int) -> C
     )
 
 
-def _segment(log: LogState, index: int, found: CleanableRange) -> SegmentFacts:
+def _segment(log: Log, index: int, found: CleanableRange) -> SegmentFacts:
     segment = log.segments.all[index]
     bases = log.segments.base_offsets
     end = bases[index + 1] if index + 1 < len(bases) else log.log_end_offset
@@ -122,7 +122,7 @@ def _segment(log: LogState, index: int, found: CleanableRange) -> SegmentFacts:
     )
 
 
-def _state(log: LogState, segment: Segment, end: int, found: CleanableRange) -> tuple[State, str]:
+def _state(log: Log, segment: Segment, end: int, found: CleanableRange) -> tuple[State, str]:
     if segment is log.active:
         return State.ACTIVE, "It is being written to; it is closed by segment.bytes or segment.ms."
     if end <= found.first_dirty:
@@ -132,7 +132,7 @@ def _state(log: LogState, segment: Segment, end: int, found: CleanableRange) -> 
     return State.DIRTY, "It has not been compacted since it was written."
 
 
-def _why_bound(log: LogState, found: CleanableRange) -> str:
+def _why_bound(log: Log, found: CleanableRange) -> str:
     lag_ms = log.config.min_compaction_lag_ms
     match found.bound:
         case Bound.ACTIVE_SEGMENT:
@@ -148,7 +148,7 @@ def _why_bound(log: LogState, found: CleanableRange) -> str:
             )
 
 
-def _why_due(log: LogState, found: CleanableRange) -> str:
+def _why_due(log: Log, found: CleanableRange) -> str:
     config = log.config
     least = config.min_cleanable_dirty_ratio
     if not config.is_compacted:
@@ -164,7 +164,7 @@ def _why_due(log: LogState, found: CleanableRange) -> str:
     return f"The dirty ratio {found.ratio:.3f} {relation} min.cleanable.dirty.ratio={least}."
 
 
-def _due_at_ms(log: LogState, found: CleanableRange, now_ms: int) -> int | None:
+def _due_at_ms(log: Log, found: CleanableRange, now_ms: int) -> int | None:
     """When the log becomes due if nothing is written and nothing else changes."""
     config = log.config
     segments = dirty_closed_segments(log, found.first_dirty)
@@ -184,7 +184,7 @@ def _due_at_ms(log: LogState, found: CleanableRange, now_ms: int) -> int | None:
     return min(times, default=None)
 
 
-def _committed_bound(log: LogState) -> int:
+def _committed_bound(log: Log) -> int:
     """The base of the segment in which not everything is decided."""
     stable = min(log.last_stable_offset, log.active.base_offset)
     return log.segments.since(stable)[0].base_offset

@@ -1,25 +1,18 @@
 """What one round of compaction is to do, and what became of it: values that cross threads.
 
 This file knows names and numbers only. A plan is made on the node's thread from the log as it is
-then, and carried out without the log: everything it needs of closed segments it finds in files that
-no longer change, and everything that does change is copied into the plan.
+then (`planner`), and carried out without the log: everything it needs of closed segments it finds
+in files that no longer change, and everything that does change is copied into the plan.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
 
 from strandline.errors import InvalidSetting
 from strandline.records.compacting import SLOT_BYTES
-from strandline.storage.compaction.bounds import CleanableRange
 from strandline.storage.transaction_index import AbortedTransaction
 from strandline.types import Offset, TopicPartition
-
-if TYPE_CHECKING:
-    from strandline.storage.log_state import LogState
-
-SECRET_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +55,12 @@ class LiveProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """One round of compaction of one log. `plan_cleaning` makes it, `carry_out` follows it."""
+    """One round of compaction of one log. `planner` makes it, `carry_out` follows it."""
 
     topic_partition: TopicPartition
     directory: str
-    cuts: int
-    """How often the log had been cut when the plan was made: a later cut makes it void."""
+    truncations: int
+    """Of the log when the plan was made: a later truncation makes it void."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes_max: int
@@ -119,7 +112,7 @@ class CleaningResult:
 
     topic_partition: TopicPartition
     directory: str
-    cuts: int
+    truncations: int
     base_offset: int
     replaced: tuple[int, ...]
     """Base offsets of the segments whose place it takes; the first is its own."""
@@ -131,48 +124,3 @@ class CleaningResult:
     @property
     def is_last(self) -> bool:
         return self.cleaned_to is not None
-
-
-def plan_cleaning(
-    log: LogState, found: CleanableRange, settings: CleanerSettings, now_ms: int
-) -> CleaningPlan | None:
-    """The plan to compact what `found` says is cleanable; None when that is nothing.
-
-    Draws the secret of the round from the log's random numbers. Raises `StorageError`.
-    """
-    if found.cleanable_bytes == 0:
-        return None
-    upper_bound = found.first_uncleanable
-    below = [segment for segment in log.segments.all if segment.base_offset < upper_bound]
-    synced = log.segments.index_of(log.recovery_point)
-    return CleaningPlan(
-        topic_partition=log.topic_partition,
-        directory=log.directory,
-        cuts=log.cuts,
-        now_ms=now_ms,
-        delete_retention_ms=log.config.delete_retention_ms,
-        segment_bytes_max=log.config.segment_bytes,
-        index_bytes_max=log.config.segment_index_bytes,
-        index_interval_bytes=log.config.index_interval_bytes,
-        first_dirty=found.first_dirty,
-        upper_bound=upper_bound,
-        segments=tuple(SegmentToClean(s.base_offset, s.size) for s in below),
-        unsynced=tuple(segment.base_offset for segment in below[synced:]),
-        aborted_behind=_aborted_behind(log, upper_bound),
-        producers=tuple(
-            LiveProducer(producer_id, entry.last_offset, entry.epoch)
-            for producer_id, entry in sorted(log.producers.active.items())
-        ),
-        settings=settings,
-        secret=log.random.randbytes(SECRET_BYTES),
-    )
-
-
-def _aborted_behind(log: LogState, upper_bound: Offset) -> tuple[AbortedTransaction, ...]:
-    found: list[AbortedTransaction] = []
-    for segment in log.segments.since(upper_bound):
-        search = segment.transaction_index.collect_aborted(Offset(0), upper_bound)
-        found += search.transactions
-        if search.complete:
-            break
-    return tuple(found)

@@ -1,7 +1,7 @@
 """Writing the segment that takes the place of a group: files that end in `.cleaned`.
 
 This file knows how a closed segment's files look and how they become durable. It must not know what
-is copied into them, or what happens to them later (`log_clean`).
+is copied into them, or what happens to them later (`segment_swap`).
 """
 
 from __future__ import annotations

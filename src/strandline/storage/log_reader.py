@@ -16,10 +16,10 @@ from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
 from strandline.records.record import read_records
 from strandline.storage.batch_scan import damaged, header_at, headers_between
 from strandline.storage.files import File
-from strandline.storage.log_state import Bookmark, LogState
+from strandline.storage.log_parts import LogParts
 from strandline.storage.segment import Segment
 from strandline.storage.transaction_index import AbortedTransaction
-from strandline.types import NO_TIMESTAMP, LeaderEpoch, Offset
+from strandline.types import LeaderEpoch, Offset
 
 BOOKMARKS_MAX: Final = 256
 
@@ -46,10 +46,29 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: LeaderEpoch
 
 
-class ReadsRecords(LogState):
-    """The part of `log.Log` that reads."""
+class Bookmark(NamedTuple):
+    """A batch boundary at which a read has ended, good while `truncations` is what it was."""
 
-    __slots__ = ()
+    segment: Segment
+    position: int
+    truncations: int
+
+
+class LogReader:
+    """Finds things in a log.
+
+    `_bookmarks` maps an offset to the batch that starts with it; at most `BOOKMARKS_MAX`, and none
+    of a segment that compaction replaced. One from before a truncation is not believed.
+    """
+
+    __slots__ = ("_bookmarks", "_leader_epochs", "_location", "_offsets", "_segments")
+
+    def __init__(self, parts: LogParts) -> None:
+        self._location = parts.location
+        self._offsets = parts.offsets
+        self._segments = parts.segments
+        self._leader_epochs = parts.leader_epochs
+        self._bookmarks: dict[int, Bookmark] = {}
 
     def read(
         self, offset: Offset, max_bytes: int, *, end_offset: Offset, at_least_one_batch: bool
@@ -60,13 +79,14 @@ class ReadsRecords(LogState):
         its size. All of it is from one segment. Raises `ProtocolError` OFFSET_OUT_OF_RANGE when
         `offset` is below the log start or beyond the log end.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        offsets = self._offsets
+        if not offsets.log_start_offset <= offset <= offsets.log_end_offset:
             raise ProtocolError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} of {self.topic_partition} is not in the log, which has the "
-                f"offsets {self.log_start_offset} to {self.log_end_offset}.",
+                f"Offset {offset} of {self._location.topic_partition} is not in the log, which has "
+                f"the offsets {offsets.log_start_offset} to {offsets.log_end_offset}.",
             )
-        active = self.active
+        active = self._segments.active
         if offset >= active.tail.start_offset:
             found = active.tail.find(
                 offset, max_bytes, end_offset, active.size, at_least_one=at_least_one_batch
@@ -81,8 +101,8 @@ class ReadsRecords(LogState):
     def _read_from_disk(
         self, offset: Offset, max_bytes: int, end_offset: Offset, at_least_one_batch: bool
     ) -> LogSlice | None:
-        segments = self.segments.all
-        for index in range(self.segments.index_of(offset), len(segments)):
+        segments = self._segments.all
+        for index in range(self._segments.index_of(offset), len(segments)):
             segment = segments[index]
             if segment.base_offset >= end_offset:
                 return None
@@ -114,29 +134,37 @@ class ReadsRecords(LogState):
 
     def _bookmark(self, segment: Segment, offset: int, position: int) -> None:
         """Remember where a sequential reader goes on, so that it need not be looked up."""
-        if len(self.bookmarks) >= BOOKMARKS_MAX:
-            del self.bookmarks[next(iter(self.bookmarks))]
-        self.bookmarks[offset] = Bookmark(segment, position, self.cuts)
+        if len(self._bookmarks) >= BOOKMARKS_MAX:
+            del self._bookmarks[next(iter(self._bookmarks))]
+        self._bookmarks[offset] = Bookmark(segment, position, self._offsets.truncations)
 
     def _bookmarked(self, segment: Segment, offset: int) -> int | None:
         """The position of the batch that starts with `offset`, if a read has ended there."""
-        mark = self.bookmarks.get(offset)
-        if mark is None or mark.segment is not segment or mark.cuts != self.cuts:
+        mark = self._bookmarks.get(offset)
+        if (
+            mark is None
+            or mark.segment is not segment
+            or mark.truncations != self._offsets.truncations
+        ):
             return None
         return mark.position if mark.position < segment.size else None
 
+    def forget_positions(self) -> None:
+        """Segments were replaced: batches lie elsewhere now."""
+        self._bookmarks.clear()
+
     def position_of(self, offset: Offset) -> tuple[Offset, int]:
         """Base offset of the segment and position in it where `offset` is or will be."""
-        index = self.segments.index_of(offset)
-        segment = self.segments.all[index]
-        if offset >= self.log_end_offset:
-            return Offset(self.active.base_offset), self.active.size
+        index = self._segments.index_of(offset)
+        segment = self._segments.all[index]
+        if offset >= self._offsets.log_end_offset:
+            return Offset(self._segments.active.base_offset), self._segments.active.size
         found = segment.find(offset)
         return Offset(segment.base_offset), segment.size if found is None else found[0]
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record that is at least as new as `timestamp`; None when all are older."""
-        for segment in self.segments.all:
+        for segment in self._segments.all:
             if segment.largest_timestamp().timestamp >= timestamp:
                 found = self._first_at_least(segment, timestamp)
                 if found is not None:
@@ -146,7 +174,7 @@ class ReadsRecords(LogState):
     def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp in the log; None when there is none."""
         best: Segment | None = None
-        for segment in self.segments.all:
+        for segment in self._segments.all:
             largest = segment.largest_timestamp().timestamp
             if largest >= 0 and (best is None or largest > best.largest_timestamp().timestamp):
                 best = segment
@@ -156,14 +184,14 @@ class ReadsRecords(LogState):
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to `epoch` that this log has, and where it ends (KIP-101)."""
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
+        return self._leader_epochs.end_offset_for(epoch, self._offsets.log_end_offset)
 
     def aborted_transactions(
         self, offset: Offset, upper_offset: Offset
     ) -> list[AbortedTransaction]:
         """The aborted transactions that touch `[offset, upper_offset)`, for `read_committed`."""
         found: list[AbortedTransaction] = []
-        for segment in self.segments.since(offset):
+        for segment in self._segments.since(offset):
             # An abort may be written down far behind the records that it is about; but most
             # segments have none, and there may be thousands.
             if segment.transaction_index.file is None:
@@ -176,32 +204,27 @@ class ReadsRecords(LogState):
 
     def _base_offset_after(self, index: int) -> int:
         """Where the segment at `index` ends: the base of the next one, or the log's end."""
-        if index + 1 < len(self.segments):
-            return self.segments.base_offsets[index + 1]
-        return self.log_end_offset
+        if index + 1 < len(self._segments):
+            return self._segments.base_offsets[index + 1]
+        return self._offsets.log_end_offset
 
     def _first_at_least(self, segment: Segment, timestamp: int) -> TimestampedOffset | None:
         """The first record in the segment, not below the log start, with that timestamp or more."""
         before = segment.with_indexes(lambda: segment.time_index.lookup(timestamp))
         # Records at the timestamp of the entry itself may stand in front of its offset.
         low = before.offset if before.timestamp < timestamp else segment.base_offset
-        start = segment.floor_position(max(low, self.log_start_offset)).position
+        log_start = self._offsets.log_start_offset
+        start = segment.floor_position(max(low, log_start)).position
         for position, header in headers_between(segment.log, start, segment.size):
-            if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
+            if header.max_timestamp < timestamp or header.last_offset < log_start:
                 continue
             data = segment.log.read_at(position, header.size_bytes)
             try:
                 for record in read_records(data):
-                    if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                    if record.timestamp >= timestamp and record.offset >= log_start:
                         return TimestampedOffset(
                             record.timestamp, record.offset, header.leader_epoch
                         )
             except CorruptRecords as error:
                 raise damaged(segment.log, position, str(error)) from error
         return None
-
-    @property
-    def latest_timestamp(self) -> int:
-        """The largest timestamp of any record, or -1."""
-        largest = [segment.largest_timestamp().timestamp for segment in self.segments.all]
-        return max(largest, default=NO_TIMESTAMP)

@@ -12,7 +12,7 @@ It uses header fields by position and keeps attributes in locals on purpose.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
 from strandline.records.batch import (
@@ -28,7 +28,9 @@ from strandline.records.batch import (
 )
 from strandline.records.validation import ValidatedBatch, validate_client_batch
 from strandline.storage.end_marker import EndMarker, read_end_marker
-from strandline.storage.log_state import LogState
+from strandline.storage.log_flusher import LogFlusher
+from strandline.storage.log_parts import LogParts
+from strandline.storage.log_roller import LogRoller
 from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.origin import AppendOrigin
 from strandline.storage.producer_entry import CompletedBatch
@@ -39,8 +41,6 @@ from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset
 
 _CLIENT = AppendOrigin.CLIENT
-GAP_MAX: Final = 2**30
-"""How far in front of its first batch a segment may begin: offsets in it have 31 bits."""
 
 
 class UnexpectedOffset(CorruptRecords):
@@ -58,10 +58,36 @@ class AppendResult(NamedTuple):
     size_bytes: int
 
 
-class AppendsRecords(LogState):
-    """The part of `log.Log` that appends."""
+class LogAppender:
+    """Appends to a log.
 
-    __slots__ = ()
+    Offsets of batches are contiguous for a leader and increase for a follower (I-02), leader epochs
+    never decrease (I-03), and no producer's batch is there twice (I-30). Holds nothing of its own:
+    the parts of the log change only after the write, and all of them.
+    """
+
+    __slots__ = (
+        "_flusher",
+        "_health",
+        "_leader_epochs",
+        "_location",
+        "_offsets",
+        "_producers",
+        "_roller",
+        "_segments",
+        "_settings",
+    )
+
+    def __init__(self, parts: LogParts, roller: LogRoller, flusher: LogFlusher) -> None:
+        self._location = parts.location
+        self._settings = parts.settings
+        self._health = parts.health
+        self._offsets = parts.offsets
+        self._segments = parts.segments
+        self._leader_epochs = parts.leader_epochs
+        self._producers = parts.producers
+        self._roller = roller
+        self._flusher = flusher
 
     def append_as_leader(
         self,
@@ -76,9 +102,11 @@ class AppendsRecords(LogState):
         Raises `ProtocolError` with Kafka's code when the batch is refused, and `StorageError` when
         it could not be written; the log is unchanged in both cases.
         """
-        if self.failure is not None or self.closed:
-            self.check_usable()
-        batch, header, append_time_ms, _ = validate_client_batch(records, self.client_rules, now_ms)
+        health = self._health
+        if health.failure is not None or health.closed:
+            health.check_usable()
+        rules = self._settings.client_rules
+        batch, header, append_time_ms, _ = validate_client_batch(records, rules, now_ms)
         if header[9] >= 0:
             known = self._check_producer(header, guard)
             if known is not None:
@@ -99,21 +127,22 @@ class AppendsRecords(LogState):
 
         Raises `StorageError`; the log is unchanged then.
         """
-        base_offset = self.log_end_offset
+        offsets = self._offsets
+        base_offset = offsets.log_end_offset
         size = header[1] + LOG_OVERHEAD
         last_offset = base_offset + header[6]
         max_timestamp = header[8]
-        segment = self.active
+        segment = self._segments.active
         if (
-            segment.size + size > self.segment_bytes
+            segment.size + size > self._settings.segment_bytes
             or max_timestamp > segment.roll_at_timestamp
             or now_ms > segment.roll_at_ms
             or segment.indexes_full
             or last_offset > segment.last_offset_max
         ):
-            segment = self.roll_before_append(base_offset, now_ms)
-        if leader_epoch != self.leader_epochs.latest:
-            self.begin_epoch(leader_epoch, base_offset)
+            segment = self._roller.roll_before_append(base_offset, now_ms)
+        if leader_epoch != self._leader_epochs.latest:
+            self._flusher.begin_epoch(leader_epoch, base_offset)
         # The length between offset and epoch is written over with itself: one call for both.
         OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         try:
@@ -122,13 +151,11 @@ class AppendsRecords(LogState):
             self._note_failed_write(segment)
             raise
         end = Offset(last_offset + 1)
-        self.log_end_offset = end
-        producers = self.producers
+        offsets.advance_end_to(end)
         if header[9] >= 0:
-            producers.update(header, base_offset, max_timestamp, now_ms)
-        producers.end_offset = end
-        if end >= self.flush_at_offset:
-            self.wants_flush = True
+            self._producers.update(header, base_offset, max_timestamp, now_ms)
+        if end >= self._flusher.flush_at_offset:
+            self._flusher.request_flush()
         return base_offset
 
     def append_as_coordinator(
@@ -143,27 +170,27 @@ class AppendsRecords(LogState):
 
         As `append_as_leader`, but sequence numbers are not checked and control batches are taken.
         """
-        self.check_usable()
-        validated = validate_client_batch(records, self.coordinator_rules, now_ms)
+        self._health.check_usable()
+        validated = validate_client_batch(records, self._settings.coordinator_rules, now_ms)
         batch, header, append_time_ms, _ = validated
         marker = self._judge_own_batch(validated, transaction_version)
-        base_offset = self.log_end_offset
-        segment = self._room_for(
+        base_offset = self._offsets.log_end_offset
+        segment = self._roller.room_for(
             header.size_bytes,
             Offset(base_offset + header.last_offset_delta),
             header.max_timestamp,
             base_offset,
             now_ms,
         )
-        if leader_epoch != self.leader_epochs.latest:
-            self.begin_epoch(leader_epoch, base_offset)
+        if leader_epoch != self._leader_epochs.latest:
+            self._flusher.begin_epoch(leader_epoch, base_offset)
         set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
         self._write(segment, batch, header._replace(base_offset=base_offset))
         if header.producer_id >= 0:
             if marker is not None:
-                self._finish(segment, self.producers.update_marker(header, marker, base_offset))
+                self._finish(segment, self._producers.update_marker(header, marker, base_offset))
             elif not header.is_control:
-                self.producers.update(header, base_offset, header.max_timestamp, now_ms)
+                self._producers.update(header, base_offset, header.max_timestamp, now_ms)
         return AppendResult(
             base_offset,
             Offset(base_offset + header.last_offset_delta),
@@ -184,23 +211,23 @@ class AppendsRecords(LogState):
         when the batches do not continue this log, and `StorageError`; only after the latter may
         some batches have been appended.
         """
-        self.check_usable()
+        self._health.check_usable()
         batches = list(self._checked(records, leader_epoch))
         view = memoryview(records)
         for position, header in batches:
             batch = view[position : position + header.size_bytes]
-            segment = self._room_for(
+            segment = self._roller.room_for(
                 header.size_bytes,
                 header.last_offset,
                 header.max_timestamp,
                 header.base_offset,
                 now_ms,
             )
-            if header.leader_epoch >= 0 and header.leader_epoch != self.leader_epochs.latest:
-                self.begin_epoch(header.leader_epoch, header.base_offset)
+            if header.leader_epoch >= 0 and header.leader_epoch != self._leader_epochs.latest:
+                self._flusher.begin_epoch(header.leader_epoch, header.base_offset)
             self._write(segment, batch, header)
             if header.producer_id >= 0:
-                self._finish(segment, self.producers.replay(header, batch, now_ms))
+                self._finish(segment, self._producers.replay(header, batch, now_ms))
         if not batches:
             return AppendResult(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, False, 0)
         first, last = batches[0], batches[-1]
@@ -212,25 +239,14 @@ class AppendsRecords(LogState):
             last[0] + last[1].size_bytes,
         )
 
-    def roll_before_append(self, base_offset: Offset, now_ms: int) -> Segment:
-        """The segment that a batch at `base_offset` goes to when the active one is to be closed."""
-        if self.active.size == 0 and base_offset <= self.active.last_offset_max:
-            # Full indexes or a limit below one batch: a new empty segment would be no better.
-            return self.active
-        if base_offset - self.log_end_offset > GAP_MAX:
-            return self.roll(now_ms, base_offset)
-        # Where compaction left a gap in the leader's log, the new segment begins in front of it:
-        # after a crash, a gap between segments means that something was lost.
-        return self.roll(now_ms)
-
     def _check_producer(self, header: BatchHeader, guard: Guard) -> CompletedBatch | None:
         """Judge a client's batch, by what the log knows of its producer if memory does not."""
-        producers = self.producers
+        producers = self._producers
         if producers.is_next(header):
             return None
         partial = producers.partial_entry(header)
         if partial is not None:
-            recall_batches(partial, self.segments, self.log_start_offset)
+            recall_batches(partial, self._segments, self._offsets.log_start_offset)
         return producers.check(header, _CLIENT, guard)
 
     def _judge_own_batch(
@@ -243,11 +259,11 @@ class AppendsRecords(LogState):
         if header.producer_id < 0:
             return None
         if not header.attributes & CONTROL_BIT:
-            self.producers.check(header, AppendOrigin.COORDINATOR)
+            self._producers.check(header, AppendOrigin.COORDINATOR)
             return None
         marker = read_end_marker(validated.buffer)
         if marker is not None:
-            self.producers.check_marker(
+            self._producers.check_marker(
                 header, marker, AppendOrigin.COORDINATOR, transaction_version
             )
         return marker
@@ -256,25 +272,25 @@ class AppendsRecords(LogState):
         self, records: Buffer, leader_epoch: LeaderEpoch | None
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The whole batches that may be appended, each with its position."""
-        expected: int = self.log_end_offset
-        newest_epoch: int = self.leader_epochs.latest
+        partition = self._location.topic_partition
+        expected: int = self._offsets.log_end_offset
+        newest_epoch: int = self._leader_epochs.latest
         for position, header in iterate_headers(records):
             if leader_epoch is not None and header.leader_epoch > leader_epoch:
                 return
             if header.base_offset < expected or header.last_offset_delta < 0:
                 raise UnexpectedOffset(
-                    f"A batch for {self.topic_partition} has the offsets {header.base_offset} to "
+                    f"A batch for {partition} has the offsets {header.base_offset} to "
                     f"{header.last_offset}, but the next one must start at {expected} or later."
                 )
             if header.leader_epoch < newest_epoch:
                 raise UnexpectedOffset(
-                    f"The batch at {header.base_offset} of {self.topic_partition} has leader epoch "
+                    f"The batch at {header.base_offset} of {partition} has leader epoch "
                     f"{header.leader_epoch}, but the log before it has {newest_epoch}."
                 )
             if not verify_crc(records, position, header.size_bytes):
                 raise CorruptRecords(
-                    f"The batch at {header.base_offset} of {self.topic_partition} does not match "
-                    f"its checksum."
+                    f"The batch at {header.base_offset} of {partition} does not match its checksum."
                 )
             if header.producer_id >= 0 and header.is_control:
                 # Read now what `replay` reads after the write: it must not fail then.
@@ -283,37 +299,23 @@ class AppendsRecords(LogState):
             newest_epoch = header.leader_epoch
             yield position, header
 
-    def _room_for(
-        self, size: int, last_offset: Offset, max_timestamp: int, base_offset: Offset, now_ms: int
-    ) -> Segment:
-        """The active segment, or a new one when the batch must not go to the active one."""
-        active = self.active
-        if (
-            active.size + size > self.segment_bytes
-            or max_timestamp > active.roll_at_timestamp
-            or now_ms > active.roll_at_ms
-            or active.indexes_full
-            or last_offset > active.last_offset_max
-        ):
-            return self.roll_before_append(base_offset, now_ms)
-        return active
-
     def _write(self, segment: Segment, batch: Buffer, header: BatchHeader) -> None:
         try:
             segment.append_batch(batch, len(batch), header.last_offset, header.max_timestamp)
         except StorageError:
             self._note_failed_write(segment)
             raise
-        self.log_end_offset = self.producers.end_offset = header.next_offset
-        if self.log_end_offset >= self.flush_at_offset:
-            self.wants_flush = True
+        end = header.next_offset
+        self._offsets.advance_end_to(end)
+        if end >= self._flusher.flush_at_offset:
+            self._flusher.request_flush()
 
     def _finish(self, segment: Segment, completed: CompletedTransaction | None) -> None:
         """Index an aborted transaction before readers may get beyond its marker."""
         if completed is None:
             return
         if completed.is_abort:
-            stable = self.producers.last_stable_offset_after(completed)
+            stable = self._producers.last_stable_offset_after(completed)
             try:
                 segment.transaction_index.append(
                     AbortedTransaction(
@@ -323,10 +325,12 @@ class AppendsRecords(LogState):
             except StorageError as error:
                 # The marker is in the log and cannot be taken back; readers who go on would get
                 # aborted records. Recovery rebuilds the index.
-                self.fail(f"An abort could not be indexed: {error}", error)
+                self._health.fail(f"An abort could not be indexed: {error}", error)
                 raise
-        self.producers.complete_transaction(completed)
+        self._producers.complete_transaction(completed)
 
     def _note_failed_write(self, segment: Segment) -> None:
         if segment.log.failed:
-            self.fail(f"A write to {segment.log.path}, or a sync of it, could not be taken back.")
+            self._health.fail(
+                f"A write to {segment.log.path}, or a sync of it, could not be taken back."
+            )

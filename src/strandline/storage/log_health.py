@@ -1,0 +1,43 @@
+"""Whether a log may be used: it may have failed, or have been closed."""
+
+from __future__ import annotations
+
+from strandline.errors import StorageError
+from strandline.storage.files import NoRoom
+from strandline.types import TopicPartition
+
+
+class LogHealth:
+    """Why a log takes no more appends, if it does not.
+
+    - `failure`: set once, when a write could not be taken back: what is on disk and what is in
+      memory may differ (KAFKA-10778).
+    - `may_reload`: it failed because an operation broke off for want of something: the files are as
+      after a crash, and may be loaded again.
+    - `closed`: the handles were given up, or the partition was deleted; never again open.
+    """
+
+    __slots__ = ("closed", "failure", "may_reload", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.failure: str | None = None
+        self.may_reload = False
+        self.closed = False
+
+    def fail(self, reason: str, cause: StorageError | None = None) -> None:
+        """Take no more appends. The first reason stays."""
+        if self.failure is None:
+            self.failure = reason
+            self.may_reload = isinstance(cause, NoRoom)
+
+    def close(self) -> None:
+        """Take no more appends, without anything being wrong."""
+        self.closed = True
+
+    def check_usable(self) -> None:
+        """Raise `StorageError` when the log failed or was closed."""
+        if self.failure is not None:
+            raise StorageError(f"The log of {self.topic_partition} failed: {self.failure}")
+        if self.closed:
+            raise StorageError(f"The log of {self.topic_partition} is closed.")

@@ -1,0 +1,142 @@
+"""How one segment ends and the next begins.
+
+This file knows when a batch needs a new segment and in which order files change then. It must not
+know batches.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from strandline.errors import InvariantViolated, StorageError
+from strandline.storage.log_flusher import LogFlusher
+from strandline.storage.log_parts import LogParts
+from strandline.storage.segment import Segment
+from strandline.types import Offset
+
+GAP_MAX: Final = 2**30
+"""How far in front of its first batch a segment may begin: offsets in it have 31 bits."""
+
+
+class LogRoller:
+    """Begins segments. The active segment is always the last one; a new one is empty and starts at
+    or behind the log's end. A roll that fails leaves the log as it was."""
+
+    __slots__ = (
+        "_flusher",
+        "_health",
+        "_location",
+        "_offsets",
+        "_producers",
+        "_random",
+        "_segments",
+        "_settings",
+    )
+
+    def __init__(self, parts: LogParts, flusher: LogFlusher, random: Random) -> None:
+        """`random` spreads the rolls of many logs in time (`segment.jitter.ms`)."""
+        self._location = parts.location
+        self._settings = parts.settings
+        self._health = parts.health
+        self._offsets = parts.offsets
+        self._segments = parts.segments
+        self._producers = parts.producers
+        self._flusher = flusher
+        self._random = random
+
+    def roll(self, now_ms: int, base_offset: Offset | None = None) -> Segment:
+        """Close the active segment and begin a new one; returns the active segment.
+
+        An empty active segment that starts where the new one would stays. After a `StorageError`
+        everything is as before.
+        """
+        old = self._segments.active
+        config = self._settings.config
+        end = self._offsets.log_end_offset
+        base = end if base_offset is None else base_offset
+        if old.size == 0 and old.base_offset == base:
+            return old
+        if base < end:
+            raise InvariantViolated(
+                f"{self._location.topic_partition}: a segment cannot start at {base}, the log ends "
+                f"at {end}."
+            )
+        if not old.synced_names:
+            # A disk that keeps names in any order must not keep the new one and lose this one.
+            self._location.sync()
+            old.synced_names = True
+        new = Segment.create(self._location.files, self._location.path, base, config)
+        try:
+            snapshot = self._producers.take_snapshot(base, sync=False)
+            old.close_indexes()
+            if config.preallocate:
+                old.trim_log()
+        except StorageError:
+            old.reopen_indexes(config)
+            self._discard(new)
+            raise
+        old.become_closed()
+        self._segments.add(new)
+        self.start_segment(new, now_ms)
+        self._flusher.segment_closed(snapshot)
+        return new
+
+    def roll_if_time_due(self, now_ms: int) -> bool:
+        """Close the active segment if its first record is older than `segment.ms`.
+
+        Kafka does this only with the next append; a log that is not written to would keep its
+        last segment from compaction and retention for ever.
+        """
+        active = self._segments.active
+        due_ms = min(active.roll_at_timestamp, active.roll_at_ms)
+        if self._health.failure is not None or active.size == 0 or now_ms <= due_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def room_for(
+        self, size: int, last_offset: Offset, max_timestamp: int, base_offset: Offset, now_ms: int
+    ) -> Segment:
+        """The active segment, or a new one when the batch must not go to the active one."""
+        active = self._segments.active
+        if (
+            active.size + size > self._settings.segment_bytes
+            or max_timestamp > active.roll_at_timestamp
+            or now_ms > active.roll_at_ms
+            or active.indexes_full
+            or last_offset > active.last_offset_max
+        ):
+            return self.roll_before_append(base_offset, now_ms)
+        return active
+
+    def roll_before_append(self, base_offset: Offset, now_ms: int) -> Segment:
+        """The segment that a batch at `base_offset` goes to when the active one is to be closed."""
+        active = self._segments.active
+        if active.size == 0 and base_offset <= active.last_offset_max:
+            # Full indexes or a limit below one batch: a new empty segment would be no better.
+            return active
+        if base_offset - self._offsets.log_end_offset > GAP_MAX:
+            return self.roll(now_ms, base_offset)
+        # Where compaction left a gap in the leader's log, the new segment begins in front of it:
+        # after a crash, a gap between segments means that something was lost.
+        return self.roll(now_ms)
+
+    def start_segment(self, segment: Segment, now_ms: int) -> None:
+        """Make the last segment the active one."""
+        config = self._settings.config
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_ms = self._random.randrange(jitter_max) if jitter_max > 0 else 0
+        segment.start_clock(config, now_ms, jitter_ms)
+        self._segments.activate(segment)
+
+    def draw_secret(self, size: int) -> bytes:
+        """Random bytes for who compacts the log."""
+        return self._random.randbytes(size)
+
+    def _discard(self, segment: Segment) -> None:
+        try:
+            segment.discard()
+        except StorageError as error:
+            # Its name stands for offsets that the old segment would go on to fill.
+            self._health.fail(str(error), error)

@@ -1,0 +1,23 @@
+"""The settings of the topic, as one of its logs uses them."""
+
+from __future__ import annotations
+
+from strandline.config.topic import TopicConfig
+from strandline.records.rules import AppendRules
+
+
+class LogSettings:
+    """`config`, and what appends need of it at each batch; all of it is from the same `config`."""
+
+    __slots__ = ("client_rules", "config", "coordinator_rules", "keeps_batches", "segment_bytes")
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.follow(config)
+
+    def follow(self, config: TopicConfig) -> None:
+        """Use other settings from the next append on."""
+        self.config = config
+        self.client_rules = AppendRules.for_topic(config)
+        self.coordinator_rules = AppendRules.for_topic(config, allow_control=True)
+        self.keeps_batches = self.client_rules.keeps_batches
+        self.segment_bytes = config.segment_bytes
