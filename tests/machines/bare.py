@@ -18,7 +18,9 @@ from typing import Final
 
 USER: Final = "ann"
 PACKAGES: Final = "git,python3,ca-certificates"
-COPIED: Final = ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+COPIED: Final = ("/etc/resolv.conf", "/etc/pip.conf")
+AUTHORITIES: Final = "usr/local/share/ca-certificates"
+"""Where Debian keeps what this machine's proxy signs with: Java installs from there, too."""
 HOSTS: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
 
 # The machine's own name is not among them: many a laptop's is not resolved, either.
@@ -121,6 +123,11 @@ def make_base(suite: str, directory: Path) -> Path:
         if os.path.exists(path):
             shutil.copy(path, base / path.lstrip("/"))
     (base / "etc/hosts").write_text(HOSTS)
+    if os.path.exists(f"/{AUTHORITIES}"):
+        shutil.copytree(f"/{AUTHORITIES}", base / AUTHORITIES, dirs_exist_ok=True)
+        subprocess.run(
+            ["chroot", base, "update-ca-certificates"], stdout=subprocess.DEVNULL, check=True
+        )
     return base
 
 
