@@ -35,7 +35,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer, ProducerSettings
 from strandline.lakehouse.pipeline.events import Committed, Event
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.query import Place
+from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner
 from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
@@ -120,7 +120,7 @@ class Bench:
         spec = self.spec(topic, writer)
         options = RunOptions(bootstrap=self.bootstrap, once=True)
         store = open_store(spec, create=True, spark=self.spark)
-        Runner(Place(self.spark, spec, store, options), tell).run(Never())
+        Runner(RunContext(self.spark, spec, store, options), tell).run(Never())
 
     def spec(self, topic: str, writer: str = "strandline") -> TableSpec:
         """A new table of a topic."""
@@ -258,7 +258,7 @@ def freshness(bench: Bench, cluster: Cluster, seconds: float) -> str:
         feeder.start()
         options = RunOptions(bootstrap=bench.bootstrap)
         store = open_store(spec, create=True)
-        Runner(Place(bench.spark, spec, store, options), tell).run(UntilThen())
+        Runner(RunContext(bench.spark, spec, store, options), tell).run(UntilThen())
         feeder.join()
     if not ages:
         return "\nfreshness: nothing was committed"

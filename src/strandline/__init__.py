@@ -1,3 +1,89 @@
-"""Strandline: a replicated commit log in Python that speaks the Kafka wire protocol."""
+"""Strandline: a replicated commit log in Python that speaks the Kafka wire protocol.
 
-__version__ = "0.1.0"
+    import strandline
+
+    with strandline.Cluster(brokers=3) as cluster:
+        cluster.create_topic("orders", partitions=3)
+        ...  # any Kafka client, at cluster.bootstrap_servers
+
+What `__all__` names is the public interface, documented in docs/api.md; everything else in this
+package is private and may change with any release.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from strandline.version import VERSION
+
+if TYPE_CHECKING:
+    from strandline.errors import (
+        ErrorCode,
+        InvalidSetting,
+        ProtocolError,
+        StrandlineError,
+    )
+    from strandline.lakehouse.pipeline.errors import PipelineError
+    from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
+    from strandline.lakehouse.spark_options import SparkOptions
+    from strandline.lakehouse.table import Table
+    from strandline.lakehouse.tables.errors import TableError
+    from strandline.lakehouse.tables.spec import TableSpec, parse_partitioning
+    from strandline.testing.async_cluster import AsyncCluster
+    from strandline.testing.cluster import Cluster
+    from strandline.testing.control import ClusterError
+
+__version__: Final = VERSION
+
+__all__ = [
+    "__version__",
+    # brokers
+    "AsyncCluster",
+    "Cluster",
+    "ClusterError",
+    # tables
+    "Committed",
+    "Notice",
+    "PipelineError",
+    "SparkOptions",
+    "Started",
+    "Stopped",
+    "Table",
+    "TableError",
+    "TableSpec",
+    "parse_partitioning",
+    # errors
+    "ErrorCode",
+    "InvalidSetting",
+    "ProtocolError",
+    "StrandlineError",
+]
+
+_MODULES: Final = {
+    "AsyncCluster": "testing.async_cluster",
+    "Cluster": "testing.cluster",
+    "ClusterError": "testing.control",
+    "Committed": "lakehouse.pipeline.events",
+    "Notice": "lakehouse.pipeline.events",
+    "PipelineError": "lakehouse.pipeline.errors",
+    "SparkOptions": "lakehouse.spark_options",
+    "Started": "lakehouse.pipeline.events",
+    "Stopped": "lakehouse.pipeline.events",
+    "Table": "lakehouse.table",
+    "TableError": "lakehouse.tables.errors",
+    "TableSpec": "lakehouse.tables.spec",
+    "parse_partitioning": "lakehouse.tables.spec",
+    "ErrorCode": "errors",
+    "InvalidSetting": "errors",
+    "ProtocolError": "errors",
+    "StrandlineError": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: a broker needs no Spark, and a table no broker."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{module}"), name)

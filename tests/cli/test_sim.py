@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from strandline import __version__
 from strandline.cli import sim_rules, sim_run, sim_sweep
 from strandline.cli.sim_progress import ProgressBar
 from strandline.replication.leader import Leader
@@ -29,6 +28,7 @@ from strandline.sim.sometimes import STATES
 from strandline.sim.sweep import SeedResult, SweepResult
 from strandline.sim.text import parse_plan
 from strandline.types import Offset
+from strandline.version import VERSION
 
 Run = Callable[..., Any]
 
@@ -303,7 +303,7 @@ def test_many_seeds_give_a_summary(alone: Run) -> None:
         "Not reached: topic deleted",
         "100,000 events and 2,000.0 simulated seconds in 10.00 s of CPU: 10,000 events/s, "
         "200 simulated s/s.",
-        f"Strandline {__version__}.",
+        f"Strandline {VERSION}.",
         "Again:   strandline sim --seed 7 --profile safe",
         "Shorter: strandline sim --seed 7 --profile safe --shrink",
     ]

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from strandline.cli import table_options, table_verify
 from strandline.cli.main import cli
 from strandline.cli.table_run import line_of
-from strandline.lakehouse.pipeline.events import Committed, Started, Stopped, Told
+from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import save_spec
@@ -216,7 +216,7 @@ def test_lines_of_a_run() -> None:
         "0.5 s; 1,200 records (3 s) behind",
         "Stopped after 1 commit with 5 rows; nothing is missing",
     ]
-    assert line_of(Told("A sentence.")) == "A sentence."
+    assert line_of(Notice("A sentence.")) == "A sentence."
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.7, 2.5])

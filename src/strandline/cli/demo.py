@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -19,7 +20,8 @@ from strandline.cli.counts import counted
 from strandline.cli.demo_cluster import DemoCluster
 from strandline.cli.output import print_table
 from strandline.cli.stopping import Stop
-from strandline.cli.table_options import MASTER, check_installed, open_session
+from strandline.cli.table_options import check_installed, print_notice
+from strandline.lakehouse.spark_options import SparkOptions, open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,8 +115,8 @@ def _show(cluster: DemoCluster, home: Path, records: int, memory: str) -> None:
     production.start()
     try:
         store = open_store(spec, create=True)
-        with open_session("demo", master=MASTER, memory=memory) as spark:
-            _fill(spark, spec, store, cluster.address, production)
+        with open_session("demo", SparkOptions(memory=memory), tell=print_notice) as spark:
+            _fill(spec, cluster.address, production)
             _prove(spark, spec, store, cluster.address)
             _ask(spark, store)
     finally:
@@ -157,24 +159,17 @@ class _UntilFilled:
         return not self._production.is_alive() and self.committed >= self._production.produced
 
 
-def _fill(
-    spark: SparkSession,
-    spec: TableSpec,
-    store: TableStore,
-    address: str,
-    production: Production,
-) -> None:
-    """Run the table's pipeline until it has everything."""
+def _fill(spec: TableSpec, address: str, production: Production) -> None:
+    """Run the table's pipeline, in the session that there is, until it has everything."""
     from strandline.lakehouse.pipeline.options import RunOptions
-    from strandline.lakehouse.pipeline.query import Place
-    from strandline.lakehouse.pipeline.runner import Runner
+    from strandline.lakehouse.pipeline.running import run_table
 
     options = RunOptions(
         bootstrap=address, interval_ms=_INTERVAL_MS, rows_per_commit=_ROWS_PER_COMMIT
     )
     with Stop(terminate=True) as interrupted:
         until = _UntilFilled(production, interrupted)
-        Runner(Place(spark, spec, store, options), _showing(until)).run(until)
+        run_table(spec, options, on_event=_showing(until), stop=lambda: nullcontext(until))
         if interrupted.is_set:
             raise click.Abort
     if production.failure is not None:

@@ -14,9 +14,9 @@ from strandline.cli import started  # first: it takes the time
 
 import click  # isort: skip
 
-from strandline import __version__
 from strandline.cli.lazy import LazyCommand, LazyGroup
 from strandline.errors import ProtocolError, StrandlineError
+from strandline.version import VERSION
 
 __all__ = ["cli", "main", "started"]
 
@@ -85,7 +85,7 @@ def _show_version(context: click.Context, *, asked: bool) -> None:
         return
     from strandline.records._kernels import are_switched_off, missing, sentence_about
 
-    click.echo(f"strandline, version {__version__}")
+    click.echo(f"strandline, version {VERSION}")
     without = missing()
     if without:
         click.echo(sentence_about(without, switched_off=are_switched_off()))

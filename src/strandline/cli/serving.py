@@ -20,7 +20,6 @@ from typing import Final, Protocol, TypeAlias
 
 import click
 
-from strandline import __version__
 from strandline.broker.running import StartReport
 from strandline.cli.counts import counted
 from strandline.cli.started import STARTED_S
@@ -31,6 +30,7 @@ from strandline.errors import InvalidSetting, StorageError, StrandlineError
 from strandline.node import late_imports
 from strandline.records._kernels import are_switched_off, missing, sentence_about
 from strandline.storage.files import LockHeld
+from strandline.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ def report_lines(
     def of(broker_id: int) -> str:
         return f"  broker {broker_id}" if several else ""
 
-    lines = [f"Strandline {__version__}"]
+    lines = [f"Strandline {VERSION}"]
     for broker_id, report in reports.items():
         lines += [f"  listening   {each}{of(broker_id)}" for each in report.addresses]
     for report in reports.values():

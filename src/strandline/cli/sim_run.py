@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import click
 
-from strandline import __version__
 from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad, dim, good
 from strandline.cli.stopping import ends_with_its_reader
@@ -30,6 +29,7 @@ from strandline.sim.report import (
 from strandline.sim.run import HarnessError, run
 from strandline.sim.text import format_plan
 from strandline.sim.verdict import Verdict
+from strandline.version import VERSION
 
 
 class OneRun(NamedTuple):
@@ -143,7 +143,7 @@ def print_phase(phase: str, at_us: int) -> None:
 def _show_ways(wanted: OneRun, *, again: str, shorter: str) -> None:
     click.echo()
     click.echo(
-        f"Strandline {__version__}, Python {platform.python_version()}, seed {wanted.seed}"
+        f"Strandline {VERSION}, Python {platform.python_version()}, seed {wanted.seed}"
         + (f", without {wanted.without}." if wanted.without else ".")
     )
     click.echo(f"Again:   {again}")
@@ -162,7 +162,7 @@ def _command(wanted: OneRun) -> str:
 def verdict_as_json(verdict: Verdict, without: str | None, cpu_s: float) -> dict[str, Any]:
     """One run for programs."""
     return {
-        "version": __version__,
+        "version": VERSION,
         "seed": verdict.seed,
         "profile": verdict.plan.options.profile,
         "without": without,

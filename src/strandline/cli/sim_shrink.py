@@ -7,7 +7,6 @@ import time
 
 import click
 
-from strandline import __version__
 from strandline.cli.sim_colours import bad
 from strandline.cli.sim_run import OneRun, timed, write_scenario
 from strandline.cli.stopping import Stop
@@ -17,6 +16,7 @@ from strandline.sim.scenarios.script import BadScript
 from strandline.sim.shrink import Progress, shrink
 from strandline.sim.text import format_plan
 from strandline.sim.verdict import Verdict
+from strandline.version import VERSION
 
 MINUTES_TO_SHRINK = 1.0
 
@@ -84,7 +84,7 @@ def scenario_of(verdict: Verdict, invariant: str, wanted: OneRun) -> str:
         without=wanted.without,
         violates=broken if wanted.without is not None else (),
     )
-    return f"# {invariant}: {what}\n# Strandline {__version__}.\n{text}"
+    return f"# {invariant}: {what}\n# Strandline {VERSION}.\n{text}"
 
 
 class _ShrinkProgress:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import click
 
-from strandline import __version__
 from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad, good
 from strandline.cli.sim_progress import ProgressBar
@@ -23,6 +22,7 @@ from strandline.sim.sweep import (
     SweepResult,
     sweep,
 )
+from strandline.version import VERSION
 
 SHOWN_SEEDS = 12
 """How many of the seeds that break one invariant are named."""
@@ -118,7 +118,7 @@ def _show(result: SweepResult, wanted: ManyRuns) -> None:
             for name, value in (("profile", wanted.profile), ("without", wanted.without))
             if value is not None
         )
-        click.echo(f"Strandline {__version__}.")
+        click.echo(f"Strandline {VERSION}.")
         click.echo(f"Again:   strandline sim --seed {first}{options}")
         click.echo(f"Shorter: strandline sim --seed {first}{options} --shrink")
 
@@ -134,7 +134,7 @@ def _why_missed(result: SweepResult) -> str:
 
 def _as_json(result: SweepResult, wanted: ManyRuns) -> object:
     return {
-        "version": __version__,
+        "version": VERSION,
         "first": wanted.first,
         "seeds": result.seeds,
         "profile": wanted.profile,

@@ -5,10 +5,7 @@ This file must import nothing of the lakehouse that needs these: it says what is
 
 from __future__ import annotations
 
-import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,19 +16,14 @@ from strandline.client.settings import parse_addresses
 from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.session_master import check_master
+from strandline.lakehouse.spark_options import MASTER
 from strandline.lakehouse.tables.locations import local_directory
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from strandline.lakehouse.tables.spec import TableSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MASTER: Final = "local[*,4]"
-"""All processors of this machine; a task may fail three times, as when its process is killed."""
-STARTS_QUICKLY: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that only plans: compiling its code well costs more than it brings."""
 _LIBRARIES: Final = ("pyspark", "pyarrow", "deltalake")
 
 
@@ -102,48 +94,9 @@ def _master(context: click.Context, parameter: click.Parameter, given: str) -> s
     return given
 
 
-def open_session(
-    name: str,
-    *,
-    master: str,
-    memory: str,
-    jars: Sequence[Path] = (),
-    java_options: str = "",
-    conf: Mapping[str, str] | None = None,
-    patience_s: float = 60.0,
-    executor_patience_s: float | None = None,
-) -> SparkSession:
-    """Spark for one command, with further settings `conf`. Raises `NoJava`, `NoSpark`."""
-    from strandline.lakehouse.session import session
-
-    _quiet_py4j()
-    # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
-    tasks = 4 * (os.cpu_count() or 1)
-    settings = {"spark.sql.shuffle.partitions": str(tasks), **(conf or {})}
-    return session(
-        f"strandline {name}",
-        master=master,
-        memory=memory,
-        jars=jars,
-        java_options=java_options,
-        # What Spark logs as an error is a page of traces; the command itself says what happened.
-        log_level="FATAL",
-        conf=settings,
-        patience_s=patience_s,
-        executor_patience_s=executor_patience_s,
-        tell=partial(click.echo, err=True),
-    )
-
-
-def _quiet_py4j() -> None:
-    """It logs every call that fails, with its trace; whoever made the call is told as well."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # Some of it without the name of its logger.
-    logging.getLogger().addFilter(_is_not_of_py4j)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return record.module not in ("java_gateway", "clientserver")
+def print_notice(sentence: str) -> None:
+    """Something that a person should know and need not mend."""
+    click.echo(sentence, err=True)
 
 
 def load_table(tables: Path, name: str) -> TableSpec:

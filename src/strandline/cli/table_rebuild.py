@@ -15,10 +15,11 @@ from strandline.cli.output import print_json
 from strandline.cli.table_options import (
     bootstrap_of,
     load_table,
-    open_session,
+    print_notice,
     spark_options,
     tables_option,
 )
+from strandline.lakehouse.spark_options import SparkOptions, open_session
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def rebuild(
             since=_at(catalogue, facts.latest, since_ms),
             until=_at(catalogue, facts.latest, until_ms),
         )
-    with open_session(f"table rebuild {name}", master=master, memory=memory) as spark:
+    options = SparkOptions(master=master, memory=memory)
+    with open_session(f"table rebuild {name}", options, tell=print_notice) as spark:
         rebuilt = make_again(spark, spec, settings, ranges, tell=_progress(as_json=as_json))
         found = difference(spark, store, rebuilt, ranges)
     _show(name, found, as_json=as_json)
@@ -111,7 +113,8 @@ def diff(name: str, master: str, memory: str, tables: Path, as_json: bool) -> No
     from strandline.lakehouse.tables.store import open_store
 
     rebuilt, ranges = open_rebuild(spec)
-    with open_session(f"table diff {name}", master=master, memory=memory) as spark:
+    options = SparkOptions(master=master, memory=memory)
+    with open_session(f"table diff {name}", options, tell=print_notice) as spark:
         found = difference(spark, open_store(spec), rebuilt, ranges)
     _show(name, found, as_json=as_json)
 

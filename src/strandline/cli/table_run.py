@@ -13,26 +13,19 @@ from strandline.cli.connecting import bootstrap_option
 from strandline.cli.counts import counted
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import (
-    STARTS_QUICKLY,
     bootstrap_of,
     load_table,
-    open_session,
     spark_options,
     tables_option,
 )
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.pipeline.events import Committed, Event, Started, Stopped, Told
+from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
-from strandline.lakehouse.tables.spec import TableSpec, parse_duration
+from strandline.lakehouse.spark_options import SparkOptions
+from strandline.lakehouse.tables.spec import parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from strandline.lakehouse.pipeline.lag import Lag
-
-
-RENEWAL_S = 15.0
-"""How long a master may take to answer when a run needs a new session."""
 
 
 @click.command()
@@ -138,54 +131,24 @@ def run(
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
-    found = _jars(engine, jars) + _delta_jars(spec, delta_jars)
     show = show_as_json if as_json else show_for_people
-    # Only here: they import what takes a second, which wrong options need not wait for.
-    from strandline.lakehouse.pipeline.nothing_new import maybe_end_at_once
-    from strandline.lakehouse.tables.store import open_store
+    spark = SparkOptions(
+        master=master,
+        memory=memory,
+        jars=(
+            *_jars_in(jars if engine == "kafka" else None),
+            *_jars_in(delta_jars if spec.writer == "spark" else None),
+        ),
+    )
+    # Only here: it imports what takes a second, which wrong options need not wait for.
+    from strandline.lakehouse.pipeline.running import run_table
 
-    store = open_store(spec, create=True)
-    if once and maybe_end_at_once(store, options, show(name)):
-        return
-
-    from strandline.lakehouse.pipeline.query import Place
-    from strandline.lakehouse.pipeline.runner import Runner
-    from strandline.lakehouse.session_lasting import LastingSession
-    from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
-
-    through_java = engine == "kafka" or spec.writer == "spark"
-
-    made = 0
-
-    def make() -> SparkSession:
-        nonlocal made
-        made += 1
-        return open_session(
-            f"table run {name}",
-            master=master,
-            memory=memory,
-            jars=found,
-            # Rows that our own reader serves, and our own writer takes, never pass through the JVM.
-            java_options="" if through_java else STARTS_QUICKLY,
-            conf=SESSION_SETTINGS if spec.writer == "spark" else {},
-            # Later ones are made in the course of a run, which tries again as long as it may.
-            patience_s=options.patience_s if made == 1 else min(options.patience_s, RENEWAL_S),
-            executor_patience_s=options.patience_s,
+    try:
+        run_table(
+            spec, options, spark=spark, on_event=show(name), stop=lambda: Stop(terminate=True)
         )
-
-    def make_place() -> Place:
-        store = open_store(spec, create=True, spark=lasting.spark)
-        return Place(lasting.spark, spec, store, options)
-
-    def renewed(is_stuck: bool) -> Place | None:
-        return make_place() if lasting.maybe_renew(is_stuck=is_stuck) else None
-
-    with (
-        LastingSession(make) as lasting,
-        # After the session, which puts a handler of its own in place.
-        Stop(terminate=True) as stop,
-    ):
-        Runner(make_place(), show(name), renewed).run(stop)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def show_for_people(name: str) -> Callable[[Event], None]:
@@ -193,7 +156,7 @@ def show_for_people(name: str) -> Callable[[Event], None]:
     del name
 
     def show(event: Event) -> None:
-        click.echo(line_of(event), err=isinstance(event, Told))
+        click.echo(line_of(event), err=isinstance(event, Notice))
 
     return show
 
@@ -225,7 +188,7 @@ def line_of(event: Event) -> str:
             if lost:
                 parts.append(f"{counted(lost, 'offset')} lost to the log's retention")
             return f"{', '.join(parts)} in {event.seconds:.1f} s; {_lag_text(event.lag)}"
-        case Told():
+        case Notice():
             return event.sentence
         case Stopped():
             commits = counted(event.commits, "commit")
@@ -266,7 +229,7 @@ def _as_json(event: Event) -> dict[str, object]:
                 "seconds": round(event.seconds, 3),
                 "lag": lag_as_json(event.lag),
             }
-        case Told():
+        case Notice():
             return {"event": "told", "sentence": event.sentence}
         case Stopped():
             return {
@@ -284,27 +247,5 @@ def lag_as_json(lag: Lag | None) -> dict[str, object] | None:
     return None if lag is None else {"records": lag.records, "seconds": lag.seconds}
 
 
-def _jars(engine: str, directory: Path | None) -> list[Path]:
-    if engine != "kafka":
-        return []
-    found = sorted(directory.glob("*.jar")) if directory is not None else []
-    if not found:
-        raise click.UsageError(
-            "--engine kafka needs the jars of org.apache.spark:spark-sql-kafka-0-10_2.13: name "
-            "their directory with --jars."
-        )
-    return found
-
-
-def _delta_jars(spec: TableSpec, directory: Path | None) -> list[Path]:
-    if spec.writer != "spark":
-        return []
-    found = sorted(directory.glob("*.jar")) if directory is not None else []
-    if not any(path.name.startswith("delta-spark_") for path in found):
-        from strandline.lakehouse.tables.delta_spark import COORDINATES
-
-        raise click.UsageError(
-            f"Table '{spec.name}' is written by Spark's writer for Delta, which needs the jars of "
-            f"{COORDINATES} and of what it depends on: name their directory with --delta-jars."
-        )
-    return found
+def _jars_in(directory: Path | None) -> list[Path]:
+    return [] if directory is None else sorted(directory.glob("*.jar"))

@@ -11,10 +11,11 @@ from strandline.cli.output import print_json, print_table
 from strandline.cli.table_options import (
     bootstrap_of,
     load_table,
-    open_session,
+    print_notice,
     spark_options,
     tables_option,
 )
+from strandline.lakehouse.spark_options import SparkOptions, open_session
 from strandline.lakehouse.verify.report import Report, Verdict
 
 
@@ -43,7 +44,8 @@ def verify(
     store = open_store(spec, create=True)
     settings = RunOptions(bootstrap=address).read_settings(spec)
     store.state()  # a table that cannot be read is told before Spark starts, which takes seconds
-    with open_session(f"table verify {name}", master=master, memory=memory) as spark:
+    options = SparkOptions(master=master, memory=memory)
+    with open_session(f"table verify {name}", options, tell=print_notice) as spark:
         report = prove(spark, store, settings)
     if as_json:
         print_json(report.as_json())

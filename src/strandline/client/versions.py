@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from strandline import __version__
 from strandline.client.refusal import check
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import PRIVATE, ApiKey, api_of
 from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from strandline.protocol.versions import VersionRange
+from strandline.version import VERSION
 
 _NONE: Final = VersionRange(0, -1)
 
@@ -60,7 +60,7 @@ class VersionHandshake:
     """The first exchange of a connection: `version` is that of the request to send next."""
 
     request: Final = ApiVersionsRequest(
-        client_software_name="strandline", client_software_version=__version__
+        client_software_name="strandline", client_software_version=VERSION
     )
 
     def __init__(self, broker: str) -> None:

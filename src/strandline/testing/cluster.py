@@ -131,11 +131,11 @@ class Cluster:
 
     @property
     def controller(self) -> int | None:
-        """The broker that has the controller's office, if any."""
+        """The broker that is the controller, if there is one at the moment."""
         return self.run(self.control.controller())
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads the partition, or None while nobody does."""
+        """The broker that leads the partition, or None while it has no leader."""
         return self.run(self.control.leader_of(topic, partition))
 
     def status(self) -> ClusterStatus:
@@ -177,11 +177,11 @@ class Cluster:
     # -- faults ------------------------------------------------------------------------------
 
     def kill(self, *broker_ids: int | None) -> None:
-        """End brokers without warning, as SIGKILL does. Unwritten is nothing, unsynced is much."""
+        """End brokers without warning, as SIGKILL does: what was written stays, synced or not."""
         self.run(self.control.kill(_given(broker_ids)))
 
     def stop(self, *broker_ids: int | None) -> None:
-        """Stop brokers cleanly, as SIGTERM does: they give their leaderships away first."""
+        """Stop brokers cleanly, as SIGTERM does: their leaderships move to other brokers first."""
         self.run(self.control.stop(_given(broker_ids)))
 
     def start(self, *broker_ids: int | None) -> None:
@@ -233,7 +233,7 @@ class Cluster:
     def wait_for_controller(
         self, *, other_than: int | None = None, timeout_s: float | None = None
     ) -> int:
-        """Wait until a live broker has the controller's office, another than the one given."""
+        """Wait until a live broker is the controller, another than the one given."""
         return self.run(self.control.wait_for_controller(other_than, timeout_s))
 
     def wait_until_in_sync(

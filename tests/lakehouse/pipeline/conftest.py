@@ -15,7 +15,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer, ProducerSettings
 from strandline.lakehouse.pipeline.events import Committed, Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.pipeline.query import Place
+from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner, StopRequest
 from strandline.lakehouse.tables.spec import TableSpec, save_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
@@ -74,7 +74,7 @@ class TableUnderTest:
                 tell(event)
 
         store = store or open_store(self.spec, spark=self.spark)
-        return Runner(Place(self.spark, self.spec, store, chosen), show).run(stop or Stop())
+        return Runner(RunContext(self.spark, self.spec, store, chosen), show).run(stop or Stop())
 
     @property
     def commits(self) -> list[Committed]:

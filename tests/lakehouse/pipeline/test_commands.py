@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from strandline.cli import table_run
 from strandline.cli.main import cli
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
+from strandline.lakehouse.pipeline import running
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.testing import Cluster
@@ -79,7 +79,7 @@ def test_an_iceberg_table_end_to_end(
     assert "Stopped after 1 commit with 2 rows; nothing is missing" in told
 
     with monkeypatch.context() as without_spark:
-        without_spark.delattr(table_run, "open_session")
+        without_spark.delattr(running, "open_session")
         said = table("run", "t", "--once")
         assert "2 partitions, 14 offsets in the table, nothing is missing" in said
         assert "Stopped after 0 commits with 0 rows; nothing is missing" in said

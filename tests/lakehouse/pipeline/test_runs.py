@@ -10,7 +10,7 @@ from strandline.client.admin import Admin
 from strandline.client.offsets import committed_offsets
 from strandline.lakehouse.deadletters.listing import list_letters
 from strandline.lakehouse.pipeline.errors import PipelineFailed
-from strandline.lakehouse.pipeline.events import Committed, Event, Told
+from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.errors import FencedWriter
@@ -131,7 +131,7 @@ def test_trouble_is_told_once_for_as_long_as_it_is_the_same(make_table: MakeTabl
     with pytest.raises(PipelineFailed, match="not brought further: Cannot connect"):
         table.run(bootstrap="127.0.0.1:1", patience_s=2.5)
     [told] = table.told
-    assert isinstance(told, Told)
+    assert isinstance(told, Notice)
     assert told.sentence.endswith("Going on from the table's frontier.")
 
 

@@ -1,4 +1,4 @@
-"""What a running pipeline tells, for whoever shows it."""
+"""The events of a run of a table, in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notice:
     """A sentence about something that a person should know and need not mend."""
 
     sentence: str
@@ -52,4 +52,4 @@ class Stopped:
     lag: Lag | None
 
 
-Event: TypeAlias = Started | Committed | Told | Stopped
+Event: TypeAlias = Started | Committed | Notice | Stopped

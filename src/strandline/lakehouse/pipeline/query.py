@@ -21,7 +21,7 @@ from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
 from strandline.lakehouse.pipeline.beginning import Beginning
 from strandline.lakehouse.pipeline.checkpoint import Checkpoint
-from strandline.lakehouse.pipeline.events import Committed, Event, Told
+from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.options import RunOptions, starting_offsets
 from strandline.lakehouse.pipeline.tasks import Target, write_ranges, write_rows
 from strandline.lakehouse.reading.ranges import OffsetRange as ReadRange
@@ -36,8 +36,8 @@ from strandline.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A table, and what runs it."""
+class RunContext:
+    """What a run works with: a Spark session, a table's definition and store, options."""
 
     spark: SparkSession
     spec: TableSpec
@@ -54,7 +54,7 @@ class Place:
 class Attempt:
     """See the module. `start` it once; `close` removes the checkpoint."""
 
-    place: Place
+    context: RunContext
     begin: Beginning
     events: SimpleQueue[Event] = field(default_factory=SimpleQueue)
     failure: Exception | None = None
@@ -71,10 +71,10 @@ class Attempt:
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Begin: with all that is there now, or for ever, a commit per interval."""
-        options = self.place.options
+        options = self.context.options
         writer = self._rows().writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", spark_path(self._checkpoint.path))
-        writer = writer.queryName(f"{self.place.spec.name}-{self.query_id[:8]}")
+        writer = writer.queryName(f"{self.context.spec.name}-{self.query_id[:8]}")
         return _triggered(writer, options.interval_ms, available_now=available_now).start()
 
     def close(self) -> None:
@@ -82,14 +82,14 @@ class Attempt:
         self._checkpoint.close()
 
     def _rows(self) -> DataFrame:
-        options = self.place.options
-        reader = self.place.spark.readStream.format(options.engine)
+        options = self.context.options
+        reader = self.context.spark.readStream.format(options.engine)
         for name, value in {
             "kafka.bootstrap.servers": options.bootstrap,
-            "subscribe": ",".join(self.place.spec.topics),
+            "subscribe": ",".join(self.context.spec.topics),
             "startingOffsets": starting_offsets(self.begin.starts),
             "maxOffsetsPerTrigger": str(options.rows_per_commit),
-            "kafka.isolation.level": self.place.spec.isolation,
+            "kafka.isolation.level": self.context.spec.isolation,
             "failOnDataLoss": "true",
             "includeHeaders": "true",
         }.items():
@@ -108,13 +108,16 @@ class Attempt:
 
     def _commit(self, rows: DataFrame, batch_id: int) -> None:
         began = time.monotonic()
-        place = self.place
+        context = self.context
         ends = offset_log.ends_of(self._checkpoint.path, batch_id)
         ranges = offset_log.ranges_between(self._starts, ends)
         if ranges:
             identity = BatchIdentity(self.query_id, batch_id, ranges)
             result = commit_batch(
-                place.spec, place.store, identity, lambda target: self._write(rows, ranges, target)
+                context.spec,
+                context.store,
+                identity,
+                lambda target: self._write(rows, ranges, target),
             )
             self.events.put(told(result, (), time.monotonic() - began))
             if result.outcome != NOTHING_NEW:
@@ -125,17 +128,17 @@ class Attempt:
     def _write(
         self, rows: DataFrame, ranges: Sequence[OffsetRange], target: Target
     ) -> list[TaskWrite]:
-        if self.place.options.engine == "strandline":
+        if self.context.options.engine == "strandline":
             return write_ranges(
-                self.place.spark, list(map(to_read, ranges)), self.place.reading, target
+                self.context.spark, list(map(to_read, ranges)), self.context.reading, target
             )
         return write_rows(rows, target)
 
     def _maybe_compact(self, sequence: int) -> None:
-        every = self.place.options.compact_every
+        every = self.context.options.compact_every
         if every and sequence % every == 0:
-            done = self.place.store.compact()
-            self.events.put(Told(f"Compacted {done.files_before} files into {done.files_after}."))
+            done = self.context.store.compact()
+            self.events.put(Notice(f"Compacted {done.files_before} files into {done.files_after}."))
 
 
 def told(result: CommitResult, lost: tuple[OffsetRange, ...], seconds: float) -> Committed:

@@ -25,11 +25,11 @@ from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.beginning import Beginning, beginning
 from strandline.lakehouse.pipeline.checkpoint import remove_leftovers
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
-from strandline.lakehouse.pipeline.events import Committed, Event, Started, Stopped, Told
+from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.publishing import Publisher
-from strandline.lakehouse.pipeline.query import Attempt, Place, told
+from strandline.lakehouse.pipeline.query import Attempt, RunContext, told
 from strandline.lakehouse.reading.errors import ReadError
 from strandline.lakehouse.session_lasting import is_lost
 from strandline.lakehouse.session_master import NoSpark
@@ -61,17 +61,17 @@ class StopRequest(Protocol):
 class Runner:
     """See the module. `tell` gets every event, in the thread that calls `run`.
 
-    With `renew` a run survives the end of its JVM: it gives a place with a new session, or None if
-    the present one lives; and a new one in any case if it is told that Spark is stuck.
+    With `renew` a run survives the end of its JVM: it gives a context with a new session, or None
+    if the present one lives; and a new one in any case if it is told that Spark is stuck.
     """
 
     def __init__(
         self,
-        place: Place,
+        context: RunContext,
         tell: Callable[[Event], None],
-        renew: Callable[[bool], Place | None] | None = None,
+        renew: Callable[[bool], RunContext | None] | None = None,
     ) -> None:
-        self._place = place
+        self._context = context
         self._tell = tell
         self._renew = renew
         self._frontier: dict[TopicPartition, Offset] = {}
@@ -81,9 +81,9 @@ class Runner:
         """Of Spark, in a row."""
         self._trouble = ""
         """What was told last, if no commit came since."""
-        bootstrap = place.options.bootstrap
-        name = place.spec.name
-        self._publisher = Publisher(bootstrap, name, lambda sentence: tell(Told(sentence)))
+        bootstrap = context.options.bootstrap
+        name = context.spec.name
+        self._publisher = Publisher(bootstrap, name, lambda sentence: tell(Notice(sentence)))
         self._cluster = ClusterClient(
             bootstrap,
             ClientSettings(
@@ -108,7 +108,7 @@ class Runner:
             self._cluster.close()
 
     def _run(self, stop: StopRequest) -> None:
-        once = self._place.options.once
+        once = self._context.options.once
         good_s = time.monotonic()
         while True:
             was_set = stop.is_set
@@ -121,8 +121,8 @@ class Runner:
                     good_s = time.monotonic()
                 if (
                     was_set
-                    or time.monotonic() - good_s > self._place.options.patience_s
-                    or (self._renew is None and is_lost(self._place.spark))
+                    or time.monotonic() - good_s > self._context.options.patience_s
+                    or (self._renew is None and is_lost(self._context.spark))
                 ):
                     raise _given_up(error) from error
                 self._failures += isinstance(error, OF_SPARK)
@@ -136,27 +136,27 @@ class Runner:
     def _tell_trouble(self, sentence: str) -> None:
         """Once, however often it repeats before a commit."""
         if sentence != self._trouble:
-            self._tell(Told(f"{sentence} Going on from the table's frontier."))
+            self._tell(Notice(f"{sentence} Going on from the table's frontier."))
         self._trouble = sentence
 
     def _ensure_spark(self) -> None:
         """A new session, if the JVM of the present one is gone, or it fails again and again.
 
-        Its place has a store of its own, too: a commit that was under way when the JVM died goes on
-        in its thread, and ends as one of another process would.
+        Its context has a store of its own, too: a commit that was under way when the JVM died goes
+        on in its thread, and ends as one of another process would.
         """
         is_stuck = self._failures >= _STUCK
-        place = None if self._renew is None else self._renew(is_stuck)
-        if place is not None:
-            self._place = place
+        context = None if self._renew is None else self._renew(is_stuck)
+        if context is not None:
+            self._context = context
             self._failures = 0
             why = f"Spark failed {_STUCK} times" if is_stuck else "Spark's Java process had ended"
-            self._tell(Told(f"{why}; there is a new one."))
+            self._tell(Notice(f"{why}; there is a new one."))
 
     def _one_query(self, stop: StopRequest, *, available_now: bool, is_last: bool) -> None:
         begin = self._begin()
         self._tell(Started(len(begin.starts), sum(self._frontier.values()), self._lag()))
-        attempt = Attempt(self._place, begin)
+        attempt = Attempt(self._context, begin)
         try:
             query = attempt.start(available_now=available_now)
             try:
@@ -169,21 +169,21 @@ class Runner:
 
     def _begin(self) -> Beginning:
         """Where to begin; the frontier is known and published afterwards."""
-        place = self._place
-        place.store.settle()
-        state = place.store.state()
-        facts = log_facts.ask(place.reading, place.spec.topics, state.frontiers)
-        begin = beginning(state.frontiers, facts, accepts_loss=place.options.accepts_loss)
+        context = self._context
+        context.store.settle()
+        state = context.store.state()
+        facts = log_facts.ask(context.reading, context.spec.topics, state.frontiers)
+        begin = beginning(state.frontiers, facts, accepts_loss=context.options.accepts_loss)
         if begin.lost:
             self._declare(begin.lost)
-        self._frontier = begin.reached(place.store.state().frontiers)
+        self._frontier = begin.reached(context.store.state().frontiers)
         self._publisher.publish(self._frontier)
         return begin
 
     def _declare(self, lost: tuple[OffsetRange, ...]) -> None:
         """Note in the table what the log no longer has; the frontier moves behind it."""
         began = time.monotonic()
-        result = self._place.store.declare_lost(lost)
+        result = self._context.store.declare_lost(lost)
         self._tell(told(result, lost, time.monotonic() - began))
 
     def _follow(
@@ -226,7 +226,7 @@ class Runner:
 
     def _lag(self) -> Lag | None:
         try:
-            return lag_of(self._cluster, self._frontier, isolation_of(self._place.spec))
+            return lag_of(self._cluster, self._frontier, isolation_of(self._context.spec))
         except ProtocolError as error:
             log.debug("The lag is not known: %s", error)
             return None

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strandline import __version__
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import (
     allow_only,
@@ -37,6 +36,7 @@ from strandline.node.status.group_facts import group_facts
 from strandline.node.status.replica_facts import partition_facts, replica_facts
 from strandline.records._kernels import missing
 from strandline.types import Instant, TopicPartition
+from strandline.version import VERSION
 
 if TYPE_CHECKING:
     from strandline.node.node import Node
@@ -73,7 +73,7 @@ def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document
     image, membership = node.metadata.image, node.membership
     return document.Status(
         version=document.VERSION,
-        software=__version__,
+        software=VERSION,
         kernels_missing=missing(),
         broker=node.broker_id,
         broker_epoch=node.broker_epoch,

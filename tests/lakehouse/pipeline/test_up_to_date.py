@@ -9,10 +9,10 @@ import pytest
 from strandline.client.admin import Admin
 from strandline.client.offsets import committed_offsets
 from strandline.lakehouse.pipeline.errors import RecordsLost, TopicMissing
-from strandline.lakehouse.pipeline.events import Event, Started, Stopped, Told
-from strandline.lakehouse.pipeline.nothing_new import maybe_end_at_once
+from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
 from strandline.types import Offset, TopicPartition
 from tests.lakehouse.pipeline.conftest import TableUnderTest
 
@@ -23,7 +23,7 @@ def end_at_once(table: TableUnderTest, **options: bool) -> list[Event] | None:
     """What was told; None if there is work."""
     told: list[Event] = []
     chosen = RunOptions(bootstrap=table.bootstrap, once=True, **options)
-    return told if maybe_end_at_once(table.store, chosen, told.append) else None
+    return told if finish_if_up_to_date(table.store, chosen, told.append) else None
 
 
 def published(table: TableUnderTest, partitions: int) -> list[int | None]:
@@ -51,7 +51,7 @@ def test_nothing_is_new_until_something_is(make_table: MakeTable) -> None:
     started, said, stopped = told
     assert isinstance(started, Started)
     assert (started.partitions, started.committed) == (2, 3)
-    assert isinstance(said, Told)
+    assert isinstance(said, Notice)
     assert "Spark was not started" in said.sentence
     assert isinstance(stopped, Stopped)
     assert (stopped.commits, stopped.rows) == (0, 0)

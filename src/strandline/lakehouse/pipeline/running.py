@@ -1,0 +1,142 @@
+"""`run_table`: all that a run of a table needs, put together and given back at its end.
+
+A run needs a store, a Spark session that is made anew when its JVM dies, and the runner. This file
+knows in which order they come; what a run does is in `runner.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.pipeline.events import Event, Notice, Stopped
+from strandline.lakehouse.pipeline.options import RunOptions
+from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
+from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.lakehouse.pipeline.query import RunContext
+    from strandline.lakehouse.pipeline.runner import StopRequest
+
+RENEWAL_S: Final = 15.0
+"""How long a master may take to answer when a run needs a new session."""
+KAFKA_JARS: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+class NeverStopped:
+    """The request to stop that does not come."""
+
+    is_set: Final = False
+
+
+def never_stopped() -> AbstractContextManager[StopRequest]:
+    """For `run_table`: the run ends by itself, or with an exception."""
+    return nullcontext(NeverStopped())
+
+
+def run_table(
+    spec: TableSpec,
+    options: RunOptions,
+    *,
+    spark: SparkOptions | None = None,
+    on_event: Callable[[Event], None],
+    stop: Callable[[], AbstractContextManager[StopRequest]] = never_stopped,
+) -> Stopped:
+    """Bring a table's topics into it, exactly once, from its frontier on; how the run ended.
+
+    With `options.once` it ends when all is committed that was there at its start, and does not
+    start Spark if that is nothing. Otherwise it ends after the batch in which `stop` was set;
+    `stop` is entered when Spark runs, which puts a signal handler of its own in place. `on_event`
+    gets every event, in the thread of the caller. If Spark runs in this process already, its
+    session is used and left as it is, and `spark` has no effect.
+
+    Raises `TableError` and `PipelineError` (what was committed stays), `NoJava`, `NoSpark`, and
+    `InvalidSetting` for jars that are missing.
+    """
+    spark = spark or SparkOptions()
+    check_jars(spec, options.engine, spark.jars)
+    store = open_store(spec, create=True)
+    if options.once and (stopped := finish_if_up_to_date(store, options, on_event)) is not None:
+        return stopped
+
+    # Only here: it takes a second, which wrong options and a table that is up to date do not need.
+    from pyspark import SparkContext
+
+    from strandline.lakehouse.pipeline.query import RunContext
+    from strandline.lakehouse.pipeline.runner import Runner
+    from strandline.lakehouse.session_lasting import LastingSession
+
+    def context_of(session: SparkSession) -> RunContext:
+        return RunContext(session, spec, open_store(spec, create=True, spark=session), options)
+
+    make = _SessionMaker(spec, options, spark, lambda sentence: on_event(Notice(sentence)))
+    if SparkContext._active_spark_context is not None:
+        session = make()
+        with stop() as request:
+            return Runner(context_of(session), on_event).run(request)
+
+    def renew(is_stuck: bool) -> RunContext | None:
+        return context_of(lasting.spark) if lasting.maybe_renew(is_stuck=is_stuck) else None
+
+    with LastingSession(make) as lasting, stop() as request:
+        return Runner(context_of(lasting.spark), on_event, renew).run(request)
+
+
+class _SessionMaker:
+    """Makes the first session of a run, and the later ones."""
+
+    def __init__(
+        self,
+        spec: TableSpec,
+        options: RunOptions,
+        spark: SparkOptions,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._spec = spec
+        self._options = options
+        self._spark = spark
+        self._tell = tell
+        self._made = 0
+
+    def __call__(self) -> SparkSession:
+        from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
+
+        self._made += 1
+        patience_s = self._options.patience_s
+        by_spark = self._spec.writer == "spark"
+        through_java = by_spark or self._options.engine == "kafka"
+        return open_session(
+            f"table run {self._spec.name}",
+            self._spark,
+            # Rows that our own reader serves, and our own writer takes, never pass through the JVM.
+            java_options="" if through_java else STARTS_QUICKLY,
+            conf=SESSION_SETTINGS if by_spark else {},
+            # Later ones are made in the course of a run, which tries again as long as it may.
+            patience_s=patience_s if self._made == 1 else min(patience_s, RENEWAL_S),
+            executor_patience_s=patience_s,
+            tell=self._tell,
+        )
+
+
+def check_jars(spec: TableSpec, engine: str, jars: Sequence[Path]) -> None:
+    """Raise `InvalidSetting` if a run needs jars that are not among these."""
+    if engine == "kafka" and not any(each.name.startswith("spark-sql-kafka-0-10") for each in jars):
+        raise InvalidSetting(
+            "jars",
+            f"The engine 'kafka' needs the jars of {KAFKA_JARS}: name their directory with --jars.",
+        )
+    if spec.writer == "spark" and not any(each.name.startswith("delta-spark_") for each in jars):
+        from strandline.lakehouse.tables.delta_spark import COORDINATES
+
+        raise InvalidSetting(
+            "jars",
+            f"Table '{spec.name}' is written by Spark's writer for Delta, which needs the jars of "
+            f"{COORDINATES} and of what it depends on: name their directory with --delta-jars.",
+        )

@@ -1,0 +1,85 @@
+"""Where and how Spark runs for one piece of work on a table, and the session for it.
+
+This file knows what a user may choose (`SparkOptions`) and how quiet a session is that a program
+starts for itself. What makes a session start quickly is in `session.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+MASTER: Final = "local[*,4]"
+"""All processors of this machine; a task may fail three times, as when its process is killed."""
+STARTS_QUICKLY: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that only plans: compiling its code well costs more than it brings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """What a user may say of Spark.
+
+    `master` and `memory` (of the driver, in local mode also of the tasks) are in Spark's notation;
+    `jars` are added to the class path of the driver and the executors.
+    """
+
+    master: str = MASTER
+    memory: str = "2g"
+    jars: tuple[Path, ...] = ()
+
+
+def open_session(
+    name: str,
+    options: SparkOptions,
+    *,
+    java_options: str = "",
+    conf: Mapping[str, str] | None = None,
+    patience_s: float = 60.0,
+    executor_patience_s: float | None = None,
+    tell: Callable[[str], None] = log.warning,
+) -> SparkSession:
+    """A session for one piece of work, called `name`, with further settings `conf`.
+
+    The session that runs in this process is given if there is one. `tell` gets a sentence when
+    executors take their time. Raises `NoJava` and `NoSpark`.
+    """
+    from strandline.lakehouse.session import session
+
+    _quiet_py4j()
+    # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
+    tasks = 4 * (os.cpu_count() or 1)
+    settings = {"spark.sql.shuffle.partitions": str(tasks), **(conf or {})}
+    return session(
+        f"strandline {name}",
+        master=options.master,
+        memory=options.memory,
+        jars=options.jars,
+        java_options=java_options,
+        # What Spark logs as an error is a page of traces; the caller is told what happened.
+        log_level="FATAL",
+        conf=settings,
+        patience_s=patience_s,
+        executor_patience_s=executor_patience_s,
+        tell=tell,
+    )
+
+
+def _quiet_py4j() -> None:
+    """It logs every call that fails, with its trace; the caller gets the error as well."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    root = logging.getLogger()
+    if _is_not_of_py4j not in root.filters:
+        root.addFilter(_is_not_of_py4j)  # some of it comes without the name of its logger
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module not in ("java_gateway", "clientserver")

@@ -1,0 +1,163 @@
+"""`Table`: a topic as a table, from a program or a notebook.
+
+    from strandline import Table, TableSpec
+
+    table = Table.create(TableSpec(name="orders", topics=("orders",), location="tables/orders"))
+    table.run("localhost:9092")
+    assert table.verify("localhost:9092").is_good
+    rows = table.dataset().to_table()
+
+This file gives names to what the commands `strandline table ...` do. It imports Spark only where
+Spark is needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from strandline.lakehouse.pipeline.events import Event, Stopped
+from strandline.lakehouse.pipeline.options import RunOptions
+from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.tables.spec import TableSpec, list_specs, load_spec, save_spec
+from strandline.lakehouse.tables.store import open_store
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
+    from pyspark.sql import SparkSession
+
+    from strandline.lakehouse.verify.report import Report
+
+BOOTSTRAP = "127.0.0.1:9092"
+
+
+class Table:
+    """A defined table; made by `create`, `open` or `defined_in`.
+
+    `spec` is its definition, with the fields of docs/tables.md. Several processes may have a table
+    open. One of them at a time can `run` it: a second one is refused at its next commit.
+    """
+
+    def __init__(self, spec: TableSpec) -> None:
+        self.spec = spec
+
+    @classmethod
+    def create(cls, spec: TableSpec) -> Self:
+        """Define a table: write its definition to `spec.location`. Raises `TableExists`."""
+        save_spec(spec)
+        return cls(spec)
+
+    @classmethod
+    def open(cls, location: str | Path) -> Self:
+        """The table that is defined in the directory `location`. Raises `TableMissing`."""
+        return cls(load_spec(Path(location)))
+
+    @classmethod
+    def defined_in(cls, directory: str | Path) -> list[Self]:
+        """The tables in a directory of tables, such as the command line's `--tables`, by name."""
+        return [cls(spec) for spec in list_specs(Path(directory))]
+
+    def __repr__(self) -> str:
+        return f"<Table {self.spec.name} of {', '.join(self.spec.topics)} at {self.spec.location}>"
+
+    def run(
+        self,
+        bootstrap: str = BOOTSTRAP,
+        *,
+        once: bool = True,
+        interval_ms: int | None = None,
+        rows_per_commit: int = 1_000_000,
+        accepts_loss: bool = False,
+        patience_s: float = 300.0,
+        stop: threading.Event | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        spark: SparkOptions | None = None,
+    ) -> Stopped:
+        """Bring the table's topics into it, exactly once, from where it is; how the run ended.
+
+        - `bootstrap`: addresses of brokers, `host:port,...`.
+        - `once`: end when all is committed that was in the topics at the start. Otherwise commit
+          every `interval_ms` milliseconds (by default as the definition says) until `stop` is set.
+          An exception such as KeyboardInterrupt ends a run at once, and nothing is lost by it.
+        - `rows_per_commit`: offsets of all partitions that one commit holds at most.
+        - `accepts_loss`: go on behind records that the log lost before the table had them, and
+          note them, instead of raising `RecordsLost`.
+        - `patience_s`: seconds for which trouble with brokers or Spark is met with another attempt.
+        - `on_event`: gets each event (`Started`, `Committed`, `Notice`, `Stopped`) in this thread.
+        - `spark`: where Spark runs. In a program with a Spark session, that one is used instead,
+          and stays open.
+
+        Raises `PipelineError` and `TableError`, after which the table is as its last commit left
+        it; `NoJava`, `NoSpark`, and `InvalidSetting`.
+        """
+        from strandline.lakehouse.pipeline.running import never_stopped, run_table
+
+        options = RunOptions(
+            bootstrap=bootstrap,
+            once=once,
+            interval_ms=self.spec.commit_interval_ms if interval_ms is None else interval_ms,
+            engine=self.spec.engine,
+            accepts_loss=accepts_loss,
+            rows_per_commit=rows_per_commit,
+            patience_s=patience_s,
+        )
+        return run_table(
+            self.spec,
+            options,
+            spark=spark,
+            on_event=on_event or _ignore,
+            stop=never_stopped if stop is None else lambda: nullcontext(_EventStop(stop)),
+        )
+
+    def verify(self, bootstrap: str = BOOTSTRAP, *, spark: SparkOptions | None = None) -> Report:
+        """Prove from the log that every record below the frontier is in the table exactly once.
+
+        The report's `is_good` is the verdict, its `sentences()` say what was found. Raises
+        `TableError`, `ProtocolError`, `NoJava` and `NoSpark`.
+        """
+        from strandline.lakehouse.verify.job import verify
+
+        store = open_store(self.spec, create=True)
+        settings = RunOptions(bootstrap=bootstrap).read_settings(self.spec)
+        with _session(f"table verify {self.spec.name}", spark) as session:
+            return verify(session, store, settings)
+
+    def dataset(self, side: str | None = None) -> pads.Dataset:
+        """The committed rows for pyarrow; of a side table with `"late"` or `"dead_letters"`.
+
+        Other engines read `spec.directory()` as a Delta or Iceberg table. Raises `BadTable` if
+        files are gone.
+        """
+        return open_store(self.spec, create=True).dataset(side)
+
+
+class _EventStop:
+    """A `threading.Event` as a run asks for it."""
+
+    def __init__(self, event: threading.Event) -> None:
+        self._event = event
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+
+@contextmanager
+def _session(name: str, options: SparkOptions | None) -> Iterator[SparkSession]:
+    """Spark for one piece of work; the session of the program, left open, if it has one."""
+    from pyspark import SparkContext
+
+    is_given = SparkContext._active_spark_context is not None
+    session = open_session(name, options or SparkOptions())
+    try:
+        yield session
+    finally:
+        if not is_given:
+            session.stop()
+
+
+def _ignore(event: Event) -> None:
+    """For a run whose events are of no interest."""
