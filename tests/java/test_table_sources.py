@@ -15,12 +15,12 @@ import pytest
 from confluent_kafka import Producer
 
 from strandline.client.fetching import Isolation
-from strandline.lakehouse.audit.directories import find_log_directories, take_inventory
-from strandline.lakehouse.audit.job import audit_here
 from strandline.lakehouse.reading.catalogue import Catalogue
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.storage.real_files import RealFiles
+from strandline.storage.verify.directories import find_log_directories, take_inventory
+from strandline.storage.verify.partition import audit_here
 from strandline.types import TopicPartition
 from tests.java.kafka_broker import Kafka
 from tests.java.processes import ToolServer, Workshop

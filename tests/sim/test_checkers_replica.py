@@ -116,7 +116,7 @@ def test_an_index_that_leads_nowhere(checked: Checked) -> None:
     assert index.entries > 1
     index._pending[4:8] = (7).to_bytes(4, "big")
     checked.checkers.at_phase_end()
-    assert "is at 7" in checked.only("I-04").what
+    assert "No batch begins at position 7," in checked.only("I-04").what
 
 
 def test_a_time_index_that_names_no_batch(checked: Checked) -> None:
@@ -124,7 +124,7 @@ def test_a_time_index_that_names_no_batch(checked: Checked) -> None:
     assert index.entries
     index._pending[8:12] = (77).to_bytes(4, "big")
     checked.checkers.at_phase_end()
-    assert "names 77" in checked.only("I-04").what
+    assert "No batch ends with offset 77," in checked.only("I-04").what
 
 
 def test_a_producer_that_is_remembered_wrongly(checked: Checked) -> None:

@@ -1,7 +1,7 @@
 """`strandline audit`: the log directories of all replicas, compared.
 
 This file knows the command line and how findings are shown. What is checked is in
-`lakehouse/audit`.
+`storage/verify`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import click
 from strandline.cli.connecting import json_option
 from strandline.cli.output import print_json, print_table, size_text
 from strandline.errors import InvalidSetting, StrandlineError
-from strandline.lakehouse.audit.directories import (
+from strandline.storage.real_files import RealFiles
+from strandline.storage.verify.directories import (
     Inventory,
     find_log_directories,
     take_inventory,
 )
-from strandline.lakehouse.audit.findings import Finding, PartitionReport
-from strandline.storage.real_files import RealFiles
+from strandline.storage.verify.findings import Finding, PartitionReport
 
 
 @click.command()
@@ -76,11 +76,12 @@ def _split(given: str) -> list[str]:
 
 
 def _run(inventory: Inventory, no_spark: bool) -> list[PartitionReport]:
-    try:
-        from strandline.lakehouse.audit.job import audit_here, audit_on_spark
+    if no_spark:
+        from strandline.storage.verify.partition import audit_here
 
-        if no_spark:
-            return audit_here(inventory, RealFiles())
+        return audit_here(inventory, RealFiles())
+    try:
+        from strandline.lakehouse.audit import audit_on_spark
         from strandline.lakehouse.session import session
     except ModuleNotFoundError as missing:
         raise StrandlineError(

@@ -8,7 +8,7 @@ from typing import Final
 from strandline.cli.dump_items import Item, Problem, Reading
 from strandline.cli.output import time_text
 from strandline.storage import leader_epochs, meta_properties, partition_metadata
-from strandline.storage.checkpoint_file import OffsetCheckpoint, read_checkpoint
+from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.files import parent_of
 from strandline.storage.kafka_uuid import format_uuid
 from strandline.storage.log_directory import (
@@ -18,6 +18,7 @@ from strandline.storage.log_directory import (
     RECOVERY_POINTS,
 )
 from strandline.storage.producer_snapshot import decode_snapshot
+from strandline.storage.verify.epochs import load_table
 from strandline.types import NO_OFFSET
 
 Reader = Callable[[Reading], Iterator[Item | Problem]]
@@ -54,13 +55,11 @@ def dump_offset_checkpoint(reading: Reading) -> Iterator[Item | Problem]:
 
 def dump_leader_epochs(reading: Reading) -> Iterator[Item | Problem]:
     """Where each leader began to write."""
-    table = leader_epochs.LeaderEpochs.load(reading.files, reading.path)
+    table, fault = load_table(reading.files, reading.path)
     for entry in table.entries:
         yield Item("epoch", {"epoch": entry.epoch, "start_offset": entry.start_offset})
-    lines = len(read_checkpoint(reading.files, reading.path))
-    ignored = lines - len(table.entries)
-    if ignored:
-        yield Problem(f"Of {lines} entries, {ignored} contradict a later one and have no effect.")
+    if fault:
+        yield Problem(fault)
 
 
 def dump_partition_metadata(reading: Reading) -> Iterator[Item | Problem]:

@@ -13,7 +13,7 @@ from strandline.lakehouse.reading import segments
 from strandline.lakehouse.reading.errors import RangeGone
 from strandline.lakehouse.reading.segments import read_segments
 from strandline.records.columns import BuilderLimits
-from tests.lakehouse.audit.replicas import FILES, ORDERS, Replicas, orders
+from tests.storage.verify.replicas import FILES, ORDERS, Replicas, orders
 
 MARKERS = {66, 70, 71}
 ABORTED = {60, 61, 62, 63, 64, 65}

@@ -7,6 +7,7 @@ observe them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptRecords, InvariantViolated, StorageError
@@ -22,6 +23,7 @@ from strandline.storage.leader_epochs import NEXT_SUFFIX
 from strandline.storage.ledger import Ledger, is_of_ledger
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.segment_names import CLEANED, DELETED, SNAPSHOT, parse_segment_name
+from strandline.storage.verify.indexes import IndexFault, OffsetIndexCheck, TimeIndexCheck
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -84,12 +86,12 @@ class StorageRules:
                 first, stop = indexes_in(shadow, segment)
                 if is_full:
                     self._check_batches(shadow, segment, first, stop)
-                    self._check_indexes(shadow, segment, range(first, stop), probes=stop - first)
+                    self._check_indexes(shadow, segment, range(first, stop))
                 elif stop > first:
                     at = first + counters["storage sweeps"] * PROBES % (stop - first)
                     window = range(at, min(stop, at + PROBES))
                     self._check_batches(shadow, segment, window.start, window.stop)
-                    self._check_indexes(shadow, segment, window, probes=PROBES)
+                    self._check_indexes(shadow, segment, window)
 
     def _check_batches(self, shadow: Shadow, segment: Segment, first: int, stop: int) -> None:
         """I-02: the batches are on disk as they were written."""
@@ -118,34 +120,15 @@ class StorageRules:
     def _add_damage(self, shadow: Shadow, segment: Segment, what: str) -> None:
         self._findings.add("I-02", f"{shadow}: {segment.log.path} has {what}", shadow.at)
 
-    def _check_indexes(
-        self, shadow: Shadow, segment: Segment, batches: range, *, probes: int
-    ) -> None:
+    def _check_indexes(self, shadow: Shadow, segment: Segment, batches: range) -> None:
         """I-04. An index that the node has not opened since a crash may need to be rebuilt first;
         then it is left alone."""
-        offsets, times = segment.offset_index, segment.time_index
-        if not offsets.is_open or not times.is_open:
+        offsets = segment.offset_index
+        if not offsets.is_open or not segment.time_index.is_open:
             return
-        base = segment.base_offset
-        for slot in range(0, offsets.entries, max(1, offsets.entries // max(1, probes))):
-            relative, position = offsets.entry(slot)
-            if self._position_of_end(shadow, segment, base + relative) != position:
-                self._add_index(shadow, segment, f"says that {base + relative} is at {position}")
-        first, newest = shadow.index_at(base), -1
-        for slot in range(0, times.entries, max(1, times.entries // max(1, probes))):
-            timestamp, relative = times.entry(slot)
-            if self._position_of_end(shadow, segment, base + relative) is None:
-                self._add_index(shadow, segment, f"names {base + relative} for {timestamp}")
-            stop = shadow.index_at(base + relative + 1)
-            newest = max(newest, *map(shadow.newest_in, shadow.batches[first:stop]), -1)
-            first = stop
-            if newest != timestamp:
-                self._add_index(
-                    shadow,
-                    segment,
-                    f"says that nothing up to {base + relative} is newer than {timestamp}, but "
-                    f"{newest} is the largest time there",
-                )
+        for fault in _index_faults(shadow, segment):
+            if fault is not None:
+                self._add_index(shadow, segment, fault.sentence)
         for index in batches:
             batch = shadow.batches[index]
             floor = offsets.lookup(batch.next_offset - 1)
@@ -154,7 +137,7 @@ class StorageRules:
                 floor.position
                 and self._position_of_end(shadow, segment, floor.offset) != floor.position
             ):
-                self._add_index(shadow, segment, f"leads to {floor} for {batch} at {position}")
+                self._add_index(shadow, segment, f"It leads to {floor} for {batch} at {position}.")
 
     @staticmethod
     def _position_of_end(shadow: Shadow, segment: Segment, offset: int) -> int | None:
@@ -165,7 +148,7 @@ class StorageRules:
         return position_in(shadow, segment, index)
 
     def _add_index(self, shadow: Shadow, segment: Segment, what: str) -> None:
-        self._findings.add("I-04", f"{shadow}: an index of {segment.log.path} {what}", shadow.at)
+        self._findings.add("I-04", f"{shadow}: an index of {segment.log.path}: {what}", shadow.at)
 
     # -- Directories -------------------------------------------------------------------------
 
@@ -252,6 +235,22 @@ class StorageRules:
                     )
         except (StorageError, CorruptRecords) as error:
             self._findings.add("I-08", f"Broker {machine.broker_id} has a bad ledger: {error}")
+
+
+def _index_faults(shadow: Shadow, segment: Segment) -> Iterator[IndexFault | None]:
+    """All entries of a segment's indexes, compared with all batches that it is known to have."""
+    offsets, times = OffsetIndexCheck(segment.base_offset), TimeIndexCheck(segment.base_offset)
+    for slot in range(segment.offset_index.entries):
+        yield offsets.enter(*segment.offset_index.entry(slot))
+    for slot in range(segment.time_index.entries):
+        yield times.enter(*segment.time_index.entry(slot))
+    first, stop = indexes_in(shadow, segment)
+    for index in range(first, stop):
+        batch = shadow.batches[index]
+        yield offsets.see(shadow.bytes_between(first, index), batch.next_offset - 1)
+        yield times.see(batch.next_offset - 1, shadow.newest_in(batch))
+    yield from offsets.unanswered()
+    yield from times.unanswered()
 
 
 def is_offline(machine: Machine, directory: str) -> bool:

@@ -11,8 +11,6 @@ from uuid import UUID
 
 import pytest
 
-from strandline.lakehouse.audit.directories import find_log_directories, take_inventory
-from strandline.lakehouse.audit.findings import Finding, Kind
 from strandline.records.batch import CRC_AT, HEADER_BYTES, iterate_headers, parse_header, set_crc
 from strandline.records.builder import rebuild_batch
 from strandline.records.record import read_records
@@ -21,7 +19,9 @@ from strandline.storage.log_directory import HIGH_WATERMARKS
 from strandline.storage.partition_metadata import FILE_NAME as METADATA
 from strandline.storage.partition_metadata import write_topic_id
 from strandline.storage.segment import Segment
-from tests.lakehouse.audit.replicas import (
+from strandline.storage.verify.directories import find_log_directories, take_inventory
+from strandline.storage.verify.findings import Finding, Kind
+from tests.storage.verify.replicas import (
     ACCOUNTS,
     COMPACT,
     FILES,

@@ -7,13 +7,21 @@ for its offsets. It must not know where batches come from.
 from __future__ import annotations
 
 from strandline.errors import StorageError
-from strandline.lakehouse.audit.findings import Findings, Kind
 from strandline.records.batch import BatchHeader
 from strandline.storage import leader_epochs
 from strandline.storage.checkpoint_file import read_checkpoint
 from strandline.storage.files import Files, join
 from strandline.storage.leader_epochs import LeaderEpochs
+from strandline.storage.verify.findings import Findings, Kind
 from strandline.types import NO_EPOCH, Offset
+
+
+def load_table(files: Files, path: str) -> tuple[LeaderEpochs, str]:
+    """The table, and a sentence if it contradicts itself. Raises `StorageError`."""
+    table = LeaderEpochs.load(files, path)
+    lines = len(read_checkpoint(files, path))
+    ignored = lines - len(table.entries)
+    return table, f"Of {lines} entries, {ignored} contradict a later one." if ignored else ""
 
 
 class EpochLineage:
@@ -35,18 +43,11 @@ class EpochLineage:
         """The first and the last batch in front of the table, while it is open what they mean."""
         self._table: LeaderEpochs | None = None
         try:
-            self._table = LeaderEpochs.load(files, self._path)
-            lines = len(read_checkpoint(files, self._path))
+            self._table, fault = load_table(files, self._path)
         except StorageError as error:
-            findings.add(Kind.LEADER_EPOCHS, str(error), path=self._path)
-            return
-        ignored = lines - len(self._table.entries)
-        if ignored:
-            findings.add(
-                Kind.LEADER_EPOCHS,
-                f"Of {lines} entries, {ignored} contradict a later one.",
-                path=self._path,
-            )
+            fault = str(error)
+        if fault:
+            findings.add(Kind.LEADER_EPOCHS, fault, path=self._path)
 
     def check_start(self, first_offset: int, frontier: int) -> None:
         """The table is cut together with the log's start, so it must not begin before that.

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from strandline.errors import StorageError
-from strandline.lakehouse.audit.compacted import CompactedReplica, compare_final_values
-from strandline.lakehouse.audit.compare import compare
-from strandline.lakehouse.audit.directories import Replica
-from strandline.lakehouse.audit.files import SegmentFiles, lonely_indexes, segments_of, signature
-from strandline.lakehouse.audit.findings import Findings, Kind, PartitionReport
-from strandline.lakehouse.audit.walk import Walk
 from strandline.storage.files import Files, MissingFile
 from strandline.storage.kafka_uuid import format_uuid
 from strandline.storage.partition_metadata import read_topic_id
+from strandline.storage.verify.compacted import CompactedReplica, compare_final_values
+from strandline.storage.verify.compare import compare
+from strandline.storage.verify.directories import Inventory, Replica
+from strandline.storage.verify.files import SegmentFiles, lonely_indexes, segments_of, signature
+from strandline.storage.verify.findings import Finding, Findings, Kind, PartitionReport
+from strandline.storage.verify.walk import Walk
 from strandline.types import TopicId, TopicPartition
 
 _ATTEMPTS: Final = 6
@@ -55,6 +55,34 @@ def audit_partition(
         "nothing can be said of this partition while its brokers run."
     )
     return report
+
+
+def audit_here(inventory: Inventory, files: Files) -> list[PartitionReport]:
+    """Audit one partition after the other in this process."""
+    return [audit_or_say_why(files, at, replicas) for at, replicas in inventory.partitions.items()]
+
+
+def audit_or_say_why(
+    files: Files, at: TopicPartition, replicas: Sequence[Replica]
+) -> PartitionReport:
+    """A partition that cannot be read is a finding: the others are audited all the same."""
+    try:
+        return audit_partition(files, at, replicas)
+    except StorageError as error:
+        brokers = tuple(each.broker for each in replicas)
+        unreadable = Finding(
+            kind=Kind.DAMAGED_BATCH,
+            topic=at.topic,
+            partition=at.partition,
+            brokers=brokers,
+            path="",
+            offset=-1,
+            end_offset=-1,
+            sentence=str(error),
+        )
+        return PartitionReport(
+            topic=at.topic, partition=at.partition, brokers=brokers, findings=[unreadable]
+        )
 
 
 class _Audit:

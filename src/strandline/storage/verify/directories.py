@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from strandline.errors import InvalidSetting, StorageError
-from strandline.lakehouse.audit.findings import Finding, Kind
 from strandline.storage import clean_shutdown, meta_properties
 from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.files import Files, join
@@ -22,6 +21,7 @@ from strandline.storage.log_directory import (
     scan_directory,
 )
 from strandline.storage.meta_properties import read_meta_properties
+from strandline.storage.verify.findings import Finding, Kind
 from strandline.types import BrokerId, Offset, TopicPartition
 
 _INSIDE = ("", "brokers")

@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 from strandline.cli.main import cli
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer, ProducerSettings
-from strandline.lakehouse.audit.directories import find_log_directories, take_inventory
-from strandline.lakehouse.audit.findings import Kind
-from strandline.lakehouse.audit.job import audit_here, audit_on_spark
+from strandline.lakehouse.audit import audit_on_spark
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.codec import Codec
 from strandline.storage.real_files import RealFiles
+from strandline.storage.verify.directories import find_log_directories, take_inventory
+from strandline.storage.verify.findings import Kind
+from strandline.storage.verify.partition import audit_here
 from strandline.testing import Cluster
 
 pytestmark = pytest.mark.xdist_group("spark")  # they share the directories, and one the session

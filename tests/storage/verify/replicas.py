@@ -9,9 +9,6 @@ from random import Random
 from uuid import UUID
 
 from strandline.config.topic import TopicConfig
-from strandline.lakehouse.audit.directories import find_log_directories, take_inventory
-from strandline.lakehouse.audit.findings import Finding, PartitionReport
-from strandline.lakehouse.audit.job import audit_here
 from strandline.records.builder import build_batch, build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
@@ -27,6 +24,9 @@ from strandline.storage.log_directory import CLEANER_OFFSETS, HIGH_WATERMARKS, L
 from strandline.storage.meta_properties import claim_directory
 from strandline.storage.partition_metadata import write_topic_id
 from strandline.storage.real_files import RealFiles
+from strandline.storage.verify.directories import find_log_directories, take_inventory
+from strandline.storage.verify.findings import Finding, PartitionReport
+from strandline.storage.verify.partition import audit_here
 from strandline.types import (
     BrokerId,
     LeaderEpoch,

@@ -9,12 +9,13 @@ start has an entry that nothing here can bear out in full.
 from __future__ import annotations
 
 from strandline.errors import StorageError
-from strandline.lakehouse.audit.files import SegmentFiles
-from strandline.lakehouse.audit.findings import Findings, Kind
-from strandline.lakehouse.audit.reading import StoredBatch
 from strandline.storage.files import Files
 from strandline.storage.segment_names import TRANSACTION_INDEX
-from strandline.storage.transaction_index import AbortedTransaction, TransactionIndex
+from strandline.storage.transaction_index import AbortedTransaction
+from strandline.storage.verify.files import SegmentFiles
+from strandline.storage.verify.findings import Findings, Kind
+from strandline.storage.verify.indexes import checked_aborts
+from strandline.storage.verify.reading import StoredBatch
 from strandline.types import ProducerId
 
 
@@ -43,14 +44,12 @@ class TransactionHistory:
         self._is_judged = not segment.is_swapped
         if not self._is_judged:
             return
-        newest = -1
         try:
-            for entry in TransactionIndex(self._files, self._path).entries():
-                if entry.last_offset <= newest or entry.first_offset > entry.last_offset:
-                    self._add(f"The entry for the marker at {entry.last_offset} is out of order.")
-                    continue
-                newest = entry.last_offset
-                self._entries[entry.last_offset] = entry
+            for entry, fault in checked_aborts(self._files, self._path):
+                if fault is None:
+                    self._entries[entry.last_offset] = entry
+                else:
+                    self._add(fault.sentence)
         except StorageError as error:
             self._add(str(error))
             self._is_judged = False

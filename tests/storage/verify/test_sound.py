@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.audit.directories import find_log_directories, take_inventory
-from strandline.lakehouse.audit.partition import audit_partition
 from strandline.storage.log_directory import HIGH_WATERMARKS
 from strandline.storage.real_files import RealFile, RealFiles
+from strandline.storage.verify.directories import find_log_directories, take_inventory
+from strandline.storage.verify.partition import audit_partition
 from strandline.types import Offset
-from tests.lakehouse.audit.replicas import (
+from tests.storage.verify.replicas import (
     ACCOUNTS,
     COMPACT,
     FILES,

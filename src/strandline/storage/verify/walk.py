@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from strandline.lakehouse.audit.directories import Replica
-from strandline.lakehouse.audit.epochs import EpochLineage
-from strandline.lakehouse.audit.files import SegmentFiles
-from strandline.lakehouse.audit.findings import Findings, Kind
-from strandline.lakehouse.audit.indexes import SegmentIndexes
-from strandline.lakehouse.audit.reading import StoredBatch, Unreadable, stored_batches
-from strandline.lakehouse.audit.transactions import TransactionHistory
 from strandline.storage.files import Files
+from strandline.storage.verify.directories import Replica
+from strandline.storage.verify.epochs import EpochLineage
+from strandline.storage.verify.files import SegmentFiles
+from strandline.storage.verify.findings import Findings, Kind
+from strandline.storage.verify.reading import StoredBatch, Unreadable, stored_batches
+from strandline.storage.verify.segment_indexes import SegmentIndexes
+from strandline.storage.verify.transactions import TransactionHistory
 from strandline.types import Offset
 
 _NEVER: Final = 2**63

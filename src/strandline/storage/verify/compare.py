@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from strandline.lakehouse.audit.findings import Findings, Kind
-from strandline.lakehouse.audit.walk import Fact, Walk
+from strandline.storage.verify.findings import Findings, Kind
+from strandline.storage.verify.walk import Fact, Walk
 
 _OTHER_BOUNDS: Final = "a batch that begins before"
 
