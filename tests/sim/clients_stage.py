@@ -227,7 +227,7 @@ class Stage:
         """What a puppet knows of some topics."""
         return MetadataResponse(
             brokers=[
-                MetadataResponseBroker(node_id=number + 1, host="sim", port=9092)
+                MetadataResponseBroker(node_id=number + 1, host=f"broker-{number + 1}", port=9092)
                 for number in range(self.options.brokers)
             ],
             controller_id=self.controller,

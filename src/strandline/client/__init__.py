@@ -6,6 +6,7 @@
     admin.Admin             topics, groups, settings, the cluster
 
 The command line and Spark executors use it as it is. Its parts without sockets, threads and clocks
-(`channel`) are shared with the links between brokers and with the simulator's clients, which bring
-their own. It must not know the node: all that it learns of a broker comes over the wire.
+are shared: `channel`, the requests of one connection, with the links between brokers and with the
+simulator's clients; `metadata` and `router`, which says whom to ask, with the latter. It must not
+know the node: all that it learns of a broker comes over the wire.
 """

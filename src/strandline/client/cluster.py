@@ -1,11 +1,8 @@
-"""A client's way into a cluster: which broker to ask, over which connection, and how often.
+"""A client's way into a cluster: connections, and operations that are tried again.
 
-This file knows metadata, connections and retries. It must not know records or what the requests
-mean: producer, consumer and admin bring those.
-
-Theory: everything that is learned of the cluster may be stale by the time it is used. A broker that
-is asked for something that is not its affair says so (NOT_LEADER_OR_FOLLOWER, NOT_CONTROLLER,
-NOT_COORDINATOR); then the metadata is fetched anew and the request sent to whom it names. One
+This file drives a `router` with connections that wait for their answers. The router knows which
+broker to ask and what is stale; this file knows which connections there are and how often to try.
+It must not know records or what the requests mean: producer, consumer and admin bring those. One
 object belongs to one thread.
 """
 
@@ -21,12 +18,12 @@ from strandline.client.metadata import (
     ClusterView,
     LeaderEndpoint,
     LeaderHint,
-    Metadata,
     PartitionInfo,
     TopicInfo,
 )
-from strandline.client.refusal import check, refusal
+from strandline.client.refusal import refusal
 from strandline.client.retry import BlockingBackoff, retrying
+from strandline.client.router import Router
 from strandline.client.settings import (
     Address,
     ClientSettings,
@@ -35,23 +32,12 @@ from strandline.client.settings import (
 )
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from strandline.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from strandline.protocol.messages.find_coordinator import FindCoordinatorResponse
+from strandline.protocol.messages.metadata import MetadataResponse
 from strandline.types import BrokerId, TopicPartition
 
 T = TypeVar("T")
 
-_NULL_TOPICS_SINCE = 1
-_AUTO_CREATION_SINCE = 4
-_COORDINATOR_LIST_SINCE = 4
 _STILL_APPEARING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
@@ -76,10 +62,8 @@ class ClusterClient:
         self.on_delay: Callable[[ProtocolError], None] = _nothing_told
         """Told each error after which something is tried again, and about once a second which
         answer is waited for: for a person who waits."""
-        self._metadata = Metadata()
-        self._refreshed_ms: dict[str, int] = {}
+        self._router = Router(self.settings, self.random, self.bootstrap)
         self._connections: dict[Address, Connection] = {}
-        self._coordinators: dict[str, BrokerId] = {}
 
     def __enter__(self) -> ClusterClient:
         return self
@@ -98,7 +82,7 @@ class ClusterClient:
     @property
     def view(self) -> ClusterView:
         """What is known at the moment, without asking."""
-        return self._metadata.view
+        return self._router.view
 
     def refresh(
         self, topics: Iterable[str] | None = (), *, may_create: bool = False
@@ -109,35 +93,17 @@ class ClusterClient:
         broker refuses are in the view's `refused`; nothing is raised for them.
         """
         names = None if topics is None else sorted(set(topics))
-
-        def request(version: int) -> MetadataRequest:
-            wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-            if version < _NULL_TOPICS_SINCE:
-                wanted = wanted or []
-            body = MetadataRequest(topics=wanted)
-            if version >= _AUTO_CREATION_SINCE:
-                body.allow_auto_topic_creation = may_create
-            return body
-
+        request = self._router.metadata_request(names, may_create=may_create)
         response = self.retry(
             lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
         )
-        check(response.error_code, None, "the cluster")
-        learned = self._metadata.learn(response, is_of_all=names is None)
-        now_ms = self.clock.monotonic_ms()
-        if names is None:
-            self._refreshed_ms.clear()
-        for name in learned.topics:
-            self._refreshed_ms[name] = now_ms
+        self._router.learn(response, self.clock.monotonic_ms(), is_of_all=names is None)
         return self.view
 
     def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
         """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
-        refreshed_ms = self._refreshed_ms.get(name)
-        known = self.view.topics.get(name)
-        age_max_ms = self.settings.metadata_age_max_ms
-        now_ms = self.clock.monotonic_ms()
-        if known is not None and refreshed_ms is not None and now_ms - refreshed_ms < age_max_ms:
+        known = self._router.topic(name)
+        if known is not None and self._router.is_fresh(name, self.clock.monotonic_ms()):
             return known
         backoff = self.backoff(self.settings.topic_wait_ms if may_create else 0)
         while True:
@@ -170,12 +136,11 @@ class ClusterClient:
         endpoints: Iterable[LeaderEndpoint],
     ) -> None:
         """A broker said who leads (KIP-951). Metadata that is older will not be believed."""
-        self._metadata.hint(partition, hint, endpoints)
+        self._router.hint(partition, hint, endpoints)
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ask again for these topics before they are used next."""
-        for name in topics:
-            self._refreshed_ms.pop(name, None)
+        self._router.forget(topics)
 
     def by_leader(
         self, partitions: Iterable[TopicPartition]
@@ -204,9 +169,7 @@ class ClusterClient:
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
-        known = [broker.address for broker in self.view.brokers.values()]
-        self.random.shuffle(known)
-        candidates = list(dict.fromkeys((*known, *self.bootstrap)))
+        candidates = self._router.candidates(self.clock.monotonic_ms())
         failures: list[str] = []
         for address in candidates:
             try:
@@ -230,34 +193,28 @@ class ClusterClient:
 
     def coordinator(self, group: str) -> Connection:
         """The connection to a group's coordinator."""
-        known = self._coordinators.get(group)
-        if known is not None and known in self.view.brokers:
-            return self.connection_to(known)
-
-        def request(version: int) -> FindCoordinatorRequest:
-            if version >= _COORDINATOR_LIST_SINCE:
-                return FindCoordinatorRequest(coordinator_keys=[group])
-            return FindCoordinatorRequest(key=group)
-
-        response = self.any_connection().call(
-            ApiKey.FIND_COORDINATOR, FindCoordinatorResponse, request
-        )
-        found = response.coordinators[0] if response.coordinators else _only_one(response)
-        check(found.error_code, found.error_message, f"group '{group}'")
-        broker = BrokerId(found.node_id)
-        if broker not in self.view.brokers:
-            self.refresh()
-        self._coordinators[group] = broker
-        return self.connection_to(broker)
+        known = self._router.coordinator(group)
+        if known is None:
+            request = self._router.coordinator_request(group)
+            response = self.any_connection().call(
+                ApiKey.FIND_COORDINATOR, FindCoordinatorResponse, request
+            )
+            known = self._router.learn_coordinator(group, response)
+        return self.connection_to(known)
 
     def forget_coordinator(self, group: str) -> None:
         """Look the group's coordinator up again before it is asked next."""
-        self._coordinators.pop(group, None)
+        self._router.forget_coordinator(group)
 
     def _connect(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None or connection.closed:
-            connection = Connection.open(address, self.settings, self.clock, self._told)
+            try:
+                connection = Connection.open(address, self.settings, self.clock, self._told)
+            except ProtocolError:
+                self._router.failed(address, self.clock.monotonic_ms())
+                raise
+            self._router.connected(address)
             self._connections[address] = connection
         return connection
 
@@ -311,14 +268,3 @@ def _nothing_told(error: ProtocolError) -> None:
 
 def _nothing() -> None:
     """There is nothing to prepare."""
-
-
-def _only_one(response: FindCoordinatorResponse) -> Coordinator:
-    """The form of older versions, which name one coordinator in the response itself."""
-    return Coordinator(
-        node_id=response.node_id,
-        host=response.host,
-        port=response.port,
-        error_code=response.error_code,
-        error_message=response.error_message,
-    )

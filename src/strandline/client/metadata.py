@@ -125,6 +125,12 @@ class Metadata:
         self.view = replace(fresh, topics=topics, refused=refused)
         return Learned((*fresh.topics, *fresh.refused), outdated, tuple(replaced))
 
+    def learn_broker(self, broker: BrokerInfo) -> None:
+        """Another answer named a broker; what metadata says of one that it knows stands."""
+        if broker.broker_id not in self.view.brokers:
+            brokers = {**self.view.brokers, broker.broker_id: broker}
+            self.view = replace(self.view, brokers=brokers)
+
     def hint(
         self,
         partition: TopicPartition,

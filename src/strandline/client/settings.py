@@ -36,6 +36,10 @@ class ClientSettings:
     retry_backoff_ms: int = RETRY_BACKOFF_MS
     """Wait before the first retry; doubled for each further one up to `retry_backoff_max_ms`."""
     retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
+    reconnect_backoff_ms: int = 50
+    """For how long a broker is left alone after a failed connection, where another one will do;
+    doubled for each further failure up to `reconnect_backoff_max_ms`."""
+    reconnect_backoff_max_ms: int = 1000
     metadata_age_max_ms: int = 300_000
     topic_wait_ms: int = 3000
     """How long to wait for a topic that a request for metadata may just have created."""

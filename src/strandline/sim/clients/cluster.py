@@ -1,10 +1,8 @@
-"""A simulated client's way into the cluster: what it believes of it, and its connections.
+"""A simulated client's way into the cluster: the client's own router, on the simulated network.
 
-Theory: everything that is learned of the cluster may be stale by the time it is used. A broker that
-is asked for something that is not its affair says so; then the metadata is fetched anew, from any
-broker that lets itself be reached. What is believed of an answer is `client.metadata`'s affair.
-
-This file must not know what its clients ask for beyond metadata.
+This file knows when metadata is asked for and which connections there are. What is believed of an
+answer, and whom to ask, is the affair of `client.router`. It must not know what its clients ask for
+beyond metadata.
 """
 
 from __future__ import annotations
@@ -16,21 +14,19 @@ from typing import Final, NamedTuple
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
-from strandline.client.metadata import LeaderEndpoint, LeaderHint, Metadata, TopicInfo
+from strandline.client.metadata import LeaderEndpoint, LeaderHint, TopicInfo
+from strandline.client.router import Router
+from strandline.client.settings import Address, ClientSettings
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from strandline.protocol.messages.metadata import MetadataResponse
 from strandline.sim.clients.connection import Connection, Outcome, Then
 from strandline.sim.clients.versions import Versions
 from strandline.sim.clients.world import ClientWorld
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 REQUEST_TIMEOUT_US: Final = 5_000_000
-REFRESH_US: Final = 10_000_000
-"""So old metadata is fetched anew although nobody complained."""
+_SETTINGS: Final = ClientSettings(metadata_age_max_ms=10_000)
 _GRACE_US: Final = 5_000
 """Complaints of one moment make one refresh."""
 
@@ -62,22 +58,22 @@ class Cluster:
         self._world = world
         self._name = name
         self._random = random
-        self._metadata = Metadata()
-        self._brokers = [BrokerId(number + 1) for number in range(world.options.brokers)]
+        self._brokers = {
+            Address(f"broker-{number}", 9092): BrokerId(number)
+            for number in range(1, world.options.brokers + 1)
+        }
+        self._router = Router(_SETTINGS, random, tuple(self._brokers))
         self._connections: dict[tuple[BrokerId, str], Connection] = {}
-        self._dialing: dict[BrokerId, ExponentialBackoff] = {}
-        self._closed_until_us: dict[BrokerId, int] = {}
         self._refreshing = ExponentialBackoff(random)
         self._is_refreshing = False
         self._refresh_at_us: int | None = None
-        self._refreshed_us = 0
         self._is_wanted = False
 
     # -- What is known -----------------------------------------------------------------------
 
     def view(self, topic: str) -> TopicInfo | None:
         """A topic, or None if it is not known (yet, or any more)."""
-        return self._metadata.view.topics.get(topic)
+        return self._router.topic(topic)
 
     def topic_id(self, topic: str) -> TopicId:
         """The id of a topic; the nil one if it is not known."""
@@ -86,9 +82,8 @@ class Cluster:
 
     def leader(self, at: TopicPartition) -> Leader | None:
         """Who leads. Without an answer, a refresh is on its way."""
-        view = self.view(at.topic)
-        found = None if view is None else view.partitions.get(at.partition)
-        if found is None or found.leader < 0:
+        found = self._router.leader(at)
+        if found is None:
             self.stale()
             return None
         return Leader(found.leader, found.leader_epoch)
@@ -100,12 +95,12 @@ class Cluster:
         endpoints: Iterable[LeaderEndpoint] = (),
     ) -> None:
         """A broker said who leads (KIP-951)."""
-        if self._metadata.hint(at, hint, endpoints):
+        if self._router.hint(at, hint, endpoints):
             self.counters["leader hint used"] += 1
 
     def controller(self) -> BrokerId | None:
         """Who is the controller. Without an answer, a refresh is on its way."""
-        controller = self._metadata.view.controller
+        controller = self._router.view.controller
         if controller is None:
             self.stale()
         return controller
@@ -119,7 +114,7 @@ class Cluster:
 
     def keep_fresh(self) -> None:
         """Ask anew if the last answer is old."""
-        if self._world.schedule.now_us - self._refreshed_us >= REFRESH_US:
+        if not all(self._router.is_fresh(topic, self._now_ms) for topic in self.topics):
             self.stale()
 
     def _plan_refresh(self, wait_us: int) -> None:
@@ -143,11 +138,8 @@ class Cluster:
             return
         self._is_refreshing = True
         self._is_wanted = False
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in self.topics],
-            allow_auto_topic_creation=False,
-        )
-        self.ask(connection, ApiKey.METADATA, request, self._refreshed)
+        request = self._router.metadata_request(self.topics)
+        self.ask_for(connection, ApiKey.METADATA, request, self._refreshed)
 
     def _refreshed(self, outcome: Outcome) -> None:
         self._is_refreshing = False
@@ -155,7 +147,6 @@ class Cluster:
             self._is_wanted = True
             self._plan_refresh(1000 * self._refreshing.next_ms())
             return
-        self._refreshed_us = self._world.schedule.now_us
         is_complete = self._take(outcome)
         if is_complete:
             self._refreshing.reset()
@@ -167,7 +158,11 @@ class Cluster:
 
     def _take(self, response: MetadataResponse) -> bool:
         """Believe an answer; whether every topic has all its leaders."""
-        learned = self._metadata.learn(response)
+        try:
+            learned = self._router.learn(response, self._now_ms)
+        except ProtocolError as error:
+            self.counters[f"metadata {error.code.name}"] += 1
+            return False
         if learned.replaced:
             self.counters["topic id changed"] += len(learned.replaced)
         if learned.outdated:
@@ -179,6 +174,16 @@ class Cluster:
         )
 
     # -- Connections -------------------------------------------------------------------------
+
+    @property
+    def _now_ms(self) -> int:
+        return self._world.schedule.now_us // 1000
+
+    def _address(self, broker_id: BrokerId) -> Address:
+        known = self._router.view.brokers.get(broker_id)
+        if known is not None:
+            return known.address
+        return next(address for address, each in self._brokers.items() if each == broker_id)
 
     @property
     def outstanding(self) -> int:
@@ -200,13 +205,14 @@ class Cluster:
 
     def closed_until_us(self, broker_id: BrokerId) -> int:
         """Until when this broker is left alone after a failure."""
-        return self._closed_until_us.get(broker_id, 0)
+        return 1000 * self._router.left_alone_until_ms(self._address(broker_id))
 
     def any_connection(self) -> Connection | None:
         """A connection to a drawn broker, of those that are not left alone now."""
-        now_us = self._world.schedule.now_us
-        eligible = [each for each in self._brokers if self.closed_until_us(each) <= now_us]
-        return self.connection(self._random.choice(eligible)) if eligible else None
+        address = self._router.candidates(self._now_ms)[0]
+        known = self._router.view.brokers.values()
+        named = [each.broker_id for each in known if each.address == address]
+        return self.connection(named[0] if named else self._brokers[address])
 
     def ask(
         self,
@@ -221,6 +227,12 @@ class Cluster:
         """Send a request in this client's version of it."""
         spoken = self.versions.of(key) if version is None else version
         connection.ask(key, spoken, message, timeout_us, then)
+
+    def ask_for(
+        self, connection: Connection, key: ApiKey, request: Callable[[int], object], then: Then
+    ) -> None:
+        """Send a request that depends on the version in which it is made."""
+        self.ask(connection, key, request(self.versions.of(key)), then)
 
     def close(self) -> None:
         """End all connections. The client is gone."""
@@ -238,10 +250,36 @@ class Cluster:
             found = [] if isinstance(outcome, RequestFailed) else outcome.topics
             then(found[0].topic_id if found and not found[0].error_code else None)
 
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+        self.ask_for(connection, ApiKey.METADATA, self._router.metadata_request([topic]), told)
+
+    # -- Coordinators ------------------------------------------------------------------------
+
+    def coordinator(self, group: str) -> BrokerId | None:
+        """Which broker coordinates a group; None: ask."""
+        return self._router.coordinator(group)
+
+    def find_coordinator(
+        self, connection: Connection, group: str, then: Callable[[ErrorCode], None]
+    ) -> None:
+        """Ask which one it is; `then` hears whether it is known now."""
+
+        def told(outcome: Outcome) -> None:
+            code = ErrorCode.NETWORK_EXCEPTION
+            if not isinstance(outcome, RequestFailed):
+                try:
+                    self._router.learn_coordinator(group, outcome)
+                    code = ErrorCode.NONE
+                except ProtocolError as error:
+                    code = error.code
+            then(code)
+
+        self.ask_for(
+            connection, ApiKey.FIND_COORDINATOR, self._router.coordinator_request(group), told
         )
-        self.ask(connection, ApiKey.METADATA, request, told)
+
+    def forget_coordinator(self, group: str) -> None:
+        """It is another one now, or there is none."""
+        self._router.forget_coordinator(group)
 
     # -- What connections tell ---------------------------------------------------------------
 
@@ -253,11 +291,10 @@ class Cluster:
                 break
         if self.is_closed:
             return
-        broker_id = connection.broker_id
-        backoff = self._dialing.setdefault(broker_id, ExponentialBackoff(self._random))
+        address = self._address(connection.broker_id)
         if was_open:
-            backoff.reset()
-        self._closed_until_us[broker_id] = self._world.schedule.now_us + 1000 * backoff.next_ms()
+            self._router.connected(address)
+        self._router.failed(address, self._now_ms)
         self.stale()
 
     def request_overdue(self, broker_id: BrokerId, api: ApiKey) -> None:

@@ -29,8 +29,6 @@ from strandline.sim.clients.group_messages import (
     assigned,
     assignments,
     fetch_offsets,
-    find_coordinator,
-    found_coordinator,
     join,
     stored_offsets,
 )
@@ -40,7 +38,7 @@ from strandline.sim.clients.versions import STATIC_LEAST
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
-from strandline.types import BrokerId, TopicId, TopicPartition
+from strandline.types import TopicId, TopicPartition
 
 _COORDINATOR_GONE: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -64,7 +62,6 @@ class GroupEntrant(Reader):
         if self.instance_id is not None:
             watch.has_static(self.group)
         self.cluster.topics = list(self.topics)
-        self.coordinator: BrokerId | None = None
         self.member_id = NO_MEMBER
         self.generation = _NO_GENERATION
         self.attempt = 0
@@ -102,9 +99,8 @@ class GroupEntrant(Reader):
 
     def to_coordinator(self) -> Connection | None:
         """To the coordinator, apart from what is fetched: a join may wait for long."""
-        if self.coordinator is None:
-            return None
-        return self.cluster.connection(self.coordinator, "group")
+        coordinator = self.cluster.coordinator(self.group)
+        return None if coordinator is None else self.cluster.connection(coordinator, "group")
 
     def enter(self) -> None:
         """Begin, or begin again, to become a member."""
@@ -115,7 +111,7 @@ class GroupEntrant(Reader):
             self.cluster.stale()
             self.enter_later()
             return
-        if self.coordinator is None:
+        if self.cluster.coordinator(self.group) is None:
             self._find(attempt)
             return
         connection = self.to_coordinator()
@@ -153,24 +149,15 @@ class GroupEntrant(Reader):
         if connection is None:
             self.enter_later()
             return
-        request = find_coordinator(self.group, self.cluster.versions.of(ApiKey.FIND_COORDINATOR))
-        self.cluster.ask(
-            connection, ApiKey.FIND_COORDINATOR, request, partial(self._told_coordinator, attempt)
-        )
+        self.cluster.find_coordinator(connection, self.group, partial(self._found, attempt))
 
-    def _told_coordinator(self, attempt: int, outcome: Outcome) -> None:
+    def _found(self, attempt: int, code: ErrorCode) -> None:
         if attempt != self.attempt:
             return
-        code, coordinator = (
-            (ErrorCode.NETWORK_EXCEPTION, None)
-            if isinstance(outcome, RequestFailed)
-            else found_coordinator(outcome)
-        )
-        if code != ErrorCode.NONE:
+        if code is ErrorCode.NONE:
+            self.enter()
+        else:
             self.enter_later()
-            return
-        self.coordinator = coordinator
-        self.enter()
 
     def failed(self, attempt: int, outcome: Outcome, code: int) -> bool:
         """Whether a step did not work, or is void; then the next attempt is under way."""
@@ -183,7 +170,7 @@ class GroupEntrant(Reader):
             return False
         self.counters[f"group {error.name}"] += 1
         if isinstance(outcome, RequestFailed) or error in _COORDINATOR_GONE:
-            self.coordinator = None
+            self.cluster.forget_coordinator(self.group)
         if error in _PLACE_LOST:
             self.member_id = NO_MEMBER
         if error in (ErrorCode.REBALANCE_IN_PROGRESS, *_PLACE_LOST, ErrorCode.ILLEGAL_GENERATION):

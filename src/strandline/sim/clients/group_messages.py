@@ -10,10 +10,6 @@ from strandline.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
 )
 from strandline.protocol.messages.consumer_protocol import TopicPartition as Numbers
-from strandline.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from strandline.protocol.messages.offset_commit import (
@@ -29,7 +25,7 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from strandline.protocol.schema import decode_versioned, encode_versioned
-from strandline.types import BrokerId, TopicId, TopicPartition
+from strandline.types import TopicId, TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 RANGE: Final = "range"
@@ -47,20 +43,6 @@ class Membership(NamedTuple):
     member_id: str
     generation: int
     instance_id: str | None
-
-
-def find_coordinator(group: str, version: int) -> FindCoordinatorRequest:
-    """Ask which broker coordinates a group."""
-    if version >= _LISTS_SINCE:
-        return FindCoordinatorRequest(coordinator_keys=[group])
-    return FindCoordinatorRequest(key=group)
-
-
-def found_coordinator(answer: FindCoordinatorResponse) -> tuple[int, BrokerId]:
-    """The error code, and the coordinator if there is none."""
-    for each in answer.coordinators:
-        return each.error_code, BrokerId(each.node_id)
-    return answer.error_code, BrokerId(answer.node_id)
 
 
 def join(

@@ -1,0 +1,200 @@
+"""Whom a client asks: leaders, the controller, coordinators, and any broker that may answer.
+
+This file knows how old metadata may get, which brokers are left alone after a failure, and what to
+ask to find out more. It has no socket, thread or clock: requests come out, answers and the time go
+in. Its drivers are `cluster.ClusterClient`, which waits, and the simulator's clients, which do not.
+It must not know what is asked of the brokers that it finds.
+
+Theory: everything that is learned of the cluster may be stale by the time it is used. A broker that
+is asked for something that is not its affair says so (NOT_LEADER_OR_FOLLOWER, NOT_CONTROLLER,
+NOT_COORDINATOR); then what was believed is to be forgotten, and is asked for anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Final
+
+from strandline.client.backoff import ExponentialBackoff
+from strandline.client.metadata import (
+    BrokerInfo,
+    ClusterView,
+    LeaderEndpoint,
+    LeaderHint,
+    Learned,
+    Metadata,
+    PartitionInfo,
+    TopicInfo,
+)
+from strandline.client.refusal import check
+from strandline.client.settings import Address, ClientSettings
+from strandline.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from strandline.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from strandline.types import BrokerId, TopicPartition
+
+_NULL_TOPICS_SINCE: Final = 1
+_AUTO_CREATION_SINCE: Final = 4
+_COORDINATOR_LIST_SINCE: Final = 4
+
+
+class Router:
+    """See the module. Times are milliseconds of a clock that never goes back."""
+
+    def __init__(
+        self, settings: ClientSettings, random: Random, bootstrap: Sequence[Address]
+    ) -> None:
+        self._settings = settings
+        self._random = random
+        self._bootstrap = tuple(bootstrap)
+        self._metadata = Metadata()
+        self._refreshed_ms: dict[str, int] = {}
+        self._reconnecting: dict[Address, ExponentialBackoff] = {}
+        self._left_alone_until_ms: dict[Address, int] = {}
+        self._coordinators: dict[str, BrokerId] = {}
+
+    # -- Metadata ----------------------------------------------------------------------------
+
+    @property
+    def view(self) -> ClusterView:
+        """What is believed at the moment, however old."""
+        return self._metadata.view
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """A topic as it is believed to be, however old; None if it is not known."""
+        return self.view.topics.get(name)
+
+    def is_fresh(self, name: str, now_ms: int) -> bool:
+        """Whether what is known of a topic, be it that there is none, may be used as it is."""
+        refreshed_ms = self._refreshed_ms.get(name)
+        return (
+            refreshed_ms is not None and now_ms - refreshed_ms < self._settings.metadata_age_max_ms
+        )
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Something that is believed of these topics is not true any more."""
+        for name in topics:
+            self._refreshed_ms.pop(name, None)
+
+    def leader(self, partition: TopicPartition) -> PartitionInfo | None:
+        """A partition that somebody leads, as far as is known."""
+        topic = self.view.topics.get(partition.topic)
+        found = None if topic is None else topic.partitions.get(partition.partition)
+        return None if found is None or found.leader < 0 else found
+
+    def metadata_request(
+        self, topics: Sequence[str] | None, *, may_create: bool = False
+    ) -> Callable[[int], MetadataRequest]:
+        """What to ask of any broker, by version: about some topics, all of them (None), or the
+        brokers alone (none)."""
+
+        def request(version: int) -> MetadataRequest:
+            wanted = (
+                None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+            )
+            if version < _NULL_TOPICS_SINCE:
+                wanted = wanted or []
+            body = MetadataRequest(topics=wanted)
+            if version >= _AUTO_CREATION_SINCE:
+                body.allow_auto_topic_creation = may_create
+            return body
+
+        return request
+
+    def learn(self, response: MetadataResponse, now_ms: int, *, is_of_all: bool = False) -> Learned:
+        """Take the answer in. Raises `ProtocolError` if it is a refusal as a whole."""
+        check(response.error_code, None, "the cluster")
+        learned = self._metadata.learn(response, is_of_all=is_of_all)
+        if is_of_all:
+            self._refreshed_ms.clear()
+        for name in learned.topics:
+            self._refreshed_ms[name] = now_ms
+        return learned
+
+    def hint(
+        self,
+        partition: TopicPartition,
+        hint: LeaderHint | None,
+        endpoints: Iterable[LeaderEndpoint] = (),
+    ) -> bool:
+        """A broker said who leads (KIP-951); whether that was news. Older metadata does not
+        undo it."""
+        return self._metadata.hint(partition, hint, endpoints)
+
+    # -- Brokers -----------------------------------------------------------------------------
+
+    def candidates(self, now_ms: int) -> list[Address]:
+        """Where to ask what every broker knows: first those that did not just fail, and of these
+        those that metadata named last, in a drawn order; then the ones to begin with."""
+        known = [broker.address for broker in self.view.brokers.values()]
+        self._random.shuffle(known)
+        every = dict.fromkeys((*known, *self._bootstrap))
+        return sorted(every, key=lambda address: self.left_alone_until_ms(address) > now_ms)
+
+    def left_alone_until_ms(self, address: Address) -> int:
+        """Until when there should be no attempt to connect; in the past if one may be made."""
+        return self._left_alone_until_ms.get(address, 0)
+
+    def connected(self, address: Address) -> None:
+        """A connection was made: the next failure is the first one."""
+        self._reconnecting.pop(address, None)
+
+    def failed(self, address: Address, now_ms: int) -> None:
+        """A connection could not be made, or has ended."""
+        backoff = self._reconnecting.get(address)
+        if backoff is None:
+            backoff = self._reconnecting[address] = ExponentialBackoff(
+                self._random,
+                self._settings.reconnect_backoff_ms,
+                self._settings.reconnect_backoff_max_ms,
+            )
+        self._left_alone_until_ms[address] = now_ms + backoff.next_ms()
+
+    # -- Coordinators ------------------------------------------------------------------------
+
+    def coordinator(self, group: str) -> BrokerId | None:
+        """Which broker coordinates a group; None if that is to be asked (again)."""
+        known = self._coordinators.get(group)
+        return known if known in self.view.brokers else None
+
+    def coordinator_request(self, group: str) -> Callable[[int], FindCoordinatorRequest]:
+        """What to ask of any broker, by version."""
+
+        def request(version: int) -> FindCoordinatorRequest:
+            if version >= _COORDINATOR_LIST_SINCE:
+                return FindCoordinatorRequest(coordinator_keys=[group])
+            return FindCoordinatorRequest(key=group)
+
+        return request
+
+    def learn_coordinator(self, group: str, response: FindCoordinatorResponse) -> BrokerId:
+        """Take the answer in. Raises `ProtocolError` if it names none."""
+        found = response.coordinators[0] if response.coordinators else _only_one(response)
+        check(found.error_code, found.error_message, f"group '{group}'")
+        broker = BrokerId(found.node_id)
+        self._metadata.learn_broker(BrokerInfo(broker, Address(found.host, found.port), None))
+        self._coordinators[group] = broker
+        return broker
+
+    def forget_coordinator(self, group: str) -> None:
+        """Another broker coordinates the group, or none."""
+        self._coordinators.pop(group, None)
+
+
+def _only_one(response: FindCoordinatorResponse) -> Coordinator:
+    """The form of older versions, which name one coordinator in the response itself."""
+    return Coordinator(
+        node_id=response.node_id,
+        host=response.host,
+        port=response.port,
+        error_code=response.error_code,
+        error_message=response.error_message,
+    )
