@@ -10,7 +10,8 @@ import pytest
 from strandline.config.topic import TopicConfig
 from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
-from strandline.storage.retention_facts import Rule, retention_facts
+from strandline.storage.retention import Rule
+from strandline.storage.retention_facts import retention_facts
 from strandline.types import Offset
 from tests.storage.conftest import Kit, World
 

@@ -11,16 +11,42 @@ Rules 2 and 3 are for topics whose `cleanup.policy` contains `delete`. Only the 
 as many as there are without one in between that stays; none of them reaches beyond the high
 watermark (KAFKA-5634); the empty active segment stays. An active segment with records may go: a new
 one is begun first.
+
+What the rules say of a segment is a value, its `Fate`; `expire` reads it, and so does `explain`
+(`retention_facts`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.storage.log_parts import LogParts
 from strandline.storage.log_roller import LogRoller
 from strandline.types import Offset
+
+
+class Rule(Enum):
+    """What keeps a segment, or removes it."""
+
+    BELOW_START = "below-log-start"
+    SIZE = "retention.bytes"
+    AGE = "retention.ms"
+    POLICY = "cleanup.policy"
+    NOT_COMMITTED = "high-watermark"
+    EMPTY_ACTIVE = "active-segment"
+    OLDER_STAYS = "older-segment"
+    NOTHING_SET = "no-limit"
+
+
+class Fate(NamedTuple):
+    """What becomes of a segment with the next round of retention, and which rule says so."""
+
+    goes: bool
+    rule: Rule
 
 
 class Retention:
@@ -88,10 +114,11 @@ class Retention:
         self._health.check_usable()
         if not self._settings.config.deletes_old_segments:
             return 0
-        below = self.segments_below_start
-        last = len(self._segments) if at_most is None else below + at_most
-        by_size = self._beyond_size(below)
-        count = self._beyond_age(by_size, now_ms, min(last, len(self._segments)))
+        below = count = self.segments_below_start
+        for index, fate in self.fates(now_ms, None if at_most is None else below + at_most):
+            if not fate.goes:
+                break
+            count = index + 1
         if count == below:
             return 0
         if count == len(self._segments):
@@ -159,24 +186,47 @@ class Retention:
         newest_ms = segment.largest_timestamp().timestamp
         return self._location.files.modified_ms(segment.log.path) if newest_ms < 0 else newest_ms
 
-    def _beyond_size(self, count: int) -> int:
-        """How many of the oldest, at least `count`, can go while `retention.bytes` still remain."""
-        if self._settings.config.retention_bytes < 0:
-            return count
-        excess = self._segments.size_bytes - self._settings.config.retention_bytes
+    def fates(self, now_ms: int, ages_to: int | None = None) -> Iterator[tuple[int, Fate]]:
+        """The index and the fate of every segment, the oldest first.
+
+        Ages are looked at as the caller goes on. Ends at the segment with the index `ages_to` or
+        behind it, if that would need its age.
+        """
+        below, excess = self.segments_below_start, self._excess()
+        stays = False
         for index, segment in enumerate(self._segments.all):
             excess -= segment.size
-            if excess < 0 or (index >= count and not self.may_drop(index)):
-                return max(count, index)
-        return len(self._segments)
+            if index < below:
+                yield index, Fate(True, Rule.BELOW_START)
+                continue
+            fate = self._fate_without_age(index, has_excess=excess >= 0 and not stays)
+            if fate is None:
+                if ages_to is not None and index >= ages_to:
+                    return
+                fate = Fate(self._is_old(index, now_ms), Rule.AGE)
+            if fate.goes and stays:
+                fate = Fate(False, Rule.OLDER_STAYS)
+            stays = stays or not fate.goes
+            yield index, fate
 
-    def _beyond_age(self, count: int, now_ms: int, last: int) -> int:
-        """How many of the oldest, at least `count` and else at most `last`, are older than
-        `retention.ms`."""
-        retention_ms = self._settings.config.retention_ms
-        if retention_ms < 0:
-            return count
-        for index in range(count, last):
-            if now_ms - self.newest_ms(index) <= retention_ms or not self.may_drop(index):
-                return index
-        return max(count, last)
+    def _excess(self) -> int:
+        """How many bytes are more than `retention.bytes`; negative if it sets no limit."""
+        limit = self._settings.config.retention_bytes
+        return -1 if limit < 0 else self._segments.size_bytes - limit
+
+    def _fate_without_age(self, index: int, *, has_excess: bool) -> Fate | None:
+        """The fate of a segment if all before it go; None if its age decides."""
+        config = self._settings.config
+        if not config.deletes_old_segments:
+            return Fate(False, Rule.POLICY)
+        if not self.may_drop(index):
+            is_empty = self._segments.all[index].size == 0
+            return Fate(False, Rule.EMPTY_ACTIVE if is_empty else Rule.NOT_COMMITTED)
+        if has_excess:
+            return Fate(True, Rule.SIZE)
+        if config.retention_ms >= 0:
+            return None
+        return Fate(False, Rule.SIZE if config.retention_bytes >= 0 else Rule.NOTHING_SET)
+
+    def _is_old(self, index: int, now_ms: int) -> bool:
+        return now_ms - self.newest_ms(index) > self._settings.config.retention_ms

@@ -1,30 +1,16 @@
-"""Why each segment of a log is still there: the rules of `retention`, told instead of followed.
+"""Why each segment of a log is still there: the fates that `retention` gives, as a document.
 
-This file knows what retention would do at a moment, segment by segment, which rule says so, and
-when time alone changes that. It changes nothing. That it agrees with what retention really does is
-tested; it must not decide anything by itself.
+This file knows how to say what a rule means for a segment, and when time alone changes that. It
+must not know the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from enum import Enum
 
 from strandline.storage.log import Log
-
-
-class Rule(Enum):
-    """What keeps a segment, or removes it."""
-
-    BELOW_START = "below-log-start"
-    SIZE = "retention.bytes"
-    AGE = "retention.ms"
-    POLICY = "cleanup.policy"
-    NOT_COMMITTED = "high-watermark"
-    EMPTY_ACTIVE = "active-segment"
-    OLDER_STAYS = "older-segment"
-    NOTHING_SET = "no-limit"
+from strandline.storage.retention import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +98,13 @@ def retention_facts(log: Log, now_ms: int) -> RetentionFacts:
 
 
 def _fates(log: Log, now_ms: int) -> Iterator[SegmentFate]:
-    below = log.retention.segments_below_start
-    excess = log.size_bytes - log.config.retention_bytes
-    by_size = log.config.retention_bytes >= 0
+    config = log.config
+    ages = config.deletes_old_segments and config.retention_ms >= 0
     kept_by: int | None = None
-    for index, segment in enumerate(log.segments.all):
-        excess -= segment.size
-        by_size = by_size and excess >= 0
+    for index, (goes, rule) in log.retention.fates(now_ms):
+        segment = log.segments.all[index]
         newest_ms = log.retention.newest_ms(index)
-        until_ms: int | None = None
-        if log.config.deletes_old_segments and log.config.retention_ms >= 0:
-            until_ms = newest_ms + log.config.retention_ms + 1
-        if index < below:
-            goes, rule, why = True, Rule.BELOW_START, "it is wholly below the log start"
-        else:
-            goes, rule, why = _judge(log, index, until_ms, now_ms, by_size=by_size)
-        if goes and kept_by is not None:
-            goes, rule = False, Rule.OLDER_STAYS
-            why = f"the older segment at {kept_by} stays, and only the oldest may go"
-        if not goes:
-            kept_by = segment.base_offset if kept_by is None else kept_by
-            by_size = False
+        until_ms = newest_ms + config.retention_ms + 1 if ages and not goes else None
         yield SegmentFate(
             segment.base_offset,
             log.retention.upper_bound(index),
@@ -141,37 +113,34 @@ def _fates(log: Log, now_ms: int) -> Iterator[SegmentFate]:
             index + 1 == len(log.segments),
             goes,
             rule,
-            None if goes else until_ms,
-            why,
+            until_ms,
+            _why(log, rule, goes=goes, kept_by=kept_by),
         )
+        if not goes and kept_by is None:
+            kept_by = segment.base_offset
 
 
-def _judge(
-    log: Log, index: int, until_ms: int | None, now_ms: int, *, by_size: bool
-) -> tuple[bool, Rule, str]:
-    """Whether a segment that is not below the start would go if all before it did, and why."""
+def _why(log: Log, rule: Rule, *, goes: bool, kept_by: int | None) -> str:
+    """The rule in a sentence; `kept_by` is the oldest segment that stays, if there is an older."""
     config = log.config
-    if not config.deletes_old_segments:
-        policy = ",".join(sorted(config.cleanup_policies)) or "(empty)"
-        return False, Rule.POLICY, f"cleanup.policy={policy} does not delete by age or size"
-    if not log.retention.may_drop(index):
-        if log.segments.all[index].size == 0:
-            return False, Rule.EMPTY_ACTIVE, "it is the empty active segment"
-        return (
-            False,
-            Rule.NOT_COMMITTED,
-            f"it reaches beyond the high watermark {log.high_watermark}",
-        )
-    if by_size:
-        return True, Rule.SIZE, f"retention.bytes={config.retention_bytes} remain without it"
-    if until_ms is not None:
-        if now_ms >= until_ms:
-            return True, Rule.AGE, f"its newest record is older than {_setting(log)}"
-        return False, Rule.AGE, f"its newest record is not older than {_setting(log)}"
-    if config.retention_bytes >= 0:
-        return False, Rule.SIZE, f"fewer than retention.bytes={config.retention_bytes} would remain"
-    return False, Rule.NOTHING_SET, "neither retention.ms nor retention.bytes limits the log"
-
-
-def _setting(log: Log) -> str:
-    return f"retention.ms={log.config.retention_ms}"
+    match rule:
+        case Rule.BELOW_START:
+            return "it is wholly below the log start"
+        case Rule.POLICY:
+            policy = ",".join(sorted(config.cleanup_policies)) or "(empty)"
+            return f"cleanup.policy={policy} does not delete by age or size"
+        case Rule.EMPTY_ACTIVE:
+            return "it is the empty active segment"
+        case Rule.NOT_COMMITTED:
+            return f"it reaches beyond the high watermark {log.high_watermark}"
+        case Rule.SIZE if goes:
+            return f"retention.bytes={config.retention_bytes} remain without it"
+        case Rule.SIZE:
+            return f"fewer than retention.bytes={config.retention_bytes} would remain"
+        case Rule.AGE:
+            older = "older" if goes else "not older"
+            return f"its newest record is {older} than retention.ms={config.retention_ms}"
+        case Rule.OLDER_STAYS:
+            return f"the older segment at {kept_by} stays, and only the oldest may go"
+        case Rule.NOTHING_SET:
+            return "neither retention.ms nor retention.bytes limits the log"

@@ -51,11 +51,11 @@ def test_everything_below_the_active_segment_is_cleanable(world: World) -> None:
     assert (found.clean_bytes, found.ratio, found.checkpoint_is_off) == (0, 1.0, False)
     half = cleanable_range(log, Offset(4), NOW_MS)
     assert (half.clean_bytes, half.ratio) == (found.cleanable_bytes // 2, 0.5)
-    assert not half.is_due(log.config), "the share must be greater than the setting, not equal"
-    assert half.is_due(replace(log.config, min_cleanable_dirty_ratio=0.49))
+    assert not half.due(log.config).is_now, "the share must be greater than the setting, not equal"
+    assert half.due(replace(log.config, min_cleanable_dirty_ratio=0.49)).is_now
     nothing = cleanable_range(log, Offset(8), NOW_MS)
     assert (nothing.cleanable_bytes, nothing.ratio) == (0, 0.0)
-    assert not nothing.is_due(replace(log.config, min_cleanable_dirty_ratio=0.0))
+    assert not nothing.due(replace(log.config, min_cleanable_dirty_ratio=0.0)).is_now
     assert plan_all(log, 8) is None
 
 
@@ -87,7 +87,7 @@ def test_r24_a_log_start_inside_the_active_segment_leaves_nothing_to_compact(
     for checkpoint in (None, Offset(2), Offset(6)):
         found = cleanable_range(log, checkpoint, NOW_MS)
         assert (found.first_dirty, found.cleanable_bytes) == (6, 0)
-        assert not found.is_due(log.config)
+        assert not found.due(log.config).is_now
     assert plan_all(log, 6) is None
 
 
@@ -131,7 +131,7 @@ def test_old_records_make_a_clean_log_due(world: World) -> None:
         found = cleanable_range(log, Offset(6), now_ms)
         assert found.ratio == 0.25
         assert found.overdue_ms == overdue_ms
-        assert found.is_due(log.config) == (overdue_ms > 0)
+        assert found.due(log.config).is_now == (overdue_ms > 0)
 
 
 def test_the_dirtiest_log_comes_first() -> None:
@@ -189,8 +189,8 @@ def test_facts_say_when_a_log_becomes_due(
     assert not facts.is_due
     due_ms = facts.due_at_ms
     assert due_ms is not None
-    assert not cleanable_range(log, Offset(checkpoint), due_ms - 1).is_due(log.config)
-    assert cleanable_range(log, Offset(checkpoint), due_ms).is_due(log.config)
+    assert not cleanable_range(log, Offset(checkpoint), due_ms - 1).due(log.config).is_now
+    assert cleanable_range(log, Offset(checkpoint), due_ms).due(log.config).is_now
     for segment in facts.segments:
         if segment.until_ms is not None:
             at = cleanable_range(log, Offset(checkpoint), segment.until_ms)

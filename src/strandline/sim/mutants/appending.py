@@ -23,8 +23,8 @@ from strandline.types import LeaderEpoch, Offset
 
 _true_newest_timestamp = newest_timestamp
 _true_newest_on_the_short_way = produce_path._newest_timestamp
-_true_beyond_size = Retention._beyond_size
-_true_beyond_age = Retention._beyond_age
+_true_excess = Retention._excess
+_true_is_old = Retention._is_old
 _true_check = ProducerStates.check
 _true_find_batch = ProducerEntry.find_batch
 _true_is_next = ProducerStates.is_next
@@ -91,22 +91,17 @@ def _to_the_end(replica: Any, offset: int) -> Offset:
     return Offset(target)
 
 
-def _one_more(self: Retention, count: int) -> int:
-    kept = _true_beyond_size(self, count)
-    is_more = self._settings.config.retention_bytes >= 0 and kept < len(self._segments)
-    return kept + 1 if is_more and self.may_drop(kept) else kept
+def _excess_of_one_more(self: Retention) -> int:
+    excess = _true_excess(self)
+    return excess if excess < 0 else excess + self._segments.first.size
 
 
-def _of_the_oldest_record(self: Retention, count: int, now_ms: int, last: int) -> int:
-    found = _true_beyond_age(self, count, now_ms, last)
-    while found < len(self._segments) and self.may_drop(found):
-        first = self._segments.all[found].first_timestamp
-        if self._settings.config.retention_ms < 0 or first is None:
-            break
-        if now_ms - first <= self._settings.config.retention_ms:
-            break
-        found += 1
-    return found
+def _by_the_oldest_record(self: Retention, index: int, now_ms: int) -> bool:
+    first = self._segments.all[index].first_timestamp
+    retention_ms = self._settings.config.retention_ms
+    return _true_is_old(self, index, now_ms) or (
+        first is not None and now_ms - first > retention_ms
+    )
 
 
 def _refuses_one_of_ten(
@@ -247,12 +242,12 @@ APPENDING: Final = (
         "retain-enough-bytes",
         "Retention by size leaves at least retention.bytes (4.5).",
         ("I-43",),
-        patch(Retention, _beyond_size=_one_more),
+        patch(Retention, _excess=_excess_of_one_more),
     ),
     Mutant(
         "retain-by-the-newest-record",
         "A segment is as old as its newest record, not its oldest (4.5).",
         ("I-43",),
-        patch(Retention, _beyond_age=_of_the_oldest_record),
+        patch(Retention, _is_old=_by_the_oldest_record),
     ),
 )

@@ -32,6 +32,21 @@ class Bound(StrEnum):
     MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 
 
+class Due(StrEnum):
+    """Whether a log is to be compacted without being asked, and which rule says so."""
+
+    NOT_COMPACTED = "cleanup.policy"
+    NOTHING_CLEANABLE = "nothing cleanable"
+    OVERDUE = "max.compaction.lag.ms"
+    DIRTY = "above min.cleanable.dirty.ratio"
+    CLEAN = "below min.cleanable.dirty.ratio"
+
+    @property
+    def is_now(self) -> bool:
+        """Whether it is."""
+        return self in (Due.OVERDUE, Due.DIRTY)
+
+
 @dataclass(frozen=True, slots=True)
 class CleanableRange:
     """What can be compacted of one log at one moment. Sizes count whole segments, as in Kafka.
@@ -58,11 +73,15 @@ class CleanableRange:
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
-    def is_due(self, config: TopicConfig) -> bool:
+    def due(self, config: TopicConfig) -> Due:
         """Whether the log is to be compacted without being asked."""
+        if not config.is_compacted:
+            return Due.NOT_COMPACTED
         if self.cleanable_bytes == 0:
-            return False
-        return self.overdue_ms > 0 or self.ratio > config.min_cleanable_dirty_ratio
+            return Due.NOTHING_CLEANABLE
+        if self.overdue_ms > 0:
+            return Due.OVERDUE
+        return Due.DIRTY if self.ratio > config.min_cleanable_dirty_ratio else Due.CLEAN
 
 
 def cleanable_range(log: Log, checkpoint: Offset | None, now_ms: int) -> CleanableRange:
@@ -74,7 +93,7 @@ def cleanable_range(log: Log, checkpoint: Offset | None, now_ms: int) -> Cleanab
     is_off = checkpoint is not None and not start <= checkpoint <= end
     first_dirty = start if checkpoint is None or is_off else checkpoint
     bound_offset, bound = _bound(log, first_dirty, now_ms)
-    first_uncleanable = _segment_base(log, max(first_dirty, bound_offset))
+    first_uncleanable = segment_base(log, max(first_dirty, bound_offset))
     return CleanableRange(
         first_dirty=first_dirty,
         first_uncleanable=first_uncleanable,
@@ -91,7 +110,13 @@ def cleanable_range(log: Log, checkpoint: Offset | None, now_ms: int) -> Cleanab
     )
 
 
-def first_timestamp(segment: Segment) -> int:
+def oldest_dirty_ms(log: Log, first_dirty: Offset) -> int | None:
+    """The smallest of the timestamps by which uncompacted segments age; None without any."""
+    stamps = [_first_timestamp(segment) for segment in dirty_closed_segments(log, first_dirty)]
+    return min((stamp for stamp in stamps if stamp > 0), default=None)
+
+
+def _first_timestamp(segment: Segment) -> int:
     """The largest timestamp in the segment's first batch, by which it ages; -1 without one."""
     if segment.first_timestamp is None and segment.size:
         segment.first_timestamp = header_at(segment.log, 0).max_timestamp
@@ -119,7 +144,7 @@ def _bound(log: Log, first_dirty: Offset, now_ms: int) -> tuple[Offset, Bound]:
     return min(bounds, key=lambda bound: bound[0])
 
 
-def _segment_base(log: Log, offset: Offset) -> Offset:
+def segment_base(log: Log, offset: Offset) -> Offset:
     """The base of the segment that holds `offset`: compaction ends between segments."""
     if offset > log.active.base_offset:
         return Offset(log.active.base_offset)
@@ -130,6 +155,5 @@ def _overdue_ms(log: Log, first_dirty: Offset, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= LONG_MAX:
         return 0
-    stamps = [first_timestamp(segment) for segment in dirty_closed_segments(log, first_dirty)]
-    oldest = min((stamp for stamp in stamps if stamp > 0), default=LONG_MAX)
-    return max(0, now_ms - lag_ms - oldest)
+    oldest = oldest_dirty_ms(log, first_dirty)
+    return 0 if oldest is None else max(0, now_ms - lag_ms - oldest)

@@ -35,7 +35,7 @@ def choose(candidates: Iterable[Candidate], now_ms: int) -> Choice | None:
     best: Choice | None = None
     for log, checkpoint in candidates:
         found = cleanable_range(log, checkpoint, now_ms)
-        if found.is_due(log.config) and (best is None or _key(log, found) < _key(*best)):
+        if found.due(log.config).is_now and (best is None or _key(log, found) < _key(*best)):
             best = Choice(log, found)
     return best
 

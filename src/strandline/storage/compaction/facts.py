@@ -1,6 +1,7 @@
-"""Why a log is compacted, or not yet, and how far: the rules of `bounds`, told instead of followed.
+"""Why a log is compacted, or not yet, and how far: what `bounds` decided, as a document.
 
-This file knows how to say it. It changes nothing and decides nothing by itself.
+This file knows how to say what a rule means, and when time alone changes it. It must not know which
+logs are compacted.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from strandline.config.topic import LONG_MAX
 from strandline.storage.compaction.bounds import (
     Bound,
     CleanableRange,
+    Due,
     cleanable_range,
     dirty_closed_segments,
-    first_timestamp,
+    oldest_dirty_ms,
+    segment_base,
 )
 from strandline.storage.log import Log
 from strandline.storage.segment import Segment
@@ -90,15 +93,15 @@ def compaction_facts(log: Log, checkpoint: Offset | None, now_ms: int) -> Compac
     """
     config = log.config
     found = cleanable_range(log, checkpoint, now_ms)
-    is_due = config.is_compacted and found.is_due(config)
+    due = found.due(config)
     return CompactionFacts(
         config.is_compacted,
         found,
         config.min_cleanable_dirty_ratio,
         _why_bound(log, found),
-        is_due,
-        _why_due(log, found),
-        _due_at_ms(log, found, now_ms) if config.is_compacted and not is_due else None,
+        due.is_now,
+        _why_due(log, found, due),
+        _due_at_ms(log, found, now_ms) if config.is_compacted and not due.is_now else None,
         tuple(_segment(log, index, found) for index in range(len(log.segments))),
     )
 
@@ -148,31 +151,38 @@ def _why_bound(log: Log, found: CleanableRange) -> str:
             )
 
 
-def _why_due(log: Log, found: CleanableRange) -> str:
+def _why_due(log: Log, found: CleanableRange, due: Due) -> str:
     config = log.config
-    least = config.min_cleanable_dirty_ratio
-    if not config.is_compacted:
-        return "cleanup.policy has no compact."
-    if found.cleanable_bytes == 0:
-        return "Nothing is cleanable."
-    if found.overdue_ms > 0:
-        return (
-            f"A record has been older than max.compaction.lag.ms={config.max_compaction_lag_ms} "
-            f"for {found.overdue_ms} ms."
-        )
-    relation = "exceeds" if found.ratio > least else "does not exceed"
-    return f"The dirty ratio {found.ratio:.3f} {relation} min.cleanable.dirty.ratio={least}."
+    match due:
+        case Due.NOT_COMPACTED:
+            return "cleanup.policy has no compact."
+        case Due.NOTHING_CLEANABLE:
+            return "Nothing is cleanable."
+        case Due.OVERDUE:
+            lag_ms = config.max_compaction_lag_ms
+            return (
+                f"A record has been older than max.compaction.lag.ms={lag_ms} "
+                f"for {found.overdue_ms} ms."
+            )
+        case Due.DIRTY | Due.CLEAN:
+            relation = "exceeds" if due is Due.DIRTY else "does not exceed"
+            least = config.min_cleanable_dirty_ratio
+            return (
+                f"The dirty ratio {found.ratio:.3f} {relation} min.cleanable.dirty.ratio={least}."
+            )
 
 
 def _due_at_ms(log: Log, found: CleanableRange, now_ms: int) -> int | None:
     """When the log becomes due if nothing is written and nothing else changes."""
     config = log.config
     segments = dirty_closed_segments(log, found.first_dirty)
-    committed = [s for s in segments if s.base_offset < _committed_bound(log)]
+    # In the segment that holds the last stable offset not everything is decided.
+    committed_to = segment_base(log, log.last_stable_offset)
+    committed = [s for s in segments if s.base_offset < committed_to]
     times: list[int] = []
     if committed and config.max_compaction_lag_ms < LONG_MAX:
-        stamps = [stamp for s in segments if (stamp := first_timestamp(s)) > 0]
-        times += [min(stamps) + config.max_compaction_lag_ms + 1] if stamps else []
+        oldest = oldest_dirty_ms(log, found.first_dirty)
+        times += [] if oldest is None else [oldest + config.max_compaction_lag_ms + 1]
     cleanable, at_ms = 0, now_ms
     for segment in committed:
         newest_ms = segment.largest_timestamp().timestamp
@@ -182,9 +192,3 @@ def _due_at_ms(log: Log, found: CleanableRange, now_ms: int) -> int | None:
             times.append(at_ms)
             break
     return min(times, default=None)
-
-
-def _committed_bound(log: Log) -> int:
-    """The base of the segment in which not everything is decided."""
-    stable = min(log.last_stable_offset, log.active.base_offset)
-    return log.segments.since(stable)[0].base_offset
