@@ -42,7 +42,7 @@ def test_answers_keep_the_order_of_requests_behind_one_that_waits(world: World) 
 
 def test_a_produce_behind_a_waiting_fetch_of_the_same_client_wakes_it(world: World) -> None:
     client = world.connect()
-    for value in (b"warm up", b"the short way", b"again"):
+    for value in (b"warm up", b"the fast path", b"again"):
         client.ask(produce(batch(value)), 9)
     client.send(fetch(("orders", 0, 3), max_wait_ms=500), 11)
     client.send(produce(batch(b"a")), 9)

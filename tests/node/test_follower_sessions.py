@@ -281,7 +281,7 @@ def test_a_request_does_not_wait_for_the_one_before(pair: Cluster, short: bool) 
         before = len(client.answers)
         follower.told.pop("busy")
         if not short:
-            client.connection.short_way = None
+            client.connection.fast_path = None
         client.send(follower.request(max_wait_ms=500), FETCH_VERSION)
         follower.session = (follower.session[0], follower.session[1] + 1)
     pair.world.turn()
@@ -413,7 +413,7 @@ ACTIONS = st.one_of(
 
 
 class Play:
-    """One cluster with two followers; their fetches may be barred from the short way."""
+    """One cluster with two followers; their fetches may be barred from the fast path."""
 
     def __init__(self, policies: Policies, *, short: bool = True) -> None:
         self.short = short
@@ -432,7 +432,7 @@ class Play:
                 cluster.produce(b"m", topic=what)
             case "fetch" | "wait":
                 if not self.short:
-                    cluster.client_of(what).connection.short_way = None
+                    cluster.client_of(what).connection.fast_path = None
                 seen = self.followers[what].fetch(max_wait_ms=50 if action == "wait" else 0)
             case "advance":
                 cluster.world.advance(what)
@@ -481,7 +481,7 @@ def test_looking_at_the_news_is_as_good_as_looking_at_everything(
         play.cluster.world.check()
 
 
-# -- The short way ---------------------------------------------------------------------------
+# -- The fast path ---------------------------------------------------------------------------
 
 
 class RawClient(Client):
@@ -514,7 +514,7 @@ class Side:
         world = self.cluster.world
         client = RawClient(world)
         world.clients[client.connection.id] = client
-        # The first request on a connection teaches it the short way.
+        # The first request on a connection teaches it the fast path.
         other = fetch(session=(0, -1))
         other.replica_state = self.cluster.fetch_request(B, 0, "busy").replica_state
         client.send_frame(client.frame(other, FETCH_VERSION)[0])
@@ -543,7 +543,7 @@ class Side:
     def send(self, frame: bytes) -> Any:
         """Everything that anybody can see of it."""
         if not self.short:
-            self.raw.connection.short_way = None
+            self.raw.connection.fast_path = None
         self.raw.send_frame(frame)
         self.cluster.world.turn()
         self.cluster.world.advance(1)
@@ -554,12 +554,12 @@ class Side:
         return received, closed, self.cluster.offsets("busy"), self.cluster.remote("busy")
 
 
-def test_the_short_way_of_a_fetch_is_taken_at_all() -> None:
+def test_the_fast_path_of_a_fetch_is_taken_at_all() -> None:
     side = Side(short=True)
     side.cluster.produce(b"m", topic="busy")
     side.cluster.produce(b"m", topic="busy")
     frame = side.frame()
-    path = side.raw.connection.short_way
+    path = side.raw.connection.fast_path
     assert path is not None
     assert path.maybe_handle(memoryview(bytearray(frame)), side.cluster.world.now)
     assert side.cluster.offsets("busy") == (2, 1)

@@ -152,7 +152,7 @@ def test_c3_transactional_batches_are_refused(
 ) -> None:
     """One opened a transaction that nothing ends: readers of committed records stopped for ever.
 
-    Also behind a request of the same shape, by which the short way is learnt.
+    Also behind a request of the same shape, by which the fast path is learnt.
     """
     topic_id = world.replica("orders").topic_id if version == 13 else NO_TOPIC_ID
     client = world.connect()

@@ -132,13 +132,13 @@ def test_only_a_leader_answers_followers(cluster: Cluster) -> None:
 
 
 def waiting_produce(cluster: Cluster, *, timeout_ms: int = 1000, short: bool = False) -> Client:
-    """A client whose produce with acks=all waits; by the short way if asked for."""
+    """A client whose produce with acks=all waits; by the fast path if asked for."""
     client = cluster.world.connect()
     message = produce(batch(b"v"), acks=-1, timeout_ms=timeout_ms)
     if short:
         client.ask(produce(batch(b"v"), acks=-1, timeout_ms=0), 9)
         assert produced(client.answers.pop()).error_code == ErrorCode.REQUEST_TIMED_OUT
-    ways = client.connection.short_way
+    ways = client.connection.fast_path
     ends = cluster.offsets()[0]
     client.send(message, 9)
     cluster.world.turn()

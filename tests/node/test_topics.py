@@ -132,7 +132,7 @@ def test_new_partitions_can_be_used_at_once(world: World) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_short_way_forgets_a_deleted_topic(world: World) -> None:
+def test_the_fast_path_forgets_a_deleted_topic(world: World) -> None:
     client = world.connect()
     for _ in range(3):
         client.ask(produce(batch(b"a")), 9)
@@ -166,7 +166,7 @@ def test_settings_of_a_topic_reach_its_log_live(world: World) -> None:
     assert produced(client.ask(produce(batch(b"x" * 500)), 9)).error_code == 0
 
 
-def test_log_append_time_reaches_the_short_way(world: World) -> None:
+def test_log_append_time_reaches_the_fast_path(world: World) -> None:
     client = world.connect()
     for _ in range(3):
         assert produced(client.ask(produce(batch(b"a")), 9)).log_append_time_ms == -1

@@ -140,7 +140,7 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 @causes("timed-out", ErrorCode.REQUEST_TIMED_OUT)
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cluster.world.connect()
-    for _ in range(2):  # the second by the short way
+    for _ in range(2):  # the second by the fast path
         client.ask(produce(batch(b"m"), acks=-1, timeout_ms=0), 9)
 
 

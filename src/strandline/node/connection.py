@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strandline.node.effects import Chunk, ConnectionId
 
 
-class ShortWay(Protocol):
+class FastPath(Protocol):
     """A faster way for requests that look like earlier ones on this connection."""
 
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
@@ -48,12 +48,12 @@ class Connection:
     __slots__ = (
         "client_host",
         "closing",
+        "fast_path",
         "id",
         "in_flight_max",
         "listener",
         "outgoing",
         "parked",
-        "short_way",
         "slots",
     )
 
@@ -68,7 +68,7 @@ class Connection:
         self.outgoing: list[Chunk] = []
         self.parked: dict[Forgettable, None] = {}
         self.closing: str | None = None
-        self.short_way: ShortWay | None = None
+        self.fast_path: FastPath | None = None
 
     @property
     def wants_input(self) -> bool:

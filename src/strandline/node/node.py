@@ -37,7 +37,7 @@ from strandline.node.observed import Observed
 from strandline.node.office import Office
 from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
-from strandline.node.produce_path import ProducePath
+from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.node.purgatory import Purgatory
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
@@ -179,7 +179,7 @@ class Node:
 
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""
-        path = connection.short_way
+        path = connection.fast_path
         if path is not None and path.maybe_handle(frame, now):
             return
         try:
@@ -224,7 +224,7 @@ class Node:
             self._learn(request, frame)
 
     def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
-        """Give further produce requests of this shape the short way."""
+        """Give further produce requests of this shape the fast path."""
         body, connection = request.body, request.connection
         if (
             body.acks not in (1, -1)
@@ -236,12 +236,12 @@ class Node:
         if len(topic.partition_data) != 1 or connection.closing is not None:
             return
         number = topic.partition_data[0].index
-        replica = self.replicas.for_short_way(topic.name, topic.topic_id, number)
+        replica = self.replicas.for_fast_path(topic.name, topic.topic_id, number)
         if replica is None:
             return
-        if not isinstance(connection.short_way, ProducePath):
-            connection.short_way = ProducePath(connection, self.outbox)
-        connection.short_way.learn(frame, request, replica)
+        if not isinstance(connection.fast_path, ProduceFastPath):
+            connection.fast_path = ProduceFastPath(connection, self.outbox)
+        connection.fast_path.learn(frame, request, replica)
 
     def _handle(self, handler: Handler, request: Request[object], now: Instant) -> None:
         try:

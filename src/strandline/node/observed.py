@@ -17,8 +17,8 @@ from strandline.node.status.meters import Meters
 from strandline.node.why.refusals import Refusals
 from strandline.types import Instant
 
-_SHORT_WAYS_MAX: Final = 1000
-"""Times of short ways that are kept before they are counted."""
+_FAST_PATHS_MAX: Final = 1000
+"""Times of fast paths that are kept before they are counted."""
 
 
 class Observed:
@@ -39,8 +39,8 @@ class Observed:
     def finish_turn(self, now: Instant) -> None:
         """Look at what was answered in this turn."""
         outbox = self._outbox
-        if len(outbox.produced_after_ms) > _SHORT_WAYS_MAX:
-            self.meters.take_short(outbox)
+        if len(outbox.produced_after_ms) > _FAST_PATHS_MAX:
+            self.meters.take_fast_paths(outbox)
         if not outbox.has_records:
             return
         outbox.has_records = False
@@ -53,5 +53,5 @@ class Observed:
 
     def settled_meters(self) -> Meters:
         """The meters, with all that was only noted so far."""
-        self.meters.take_short(self._outbox)
+        self.meters.take_fast_paths(self._outbox)
         return self.meters

@@ -45,7 +45,7 @@ class Outbox:
         self.produced_at_once = 0
         self.produced_after_ms: list[int] = []
         self.fetched_by_followers = 0
-        """What went a short way, counted only, until `Meters.take_short` takes it."""
+        """What took a fast path, counted only, until `Meters.take_fast_paths` takes it."""
 
     def add(self, effect: Effect) -> None:
         """Queue an effect behind those already queued."""

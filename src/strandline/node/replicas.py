@@ -127,7 +127,7 @@ class Replicas:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
-    def for_short_way(self, topic: str, topic_id: TopicId, partition: int) -> Replica | None:
+    def for_fast_path(self, topic: str, topic_id: TopicId, partition: int) -> Replica | None:
         """The replica of a client's produce by name, or by id where the name is empty; None if it
         is not led here, or not for clients to write to."""
         by_id = self._by_id.get((topic_id, partition))

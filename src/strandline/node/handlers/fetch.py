@@ -19,8 +19,8 @@ from strandline.node.fetch_answer import (
     PartitionAnswer,
     encode_fetch_answer,
 )
-from strandline.node.fetch_path import VERSION as SHORT_WAY_VERSION
-from strandline.node.fetch_path import FetchPath
+from strandline.node.fetch_fast_path import VERSION as FAST_PATH_VERSION
+from strandline.node.fetch_fast_path import FetchFastPath
 from strandline.node.fetch_reading import ConsumerReader, FollowerReader, Reader
 from strandline.node.fetch_sessions import (
     FetchContext,
@@ -99,8 +99,8 @@ class FetchHandler:
         reader: Reader
         if follower is not None:
             reader = self.reader_of(follower)
-            if request.version == SHORT_WAY_VERSION and connection.short_way is None:
-                connection.short_way = FetchPath(
+            if request.version == FAST_PATH_VERSION and connection.fast_path is None:
+                connection.fast_path = FetchFastPath(
                     connection, request.outbox, self, request.client_id
                 )
         else:

@@ -309,7 +309,7 @@ class LogDirectory:
 class Requests:
     """Answers of one API."""
 
-    api: str = told("the API; FETCH_FOLLOWER are fetches of brokers that went the short way")
+    api: str = told("the API; FETCH_FOLLOWER are fetches of brokers that took the fast path")
     count: int = told("answers since the start")
     total_ms: int = told("sum of their times inside the broker; not measured of FETCH_FOLLOWER")
     buckets: list[int] = told(

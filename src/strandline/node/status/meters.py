@@ -18,7 +18,7 @@ BUCKETS_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 
 """Upper bounds, inclusive; whatever took longer is in one bucket behind the last."""
 
 FOLLOWER_FETCH: Final = "FETCH_FOLLOWER"
-"""Fetches of other brokers that went the short way, whose time is not measured: they wait by
+"""Fetches of other brokers that took the fast path, whose time is not measured: they wait by
 design, and there are many."""
 
 
@@ -50,8 +50,8 @@ class Meters:
         for request, _ in answered:
             self._of(request.api_key.name).add(max(0, now.monotonic_ms - request.received_ms))
 
-    def take_short(self, outbox: Outbox) -> None:
-        """Count what went a short way."""
+    def take_fast_paths(self, outbox: Outbox) -> None:
+        """Count what took a fast path."""
         if outbox.produced_at_once:
             self._of(ApiKey.PRODUCE.name).add(0, outbox.produced_at_once)
             outbox.produced_at_once = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError
-from strandline.node import produce_path
+from strandline.node import produce_fast_path
 from strandline.node.handlers import delete_records as delete_handler
 from strandline.node.handlers import produce as produce_handler
 from strandline.records import validation
@@ -22,7 +22,7 @@ from strandline.storage.retention import Retention
 from strandline.types import LeaderEpoch, Offset
 
 _true_newest_timestamp = newest_timestamp
-_true_newest_on_the_short_way = produce_path._newest_timestamp
+_true_newest_on_the_fast_path = produce_fast_path._newest_timestamp
 _true_excess = Retention._excess
 _true_is_old = Retention._is_old
 _true_check = ProducerStates.check
@@ -60,7 +60,7 @@ def in_any_order(
 
 
 def _by_the_header(header: BatchHeader, *_: Any) -> int:
-    """The tuple of the short way has no names."""
+    """The tuple of the fast path has no names."""
     return header[8]
 
 
@@ -69,8 +69,8 @@ def _walks_and_believes(header: BatchHeader, *arguments: Any) -> int:
     return header.max_timestamp
 
 
-def _walks_and_believes_on_the_short_way(header: BatchHeader, *arguments: Any) -> int | None:
-    found = _true_newest_on_the_short_way(header, *arguments)
+def _walks_and_believes_on_the_fast_path(header: BatchHeader, *arguments: Any) -> int | None:
+    found = _true_newest_on_the_fast_path(header, *arguments)
     return None if found is None else header[8]
 
 
@@ -195,7 +195,7 @@ APPENDING: Final = (
         ("I-57",),
         together(
             patch(validation, newest_timestamp=_by_the_header),
-            patch(produce_path, _newest_timestamp=_by_the_header),
+            patch(produce_fast_path, _newest_timestamp=_by_the_header),
         ),
     ),
     Mutant(
@@ -204,7 +204,7 @@ APPENDING: Final = (
         ("I-57",),
         together(
             patch(validation, newest_timestamp=_walks_and_believes),
-            patch(produce_path, _newest_timestamp=_walks_and_believes_on_the_short_way),
+            patch(produce_fast_path, _newest_timestamp=_walks_and_believes_on_the_fast_path),
         ),
     ),
     Mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from strandline.errors import ErrorCode
-from strandline.node import fetch_reading, produce_path
+from strandline.node import fetch_reading, produce_fast_path
 from strandline.node.commit_queue import CommitQueue
 from strandline.node.fetch_reading import ConsumerReader, FollowerReader
 from strandline.node.fetch_sessions import FetchContext, Fetched, FetchSessions
@@ -13,7 +13,7 @@ from strandline.node.follower_sessions import Followed, FollowerSession
 from strandline.node.handlers import list_offsets
 from strandline.node.handlers import produce as produce_handler
 from strandline.node.handlers.list_offsets import OffsetForLeaderEpochHandler
-from strandline.node.produce_path import ProducePath
+from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.node.purgatory import Purgatory, Watched
 from strandline.node.replica_leading import LeadsPartition
 from strandline.node.replica_state import ReplicaState
@@ -29,7 +29,7 @@ _true_await_commit = ReplicaState.await_commit
 _true_readable_end = ReplicaState.readable_end
 _true_append = produce_handler.ProduceHandler._append
 _true_changed = Purgatory.changed
-_true_learn = ProducePath.learn
+_true_learn = ProduceFastPath.learn
 _true_look_up = OffsetForLeaderEpochHandler._look_up
 _true_must_tell = FetchContext.must_tell
 _true_read = ConsumerReader.read
@@ -37,7 +37,7 @@ _true_outcome = ReplicaState.__dict__["_outcome"]
 _true_resolve = FetchSessions.resolve
 
 
-class _Told(produce_path._Waiting):
+class _Told(produce_fast_path._Waiting):
     """Answers at once, and does not wait for anything."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ def _told_at_once(self: Any, replica: Any, required: Offset, answer: Any, now: I
     answer.error_code = ErrorCode.NONE
 
 
-def _learns_acks_all(self: ProducePath, frame: memoryview, request: Any, replica: Any) -> None:
+def _learns_acks_all(self: ProduceFastPath, frame: memoryview, request: Any, replica: Any) -> None:
     if request.body.acks == _ACKS_ALL:
         _true_learn(self, frame, request, replica)
 
@@ -202,7 +202,7 @@ SERVING: Final = (
         ("I-29", "I-28"),
         together(
             patch(produce_handler._Waiting, add=_told_at_once),
-            patch(produce_path, _Waiting=_Told),
+            patch(produce_fast_path, _Waiting=_Told),
         ),
     ),
     Mutant(
@@ -223,7 +223,7 @@ SERVING: Final = (
         "(3.3).",
         ("I-28", "I-29"),
         together(
-            patch(ProducePath, learn=_learns_acks_all),
+            patch(ProduceFastPath, learn=_learns_acks_all),
             patch(produce_handler.ProduceHandler, _append=_throws_one_of_five_away),
         ),
     ),

@@ -1,8 +1,8 @@
-"""The short way of a produce request that looks like the one before it.
+"""The fast path of a produce request that looks like the one before it.
 
 Clients send thousands of produce requests that differ only in correlation id and records: same
-client id, acks, topic and partition. `ProducePath` remembers the constant part of such requests on
-one connection, compares instead of decoding, checks the batch by its header, its checksum and a
+client id, acks, topic and partition. `ProduceFastPath` remembers the constant part of such requests
+on one connection, compares instead of decoding, checks the batch by its header, its checksum and a
 compiled walk over its records, appends it, and fills in a prepared answer. That is three times as
 fast as the general way. With acks=all the answer is filled in at once, too, and waits in the
 replica's queue for the high watermark.
@@ -116,8 +116,8 @@ class _Answer:
 _MARK: Final = 0x5A5A_5A5A_5A5A_5A5A
 
 
-class ProducePath:
-    """The short way on one connection. Knows at most `_SHAPES_MAX` shapes of requests."""
+class ProduceFastPath:
+    """The fast path on one connection. Knows at most `_SHAPES_MAX` shapes of requests."""
 
     __slots__ = ("_connection", "_outbox", "_prefix_end", "_shapes")
 
@@ -250,7 +250,7 @@ class _Waiting:
 
     __slots__ = ("_frame", "_path", "_shape", "_since_ms", "_slot")
 
-    def __init__(self, path: ProducePath, shape: _Shape, frame: bytes, now: Instant) -> None:
+    def __init__(self, path: ProduceFastPath, shape: _Shape, frame: bytes, now: Instant) -> None:
         self._path = path
         self._shape = shape
         self._frame = frame

@@ -1,7 +1,7 @@
-"""The short way of a produce request against the general way, on the same bytes.
+"""The fast path of a produce request against the general way, on the same bytes.
 
-Two nodes get the same frames. One may use `ProducePath`; the other forgets it before each frame, so
-that every request goes the general way. Answers and log bytes must be the same.
+Two nodes get the same frames. One may use `ProduceFastPath`; the other forgets it before each
+frame, so that every request goes the general way. Answers and log bytes must be the same.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Side:
         """The bytes that come back, and why the connection was closed."""
         client = self.clients[step.connection]
         if not self.short:
-            client.connection.short_way = None
+            client.connection.fast_path = None
         ends = self.world.replica("orders").log.log_end_offset
         client.send_frame(frame)
         self.world.turn()
@@ -164,7 +164,7 @@ def compare(steps: list[Step]) -> tuple[Side, Side]:
 def test_both_ways_do_the_same(
     shapes: list[Step], reuses: list[tuple[int, int, tuple[int, int] | None]]
 ) -> None:
-    """A few shapes, each used several times: only what was seen before takes the short way."""
+    """A few shapes, each used several times: only what was seen before takes the fast path."""
     compare(
         [
             replace(shapes[index % len(shapes)], sequence=sequence, flip=flip)
@@ -189,7 +189,7 @@ def test_a_damaged_byte_behind_a_learnt_shape(version: int, flips: list[tuple[in
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("name", CLAIMS)
 def test_c4_a_lie_behind_a_learnt_shape(name: str, codec: Codec) -> None:
-    """What a batch claims in its header is not believed on the short way, either."""
+    """What a batch claims in its header is not believed on the fast path, either."""
     plain = Step(0, 9, "orders", -1, -1, 0, 0, 3, codec, WALL_MS, None, 0, b"", 0)
     short, general = compare([plain, plain, replace(plain, lie=name), plain])
     for side in (short, general):
@@ -200,13 +200,13 @@ def test_c4_a_lie_behind_a_learnt_shape(name: str, codec: Codec) -> None:
                 assert WALL_MS <= header.max_timestamp <= WALL_MS + 2
 
 
-def test_the_short_way_is_taken_at_all() -> None:
+def test_the_fast_path_is_taken_at_all() -> None:
     """Otherwise the comparison would compare nothing."""
     side = Side(short=True)
     plain = Step(0, 9, "orders", -1, -1, 0, 0, 1, Codec.NONE, WALL_MS, None, 0, b"", 0)
     frame = frame_of(plain, side.topic_id("orders"))
     side.send(plain, frame)
-    path = side.clients[0].connection.short_way
+    path = side.clients[0].connection.fast_path
     assert path is not None
     assert path.maybe_handle(memoryview(bytearray(frame)), side.world.now)
     side.world.turn()

@@ -1,4 +1,4 @@
-"""The short way of a follower's fetch that names one partition.
+"""The fast path of a follower's fetch that names one partition.
 
 A follower that keeps up with a busy partition sends the same request again and again: the next
 epoch of its session, and one partition with a new offset. The general way decodes any message; this
@@ -41,8 +41,8 @@ _BETWEEN: Final = bytes((0, 0, 1, 1, 1, 1, 13))
 _KNOWN_MAX: Final = 10_000
 
 
-class FetchPath:
-    """The short way on one connection of a follower."""
+class FetchFastPath:
+    """The fast path on one connection of a follower."""
 
     __slots__ = (
         "_body_at",
