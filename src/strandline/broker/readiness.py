@@ -40,7 +40,7 @@ class Readiness:
         if self._broker_id not in image.brokers:
             return "this broker is not registered"
         if image.controller not in image.brokers:
-            return "no broker has the controller's office"
+            return "no broker is the controller"
         return f"{len(self._unsettled or ())} partitions wait for a leader"
 
     def _is_settled(self, image: ClusterImage, name: str, number: int) -> bool:

@@ -81,7 +81,7 @@ class Following:
                 self._role_changed(change, now)
         self._reconfigure(delta, now)
         node.in_sync_changes.follow(delta)
-        node.office.follow(delta, now)
+        node.controller_loop.follow(delta, now)
 
     def _give_up_deleted(self, delta: ImageDelta, now: Instant) -> None:
         node = self._node

@@ -7,7 +7,8 @@ ever, because the leader must not go on from either set before it knows: the con
 repeated request for what is already so with success. It is repeated to whoever is the controller
 then, which may be this broker itself: it then decides without a request. A leader that reaches
 the metadata store, but not the controller, would wait for as long as both live: after a while it
-decides in the controller's place (`Office.stand_in`; D-05's direct way, for this case only).
+decides in the controller's place (`ControllerLoop.decide_locally`; D-05's direct way, for this
+case only).
 
 Which refusals are definite is known to `Replica.in_sync_refused` (replication specification, 2.1);
 here is decided only what to repeat. This file must not know why a set changes.
@@ -24,10 +25,10 @@ from strandline.client.channel import RequestFailed
 from strandline.cluster.controller import InSyncProposal, PartitionAltered, alter_partitions
 from strandline.cluster.image import ImageDelta
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.in_sync_wire import request_of, results_of
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
-from strandline.node.office import Office
 from strandline.node.peers import Peers
 from strandline.node.replica_leading import DEFINITE, LeadsPartition
 from strandline.node.settings import Settings
@@ -69,14 +70,14 @@ class InSyncChanges:
         metadata: Metadata,
         settings: Settings,
         membership: Membership,
-        office: Office,
+        controller: ControllerLoop,
         peers: Peers,
         timers: Timers,
     ) -> None:
         self._metadata = metadata
         self._settings = settings
         self._membership = membership
-        self._office = office
+        self._controller_loop = controller
         self._peers = peers
         self._timers = timers
         self._wanted: dict[LeadsPartition, None] = {}
@@ -117,7 +118,7 @@ class InSyncChanges:
         if controller is None or not self._membership.is_registered:
             return  # the image will change
         is_local = controller == self._membership.broker_id
-        if is_local and not self._office.is_in_office:
+        if is_local and not self._controller_loop.is_controller:
             return
         proposals = self._take()
         if not proposals:
@@ -192,7 +193,7 @@ class InSyncChanges:
             broker_id=self._membership.broker_id,
             broker_epoch=self._membership.broker_epoch,
             items=proposals,
-            policy=self._office.policy,
+            policy=self._controller_loop.policy,
         )
 
         def done(results: tuple[PartitionAltered, ...], at: Instant) -> None:
@@ -203,8 +204,8 @@ class InSyncChanges:
             if attempt == self._attempt:
                 self._failed(str(error), at)
 
-        if self._office.is_in_office:
-            self._office.carry_out(decide, done=done, failed=failed, now=now)
+        if self._controller_loop.is_controller:
+            self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
         else:
             log.warning(
                 "The controller (broker %s) cannot be reached: broker %s decides about the "
@@ -213,7 +214,7 @@ class InSyncChanges:
                 self._membership.broker_id,
                 len(proposals),
             )
-            self._office.stand_in(decide, done=done, failed=failed, now=now)
+            self._controller_loop.decide_locally(decide, done=done, failed=failed, now=now)
 
     def _ask(self, controller: BrokerId, proposals: Sequence[InSyncProposal], now: Instant) -> None:
         attempt = self._attempt

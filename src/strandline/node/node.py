@@ -26,6 +26,7 @@ from strandline.errors import MalformedFrame, StorageError, StrandlineError
 from strandline.node.background import Background
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.effects import Effect, LinkId
 from strandline.node.fetchers import Fetchers
 from strandline.node.following import Following
@@ -34,7 +35,6 @@ from strandline.node.logs import Directory, Logs
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.observed import Observed
-from strandline.node.office import Office
 from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
 from strandline.node.produce_fast_path import ProduceFastPath
@@ -102,11 +102,16 @@ class Node:
         )
         self.controller = Controller(self.metadata)
         self.membership = Membership(self.metadata, self.settings, self.timers, registration)
-        self.office = Office(
+        self.controller_loop = ControllerLoop(
             self.metadata, self.controller, self.settings, self.timers, self.membership
         )
         self.in_sync_changes = InSyncChanges(
-            self.metadata, self.settings, self.membership, self.office, self.peers, self.timers
+            self.metadata,
+            self.settings,
+            self.membership,
+            self.controller_loop,
+            self.peers,
+            self.timers,
         )
         host.proposals = self.in_sync_changes
         self.creation = TopicCreation(self.controller, self.settings, random)
@@ -126,7 +131,7 @@ class Node:
         self._following.start(now)
         self.background.start(now)
         self.membership.start()
-        self.office.start(now)
+        self.controller_loop.start(now)
 
     def begin_shutdown(self, now: Instant) -> None:
         """Ask the cluster to do without this broker; see `is_shutdown_complete`. Idempotent."""
@@ -305,7 +310,7 @@ class Node:
         self.background.cleaning.act()
         self.replicas.save_log_starts()
         self.membership.act(now)
-        self.office.act(now)
+        self.controller_loop.act(now)
         self.in_sync_changes.act(now)
         self.purgatory.wake(now)
         self.background.sync_if_wanted(now)

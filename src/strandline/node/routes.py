@@ -181,7 +181,7 @@ class Routes:
     def _topics(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.topics import TopicsHandler
 
-        topics = TopicsHandler(self._node.office, self._node.settings, self._random)
+        topics = TopicsHandler(self._node.controller_loop, self._node.settings, self._random)
         return {
             ApiKey.CREATE_TOPICS: topics.create_topics,
             ApiKey.DELETE_TOPICS: topics.delete_topics,
@@ -192,9 +192,9 @@ class Routes:
         from strandline.node.handlers.elections import ElectLeadersHandler, ReassignmentsHandler
 
         node = self._node
-        moves = ReassignmentsHandler(node.office, node.metadata)
+        moves = ReassignmentsHandler(node.controller_loop, node.metadata)
         return {
-            ApiKey.ELECT_LEADERS: ElectLeadersHandler(node.office, node.metadata).handle,
+            ApiKey.ELECT_LEADERS: ElectLeadersHandler(node.controller_loop, node.metadata).handle,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: moves.alter,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: moves.list,
         }
@@ -202,7 +202,7 @@ class Routes:
     def _alter_partition(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.alter_partition import AlterPartitionHandler
 
-        return {ApiKey.ALTER_PARTITION: AlterPartitionHandler(self._node.office).handle}
+        return {ApiKey.ALTER_PARTITION: AlterPartitionHandler(self._node.controller_loop).handle}
 
     def _delete_records(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.delete_records import DeleteRecordsHandler

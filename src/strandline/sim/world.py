@@ -231,7 +231,7 @@ class World:
 
     @property
     def controller(self) -> Machine | None:
-        """The machine of the controller, if somebody has the office."""
+        """The machine of the controller, if there is one."""
         controller = self.image.controller
         return None if controller is None else self.machines.get(controller)
 

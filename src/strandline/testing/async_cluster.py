@@ -39,7 +39,7 @@ class AsyncCluster:
         return (await self.status()).brokers
 
     async def controller(self) -> int | None:
-        """The broker that has the controller's office, if any."""
+        """The broker that is the controller, if any."""
         return await self._do(lambda cluster: cluster.controller)
 
     async def leader_of(self, topic: str, partition: int = 0) -> int | None:

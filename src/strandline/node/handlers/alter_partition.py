@@ -13,9 +13,9 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.handlers.portions import InPortions
 from strandline.node.in_sync_wire import proposals_of, response_of
-from strandline.node.office import Office
 from strandline.node.request import Request
 from strandline.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -27,8 +27,8 @@ from strandline.types import BrokerId, Instant, TopicId
 class AlterPartitionHandler:
     """Answers AlterPartition, versions 2 and 3; NOT_CONTROLLER where there is no controller."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, controller: ControllerLoop) -> None:
+        self._controller_loop = controller
 
     def handle(self, request: Request[AlterPartitionRequest], now: Instant) -> None:
         """Change in-sync sets as their leaders propose, where that is safe."""
@@ -42,7 +42,7 @@ class AlterPartitionHandler:
                 broker_id=BrokerId(body.broker_id),
                 broker_epoch=body.broker_epoch,
                 items=some,
-                policy=self._office.policy,
+                policy=self._controller_loop.policy,
             )
 
         def done(results: Sequence[PartitionAltered], at: Instant) -> None:
@@ -66,7 +66,7 @@ class AlterPartitionHandler:
                 request.reply(AlterPartitionResponse(error_code=error.code))
 
         proposals = proposals_of(body, request.version)
-        InPortions(self._office, decide, proposals, key=_partition_of).carry_out(
+        InPortions(self._controller_loop, decide, proposals, key=_partition_of).carry_out(
             done=done, failed=failed, now=now
         )
 

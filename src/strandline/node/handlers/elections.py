@@ -23,9 +23,9 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.controller_loop import ControllerLoop, tell_events
 from strandline.node.handlers.portions import InPortions
 from strandline.node.metadata import Metadata
-from strandline.node.office import Office, tell_events
 from strandline.node.request import Request
 from strandline.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -51,8 +51,8 @@ from strandline.types import BrokerId, Instant, TopicPartition
 class ElectLeadersHandler:
     """Answers ElectLeaders, versions 0 to 2 (KIP-460)."""
 
-    def __init__(self, office: Office, metadata: Metadata) -> None:
-        self._office = office
+    def __init__(self, controller: ControllerLoop, metadata: Metadata) -> None:
+        self._controller_loop = controller
         self._metadata = metadata
 
     def handle(self, request: Request[ElectLeadersRequest], now: Instant) -> None:
@@ -84,7 +84,7 @@ class ElectLeadersHandler:
         partitions: Sequence[TopicPartition],
         now: Instant,
     ) -> None:
-        policy = self._office.policy
+        policy = self._controller_loop.policy
 
         def decide(image: ClusterImage, some: Sequence[TopicPartition]) -> Decision[Elected]:
             return elect_leaders(image, kind, some, policy)
@@ -116,7 +116,7 @@ class ElectLeadersHandler:
             refused = [Elected(each, refusal) for each in left]
             _reply_elected(request, [*results, *refused], ErrorCode.NONE)
 
-        InPortions(self._office, decide, partitions, key=_itself).carry_out(
+        InPortions(self._controller_loop, decide, partitions, key=_itself).carry_out(
             done=done, failed=failed, now=now
         )
 
@@ -163,8 +163,8 @@ def _elected(item: Elected) -> PartitionResult:
 class ReassignmentsHandler:
     """Answers AlterPartitionReassignments 0 and 1 and ListPartitionReassignments 0 (KIP-455)."""
 
-    def __init__(self, office: Office, metadata: Metadata) -> None:
-        self._office = office
+    def __init__(self, controller: ControllerLoop, metadata: Metadata) -> None:
+        self._controller_loop = controller
         self._metadata = metadata
 
     def alter(self, request: Request[AlterPartitionReassignmentsRequest], now: Instant) -> None:
@@ -185,7 +185,7 @@ class ReassignmentsHandler:
             return alter_reassignments(
                 image,
                 some,
-                self._office.policy,
+                self._controller_loop.policy,
                 may_change_replication_factor=body.allow_replication_factor_change,
             )
 
@@ -208,7 +208,7 @@ class ReassignmentsHandler:
             else:
                 _reply_reassigned(request, [], error)
 
-        InPortions(self._office, decide, wishes, key=_partition_of).carry_out(
+        InPortions(self._controller_loop, decide, wishes, key=_partition_of).carry_out(
             done=done, failed=failed, now=now
         )
 

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from strandline.cluster.controller import PARTITIONS_PER_MULTI, Decision
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
-from strandline.node.office import Office
+from strandline.node.controller_loop import ControllerLoop
 from strandline.types import Instant
 
 Item = TypeVar("Item")
@@ -34,14 +34,14 @@ class InPortions(Generic[Item, Result]):
 
     def __init__(
         self,
-        office: Office,
+        controller: ControllerLoop,
         decide: Decide[Item, Result],
         items: Sequence[Item],
         *,
         key: Callable[[Item], Hashable],
     ) -> None:
         """Items with one key are decided about together: a request may name a thing twice."""
-        self._office = office
+        self._controller_loop = controller
         self._decide = decide
         self._left = _portions(items, key)
         self._results: list[Result] = []
@@ -67,7 +67,7 @@ class InPortions(Generic[Item, Result]):
         def portion_failed(error: ProtocolError, at: Instant) -> None:
             failed(error, self._results, [*portion, *chain.from_iterable(self._left)], at)
 
-        self._office.carry_out(
+        self._controller_loop.carry_out(
             lambda image: self._decide(image, portion),
             done=portion_done,
             failed=portion_failed,

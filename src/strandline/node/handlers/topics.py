@@ -19,7 +19,7 @@ from strandline.cluster.controller import (
     delete_topics,
 )
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.node.office import Office
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.request import Request
 from strandline.node.settings import Settings
 from strandline.protocol.messages.create_partitions import (
@@ -50,8 +50,8 @@ class TopicsHandler:
     broker's image shows the change; the others may hear of it a moment later.
     """
 
-    def __init__(self, office: Office, settings: Settings, random: Random) -> None:
-        self._office = office
+    def __init__(self, controller: ControllerLoop, settings: Settings, random: Random) -> None:
+        self._controller_loop = controller
         self._settings = settings
         self._random = random
 
@@ -89,7 +89,7 @@ class TopicsHandler:
             ignores_case=self._settings.ignores_case,
             random=self._random,
         )
-        self._office.carry_out(decide, done=done, failed=failed, now=now)
+        self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
 
     def _created(self, result: TopicCreated) -> CreatableTopicResult:
         refusal = result.refusal
@@ -142,7 +142,7 @@ class TopicsHandler:
             references=references,
             is_enabled=self._settings.broker.delete_topic_enable,
         )
-        self._office.carry_out(decide, done=done, failed=failed, now=now)
+        self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
 
     def create_partitions(self, request: Request[CreatePartitionsRequest], now: Instant) -> None:
         """Add partitions to topics."""
@@ -167,7 +167,7 @@ class TopicsHandler:
             done(tuple(PartitionsAdded(spec.name, refusal=refusal) for spec in specs), at)
 
         decide = partial(create_partitions, specs=specs, validate_only=body.validate_only)
-        self._office.carry_out(decide, done=done, failed=failed, now=now)
+        self._controller_loop.carry_out(decide, done=done, failed=failed, now=now)
 
 
 def _deleted(result: TopicDeleted) -> DeletableTopicResult:

@@ -32,7 +32,7 @@ def controller(node: Node) -> document.Controller:
         broker=image.controller,
         epoch=None if image.controller_epoch is None else image.controller_epoch.value,
         since_wall_ms=None if last is None else last.wall_ms,
-        here=node.office.is_in_office,
+        here=node.controller_loop.is_controller,
         changes=node.metadata.undecided,
     )
 

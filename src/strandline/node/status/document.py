@@ -67,7 +67,7 @@ class Controller:
     """Who decides for the cluster."""
 
     broker: int | None = told("id of the controller; null while there is none")
-    epoch: int | None = told("counts the terms of office")
+    epoch: int | None = told("counts the terms of controllers")
     since_wall_ms: int | None = told("when this broker heard of it; null if before its start")
     here: bool = told("whether it is this broker, and acts as such")
     changes: int = told("metadata writes of this broker whose outcome is not known yet")

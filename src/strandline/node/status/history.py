@@ -254,5 +254,5 @@ def _controller_reason(before: ClusterImage, after: ClusterImage) -> str:
     if before.controller is not None and before.controller not in after.brokers:
         return f"the session of broker {before.controller} ended"
     if after.controller is None:
-        return f"broker {before.controller} gave the office up"
-    return f"broker {after.controller} took the office, which was free"
+        return f"broker {before.controller} resigned as controller"
+    return f"broker {after.controller} became the controller, where there was none"

@@ -18,7 +18,7 @@ def no_controller(scene: Scene) -> Iterator[Finding]:
         last = scene.node.observed.history.last(Kind.CONTROLLER)
         yield Finding(
             "the cluster",
-            "no broker is in the controller's office"
+            "no broker is the controller"
             if controller is None
             else f"the controller, broker {controller}, is not registered",
             None if last is None else last.wall_ms,
@@ -114,7 +114,7 @@ RULES: Final = (
         Scope.CLUSTER,
         (ErrorCode.NOT_CONTROLLER,),
         "The controller elects leaders and decides about in-sync sets, topics and settings. When "
-        "its session ends, another broker takes the office.",
+        "its session ends, another broker becomes the controller.",
         "It ends when the session of the former controller has run out. Clients find the new one "
         "by themselves.",
         ("zookeeper.session.timeout.ms",),

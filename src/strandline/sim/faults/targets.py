@@ -2,7 +2,7 @@
 
     2               that broker                    1,3            those brokers
     leader:t-0      who leads now                  follower:t-0   the first other in-sync replica
-    outsider:t-0    a replica that is not in sync  controller     who has the office now
+    outsider:t-0    a replica that is not in sync  controller     who is the controller now
     coordinator:g1  who leads the group's offsets  all            every broker
     client:p1       an end of links only           clients        every client
 

@@ -22,8 +22,8 @@ from strandline.cluster.controller.standings import Brokers, Members, Standing
 from strandline.cluster.controller.state_writes import StateWrites
 from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.cluster.store import ANY_VERSION, Operation, SetData
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.membership import Membership
-from strandline.node.office import Office
 from strandline.node.replica_state import ReplicaState
 from strandline.node.replicas import Replicas
 from strandline.sim.mutants.mutant import Mutant, SwitchOn, nothing, patch, patch_all, together, yes
@@ -142,7 +142,7 @@ def _any_version(self: StateWrites, *args: Any) -> None:
         self._operations[-1] = replace(write, version=ANY_VERSION)
 
 
-def _in_any_reign(self: Office) -> bool:
+def _in_any_reign(self: ControllerLoop) -> bool:
     return self._metadata.image.controller == self._membership.broker_id
 
 
@@ -262,7 +262,9 @@ CONTROLLING: Final = (
         "one-reign-at-a-time",
         "A deposed controller writes no state: neither reign nor version is looked at.",
         ("I-18", "I-13"),
-        together(_NO_FENCE, _ANY_STATE, patch(Office, is_in_office=property(_in_any_reign))),
+        together(
+            _NO_FENCE, _ANY_STATE, patch(ControllerLoop, is_controller=property(_in_any_reign))
+        ),
     ),
     Mutant(
         "compare-versions",

@@ -1,4 +1,4 @@
-"""The controller's office: who has it, what its holder does, and what one does who lost it."""
+"""The controller loop: who is elected, what it does then, and what it does once replaced."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def created(answer: Any) -> int:
     return code
 
 
-def in_office(world: ClusterWorld) -> list[int]:
+def controllers(world: ClusterWorld) -> list[int]:
     """The running brokers that take themselves for the controller."""
     return [
         int(broker_id)
         for broker_id, machine in world.machines.items()
-        if machine.is_up and not machine.is_paused and machine.node.office.is_in_office
+        if machine.is_up and not machine.is_paused and machine.node.controller_loop.is_controller
     ]
 
 
@@ -63,7 +63,7 @@ def in_office(world: ClusterWorld) -> list[int]:
 
 def test_one_broker_is_the_controller_and_everybody_tells_who(cluster: ClusterWorld) -> None:
     controller = cluster.controller.broker_id
-    assert in_office(cluster) == [controller]
+    assert controllers(cluster) == [controller]
     for machine in cluster.machines.values():
         answer = machine.connect().ask(MetadataRequest(topics=[]), 9)
         assert answer.controller_id == controller
@@ -81,7 +81,7 @@ def test_the_office_passes_on_when_its_holder_dies(
     world.kill(first)
     world.run_until(world.is_settled)
     assert world.controller.broker_id != first
-    assert in_office(world) == [world.controller.broker_id]
+    assert controllers(world) == [world.controller.broker_id]
     assert world.image.controller_epoch is not None
     assert epoch is not None
     assert world.image.controller_epoch.value == epoch.value + 1
@@ -94,7 +94,7 @@ def test_an_expired_controller_gives_the_office_up(cluster: ClusterWorld) -> Non
     first.expire()
     cluster.run_until(lambda: first.node.broker_epoch > epoch)
     cluster.run_until(cluster.is_settled)
-    assert in_office(cluster) == [cluster.controller.broker_id]
+    assert controllers(cluster) == [cluster.controller.broker_id]
 
 
 # -- Losing it --------------------------------------------------------------------------------
@@ -110,18 +110,18 @@ def test_r42_a_deposed_controller_stops_to_act(
     cluster.run_until(lambda: cluster.image.controller not in (None, first.broker_id))
     with caplog.at_level(logging.INFO):
         cluster.resume(first.broker_id)
-        cluster.run_until(lambda: not first.node.office.is_in_office)
+        cluster.run_until(lambda: not first.node.controller_loop.is_controller)
     assert f"Broker {first.broker_id} is not the controller any more" in caplog.text
     assert created(first.connect().ask(creation("x"), 5)) == ErrorCode.NOT_CONTROLLER
     cluster.run_until(cluster.is_settled)
-    assert in_office(cluster) == [cluster.controller.broker_id]
+    assert controllers(cluster) == [cluster.controller.broker_id]
     # Nothing is left of its reign that would come due.
     cluster.run(700_000)
-    assert in_office(cluster) == [cluster.controller.broker_id]
+    assert controllers(cluster) == [cluster.controller.broker_id]
 
 
 def successor(world: World, controller: int) -> Changes:
-    """Another broker takes the office; the node does not hear of it yet."""
+    """Another broker is elected; the node does not hear of it yet."""
     image = world.node.metadata.image
     assert image.controller_epoch is not None
     epoch = ControllerEpochNode(image.controller_epoch.value + 1)
@@ -139,13 +139,13 @@ def test_r07_a_superseded_controller_cannot_write(world: World) -> None:
     """KAFKA-6082: every write checks the version of the controller epoch."""
     changes = successor(world, 9)
     before = world.tree.view()
-    assert world.node.office.is_in_office
+    assert world.node.controller_loop.is_controller
     code = created(world.connect().ask(creation("x"), 5))
     assert code == ErrorCode.NOT_CONTROLLER
     assert world.tree.view() == before
     world.metadata_changed(changes)
     world.turn()
-    assert not world.node.office.is_in_office
+    assert not world.node.controller_loop.is_controller
 
 
 def test_a_reign_of_this_id_that_this_process_did_not_begin_is_not_its_own(world: World) -> None:
@@ -153,7 +153,7 @@ def test_a_reign_of_this_id_that_this_process_did_not_begin_is_not_its_own(world
     world.metadata_changed(successor(world, 1))
     world.turn()
     assert world.node.metadata.image.controller == 1
-    assert not world.node.office.is_in_office
+    assert not world.node.controller_loop.is_controller
 
 
 # -- What the controller does -----------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_an_unclean_election_is_said_aloud(
     world.run_until(lambda: world.partition("t").in_sync_replicas == (last,))
     world.kill(last, expire=True)
     world.run_until(lambda: world.partition("t").leader == -1)
-    with caplog.at_level(logging.WARNING, "strandline.node.office"):
+    with caplog.at_level(logging.WARNING, "strandline.node.controller_loop"):
         world.start(other)
         world.run_until(lambda: world.partition("t").leader == other)
         world.run(10)
@@ -222,10 +222,10 @@ def test_elections_wait_for_a_store_that_is_away(world: World) -> None:
     world.metadata_changed(changes)
     world.advance(10_000)
     assert BrokerId(1) not in world.node.metadata.image.brokers
-    assert not world.node.office.is_in_office
+    assert not world.node.controller_loop.is_controller
     world.store_error = None
     world.advance(3000)
-    assert world.node.office.is_in_office
+    assert world.node.controller_loop.is_controller
     assert world.replica("orders").leader_epoch > epoch
 
 
@@ -243,5 +243,5 @@ def test_one_write_of_the_controller_is_under_way_at_a_time(world: World) -> Non
         assert len(world.held) == 1
         seen.append(world.held.popleft())
         world.write_metadata(seen[-1])
-    assert world.node.office.is_in_office
-    assert len(seen) == 3  # registration, office, election
+    assert world.node.controller_loop.is_controller
+    assert len(seen) == 3  # registration, controller, leader

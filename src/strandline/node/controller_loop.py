@@ -43,7 +43,7 @@ _NO_REIGN: Final = -1
 Result = TypeVar("Result")
 
 
-class Office:
+class ControllerLoop:
     """See the module."""
 
     def __init__(
@@ -65,14 +65,14 @@ class Office:
         )
         self._reign = _NO_REIGN
         """The controller epoch that this process counted, or tried to, when it last took office."""
-        self._was_in_office = False
+        self._was_controller = False
         self._touched: set[TopicPartition] | None = None
         """The partitions that `reconcile` has to look at; None: all."""
         self._is_rebalancing = False
         self._rebalance_timer: Timer | None = None
 
     @property
-    def is_in_office(self) -> bool:
+    def is_controller(self) -> bool:
         """Whether this process is the controller, as far as its image tells."""
         image = self._metadata.image
         epoch = image.controller_epoch
@@ -116,8 +116,8 @@ class Office:
         Fails with NOT_CONTROLLER on every other broker; clients then look for the controller.
         """
 
-        def decide_in_office(image: ClusterImage) -> Decision[Result]:
-            if not self.is_in_office:
+        def decide_as_controller(image: ClusterImage) -> Decision[Result]:
+            if not self.is_controller:
                 raise ProtocolError(
                     ErrorCode.NOT_CONTROLLER,
                     "There is no controller at the moment."
@@ -126,9 +126,9 @@ class Office:
                 )
             return decide(image)
 
-        self._controller.carry_out(decide_in_office, done=done, failed=failed, now=now)
+        self._controller.carry_out(decide_as_controller, done=done, failed=failed, now=now)
 
-    def stand_in(
+    def decide_locally(
         self,
         decide: Callable[[ClusterImage], Decision[Result]],
         *,
@@ -148,7 +148,7 @@ class Office:
     # -- What is to be written ---------------------------------------------------------------
 
     def _decide(self, image: ClusterImage, now: Instant) -> Decision[Event]:
-        if self.is_in_office:
+        if self.is_controller:
             return self._govern(image)
         if image.controller is None and self._may_stand(image):
             return self._stand(image, now)
@@ -185,17 +185,17 @@ class Office:
 
     def _look(self, now: Instant) -> None:
         """Notice that this broker has come into office, or is out of it."""
-        is_in_office = self.is_in_office
-        if is_in_office == self._was_in_office:
+        is_controller = self.is_controller
+        if is_controller == self._was_controller:
             return
-        self._was_in_office = is_in_office
+        self._was_controller = is_controller
         self._touched = None
         self._is_rebalancing = False
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
             self._rebalance_timer = None
         broker_id = self._membership.broker_id
-        if is_in_office:
+        if is_controller:
             log.info("Broker %s is the controller (epoch %s)", broker_id, self._reign)
             self._schedule_rebalance(_FIRST_REBALANCE_MS, now)
         else:
