@@ -115,7 +115,7 @@ def test_r42_a_deposed_controller_stops_to_act(
     assert created(first.connect().ask(creation("x"), 5)) == ErrorCode.NOT_CONTROLLER
     cluster.run_until(cluster.is_settled)
     assert controllers(cluster) == [cluster.controller.broker_id]
-    # Nothing is left of its reign that would come due.
+    # Nothing is left of its term that would come due.
     cluster.run(700_000)
     assert controllers(cluster) == [cluster.controller.broker_id]
 
@@ -148,7 +148,7 @@ def test_r07_a_superseded_controller_cannot_write(world: World) -> None:
     assert not world.node.controller_loop.is_controller
 
 
-def test_a_reign_of_this_id_that_this_process_did_not_begin_is_not_its_own(world: World) -> None:
+def test_a_term_of_this_id_that_this_process_did_not_begin_is_not_its_own(world: World) -> None:
     """`/controller` of a former session names the same broker until that session expires."""
     world.metadata_changed(successor(world, 1))
     world.turn()

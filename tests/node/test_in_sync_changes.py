@@ -456,7 +456,7 @@ def test_a_broker_that_stands_in_is_fenced_like_the_controller(
     cluster.fetch(B, 0)
     cluster.fetch(C, 0)
     remote.asked()
-    # Another reign has begun, of which this broker does not know yet.
+    # Another term has begun, of which this broker does not know yet.
     changes = cluster.world.tree.multi(
         [SetData(ControllerEpochNode.path, ControllerEpochNode(99).encode())]
     ).changes

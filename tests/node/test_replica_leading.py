@@ -270,7 +270,7 @@ def test_leadership_is_lost_while_a_produce_waits(cluster: Cluster, short: bool)
 
 @WAYS
 def test_leadership_that_comes_back_in_the_same_turn(cluster: Cluster, short: bool) -> None:
-    """What was appended may have been cut meanwhile: only its own reign can commit it."""
+    """What was appended may have been cut meanwhile: only its own leadership can commit it."""
     client = waiting_produce(cluster, short=short)
     cluster.set_state(leader=2)
     cluster.set_state(leader=1)

@@ -228,7 +228,7 @@ def test_i15_who_was_moved_away_and_back_is_not_believed_to_have_what_it_had() -
     assert leader.progress[C].log_start_offset == NO_OFFSET
 
 
-def test_a_leader_that_missed_another_reign_knows_nothing() -> None:
+def test_a_leader_that_missed_another_leadership_knows_nothing() -> None:
     former = make_leader()
     fetch(former, B, 8, end=8)
     fetch(former, C, 8, end=8)
@@ -266,7 +266,7 @@ def test_i27_a_replica_joins_only_without_what_clients_were_told_is_deleted() ->
     assert not leader.maybe_expand(C, high_watermark=Offset(9), may_join=True)
     fetch(leader, C, 9, end=9, start=5)
     assert leader.maybe_expand(C, high_watermark=Offset(9), may_join=True)
-    # What was said before this reign is gone from this log, wherever that starts now.
+    # What was said before this leadership is gone from this log, wherever that starts now.
     later = make_leader((A, B, C), (A, B), epoch=2, start=9, log_start=5)
     fetch(later, C, 9, end=9, start=4)
     assert not later.maybe_expand(C, high_watermark=Offset(9), may_join=True)

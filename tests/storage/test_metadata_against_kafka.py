@@ -329,13 +329,18 @@ def draw_a_marker(random: Random, judge: Judge, offset: int) -> tuple[str, str]:
     producer = ProducerId(random.randint(1, 5))
     entry = judge.states.active.get(producer)
     epoch = max(0, (entry.epoch if entry else 0) + random.choice([-1, 0, 0, 0, 1, 1]))
-    reign = max(0, (entry.coordinator_epoch if entry else 0) + random.choice([-1, 0, 0, 0, 1]))
+    coordinator_epoch = max(
+        0, (entry.coordinator_epoch if entry else 0) + random.choice([-1, 0, 0, 0, 1])
+    )
     is_abort = random.random() < 0.5
     version = random.choice([0, 1, 2])
     origin = random.choice([AppendOrigin.COORDINATOR] * 3 + [AppendOrigin.REPLICATION])
     time = 2_000_000 + offset
     header = header_of(producer, epoch, -1, offset, 0, time, TRANSACTIONAL_BIT | CONTROL_BIT)
     command = (
-        f"marker {origin.name} {producer} {epoch} {reign} {offset} {time} {int(is_abort)} {version}"
+        f"marker {origin.name} {producer} {epoch} {coordinator_epoch} {offset} {time} "
+        f"{int(is_abort)} {version}"
     )
-    return command, judge.marker(origin, header, EndMarker(is_abort, reign, time), version)
+    return command, judge.marker(
+        origin, header, EndMarker(is_abort, coordinator_epoch, time), version
+    )

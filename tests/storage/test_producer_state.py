@@ -278,17 +278,19 @@ def test_completing_what_was_never_open_is_a_bug() -> None:
         )
 
 
-def marker_refusal(states: ProducerStates, epoch: int, reign: int, version: int) -> int | None:
+def marker_refusal(
+    states: ProducerStates, epoch: int, coordinator_epoch: int, version: int
+) -> int | None:
     header = batch(-1, 50, epoch=epoch, transactional=True, control=True)
     try:
-        states.check_marker(header, EndMarker(False, reign, 1), COORDINATOR, version)
+        states.check_marker(header, EndMarker(False, coordinator_epoch, 1), COORDINATOR, version)
     except ProtocolError as refused:
         return int(refused.code)
     return None
 
 
 @pytest.mark.parametrize(
-    ("epoch", "reign", "version", "is_open", "expected"),
+    ("epoch", "coordinator_epoch", "version", "is_open", "expected"),
     [
         (4, 7, 0, True, 47),
         (5, 7, 0, True, None),
@@ -301,13 +303,15 @@ def marker_refusal(states: ProducerStates, epoch: int, reign: int, version: int)
         (6, 6, 2, True, 52),
     ],
 )
-def test_markers(epoch: int, reign: int, version: int, is_open: bool, expected: int | None) -> None:
+def test_markers(
+    epoch: int, coordinator_epoch: int, version: int, is_open: bool, expected: int | None
+) -> None:
     states = states_on()
     header = batch(-1, 0, epoch=5, transactional=True, control=True)
     states.update_marker(header, EndMarker(False, 7, 1), Offset(0))
     if is_open:
         append(states, batch(0, 1, epoch=5, transactional=True))
-    assert marker_refusal(states, epoch, reign, version) == expected
+    assert marker_refusal(states, epoch, coordinator_epoch, version) == expected
     stale = batch(-1, 9, epoch=0, transactional=True, control=True)
     states.check_marker(stale, EndMarker(False, 0, 1), REPLICATION)
 

@@ -1,10 +1,11 @@
-"""The controller's office: taking it when it is free, and what its holder sees to.
+"""Electing the controller, and the control loop that the controller runs.
 
-The office is the ephemeral node `/controller`, and each reign counts `/controller_epoch`, whose
-version every write of a controller checks. Whoever is in office runs `reconcile` over the image
-after each change until nothing is left to do; a controller that takes over halfway simply goes on
-(design note 0006). A broker that has lost the office, or whose image does not show it yet, cannot
-write: its reign's epoch is not the current one any more (KAFKA-6082, KAFKA-4447).
+The broker that creates the ephemeral node `/controller` is elected. Each term increments
+`/controller_epoch`, whose version every write of a controller checks. The controller runs
+`reconcile` over the image after each change until nothing is left to do; a controller that takes
+over halfway simply goes on (design note 0006). A broker that was replaced, or whose image does not
+show its election yet, cannot write: the epoch of its term is not the current one (KAFKA-6082,
+KAFKA-4447).
 
 Decides nothing itself: what to write is decided by pure functions of the image in `cluster`.
 """
@@ -36,9 +37,9 @@ from strandline.types import Instant, TopicPartition
 log = logging.getLogger(__name__)
 
 _FIRST_REBALANCE_MS: Final = 5000
-"""After taking office; brokers that start with the controller are up by then (as in Kafka)."""
+"""After an election; brokers that start with the controller are up by then (as in Kafka)."""
 
-_NO_REIGN: Final = -1
+_NO_EPOCH: Final = -1
 
 Result = TypeVar("Result")
 
@@ -63,8 +64,8 @@ class ControllerLoop:
         self._order: StandingOrder[Event] = StandingOrder(
             metadata, timers, "do what the controller must", self._decide, tell_events
         )
-        self._reign = _NO_REIGN
-        """The controller epoch that this process counted, or tried to, when it last took office."""
+        self._epoch = _NO_EPOCH
+        """The controller epoch that this process counted, or tried to, when it was last elected."""
         self._was_controller = False
         self._touched: set[TopicPartition] | None = None
         """The partitions that `reconcile` has to look at; None: all."""
@@ -79,14 +80,14 @@ class ControllerLoop:
         return (
             image.controller == self._membership.broker_id
             and epoch is not None
-            and epoch.value == self._reign
+            and epoch.value == self._epoch
         )
 
     def start(self, now: Instant) -> None:
-        """Begin to stand for the office."""
+        """Begin to stand for election."""
         image = self._metadata.image
         if image.controller_epoch is not None and image.controller == self._membership.broker_id:
-            self._reign = image.controller_epoch.value
+            self._epoch = image.controller_epoch.value
         self._look(now)
         self._order.wake()
 
@@ -139,9 +140,9 @@ class ControllerLoop:
         """Decide, on any broker, what the controller would decide if it could be reached.
 
         The same pure decision is made from this broker's image, and its write has the same
-        conditions: the reign in the image is the current one, and nobody has changed the partition
-        since. What this broker does not know yet about others, it records with the broker epochs
-        that it knows, by which the controller recognises and repairs it.
+        conditions: the controller epoch in the image is the current one, and the partition has not
+        changed since. What this broker does not know yet about others, it records with the broker
+        epochs that it knows, by which the controller recognises and repairs it.
         """
         self._controller.carry_out(decide, done=done, failed=failed, now=now)
 
@@ -164,8 +165,8 @@ class ControllerLoop:
         broker_id = self._membership.broker_id
         last = image.controller_epoch
         # Noted before the outcome is known: if the answer gets lost, the image tells by this
-        # epoch that it was this process which took the office.
-        self._reign = 1 if last is None else last.value + 1
+        # epoch that it was this process which was elected.
+        self._epoch = 1 if last is None else last.value + 1
         return Decision((), become_controller(image, broker_id, now_ms=now.wall_ms))
 
     def _govern(self, image: ClusterImage) -> Decision[Event]:
@@ -184,7 +185,7 @@ class ControllerLoop:
     # -- Coming and going --------------------------------------------------------------------
 
     def _look(self, now: Instant) -> None:
-        """Notice that this broker has come into office, or is out of it."""
+        """Notice that this broker was elected, or replaced."""
         is_controller = self.is_controller
         if is_controller == self._was_controller:
             return
@@ -196,7 +197,7 @@ class ControllerLoop:
             self._rebalance_timer = None
         broker_id = self._membership.broker_id
         if is_controller:
-            log.info("Broker %s is the controller (epoch %s)", broker_id, self._reign)
+            log.info("Broker %s is the controller (epoch %s)", broker_id, self._epoch)
             self._schedule_rebalance(_FIRST_REBALANCE_MS, now)
         else:
             log.info("Broker %s is not the controller any more", broker_id)

@@ -106,8 +106,8 @@ class InSyncChanges:
         self._end_pause()
         self._silent_since_ms = None
         if self._sent and self._asked != self._membership.broker_id:
-            # The one that was asked is out of office, or a new process: its answer, should it
-            # come, is nobody's word any more.
+            # The one that was asked is replaced, or a new process: its answer, should it
+            # come, does not count any more.
             self._give_up()
 
     def act(self, now: Instant) -> None:

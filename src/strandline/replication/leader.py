@@ -78,7 +78,7 @@ class Leader:
     ) -> None:
         """`in_sync` is the committed set, `log_start_offset` where the log starts now.
 
-        `former` is this broker's last reign, if it has had one.
+        `former` is this broker's last leadership, if it has had one.
 
         What `former` knew of its followers is used only if it was the epoch just before this one.
         A broker that was cut off may have missed another leader's epochs, in which its followers

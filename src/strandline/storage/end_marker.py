@@ -15,7 +15,7 @@ from strandline.records.record import read_records
 
 
 class EndMarker(NamedTuple):
-    """How a transaction ended, and which reign of its coordinator said so."""
+    """How a transaction ended, and the coordinator epoch that says so."""
 
     is_abort: bool
     coordinator_epoch: int

@@ -65,7 +65,7 @@ def check_transactional(entry: ProducerEntry | None, header: BatchHeader) -> Non
 def check_marker(
     entry: ProducerEntry | None, header: BatchHeader, marker: EndMarker, transaction_version: int
 ) -> None:
-    """An end marker must come from the current reign and for the current transaction.
+    """An end marker must come from the current coordinator epoch and for the current transaction.
 
     With transactions of version 2 the coordinator raises the epoch before it writes the marker,
     so a marker of the known epoch is late, unless it repeats one that already took effect

@@ -1,4 +1,4 @@
-"""The form of every decision, and the check that fences a controller out of office."""
+"""The form of every decision, and the check that fences a controller that was replaced."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Decision(Generic[Result]):
 
 
 def fenced(image: ClusterImage, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """The operations behind a check that the controller of this image is still in office."""
+    """The operations behind a check that the controller of this image is still the controller."""
     if not operations:
         return ()
     epoch = _epoch(image)

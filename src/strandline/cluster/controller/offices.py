@@ -148,7 +148,7 @@ def report_offline(
 def become_controller(
     image: ClusterImage, broker_id: BrokerId, *, now_ms: int
 ) -> tuple[Operation, ...]:
-    """Take the controller's office and count the reign, under the session of the broker.
+    """Become the controller and increment the epoch, under the session of the broker.
 
     `NodeExists` and `BadVersion` mean that somebody else has it or was faster.
     """
@@ -164,7 +164,7 @@ def become_controller(
 
 
 def step_down(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, ...]:
-    """Give the office up, if this broker has it; the reign that ends is the image's."""
+    """Resign, if this broker is the controller; the term that ends is the image's."""
     if image.controller != broker_id or image.controller_epoch is None:
         return ()
     return (

@@ -73,7 +73,7 @@ class ControllerNode:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEpochNode:
-    """Counts the reigns of controllers. Its node version fences every write of a controller."""
+    """Counts the terms of controllers. Its node version fences every write of a controller."""
 
     path: ClassVar[str] = "/controller_epoch"
     epoch: int
