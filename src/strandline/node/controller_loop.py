@@ -29,8 +29,8 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller import Controller, Done, Failed
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
+from strandline.node.reconciler import Reconciler
 from strandline.node.settings import Settings, SettingsPolicy
-from strandline.node.standing_order import StandingOrder
 from strandline.node.timers import Timer, Timers
 from strandline.types import Instant, TopicPartition
 
@@ -61,7 +61,7 @@ class ControllerLoop:
         self._settings = settings
         self._timers = timers
         self._membership = membership
-        self._order: StandingOrder[Event] = StandingOrder(
+        self._reconciler: Reconciler[Event] = Reconciler(
             metadata, timers, "do what the controller must", self._decide, tell_events
         )
         self._epoch = _NO_EPOCH
@@ -89,7 +89,7 @@ class ControllerLoop:
         if image.controller_epoch is not None and image.controller == self._membership.broker_id:
             self._epoch = image.controller_epoch.value
         self._look(now)
-        self._order.wake()
+        self._reconciler.wake()
 
     def follow(self, delta: ImageDelta, now: Instant) -> None:
         """The image has changed."""
@@ -98,11 +98,11 @@ class ControllerLoop:
             self._touched = None if touched is None else self._touched | set(touched)
         if delta.controller_changed:
             self._look(now)
-        self._order.wake()
+        self._reconciler.wake()
 
     def act(self, now: Instant) -> None:
         """Write what is missing. Once per turn."""
-        self._order.act(now)
+        self._reconciler.act(now)
 
     def carry_out(
         self,
@@ -212,7 +212,7 @@ class ControllerLoop:
         self._schedule_rebalance(broker.leader_imbalance_check_interval_seconds * 1000, now)
         if broker.auto_leader_rebalance_enable:
             self._is_rebalancing = True
-            self._order.wake()
+            self._reconciler.wake()
 
 
 def tell_events(events: tuple[Event, ...], now: Instant) -> None:

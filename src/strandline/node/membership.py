@@ -27,8 +27,8 @@ from strandline.cluster.image import BrokerImage, ClusterImage, PartitionImage
 from strandline.cluster.znodes import BrokerNode
 from strandline.cluster.znodes.brokers import NO_PREVIOUS_EPOCH
 from strandline.node.metadata import Metadata
+from strandline.node.reconciler import Reconciler
 from strandline.node.settings import Settings
-from strandline.node.standing_order import StandingOrder
 from strandline.node.timers import Timers
 from strandline.types import Instant, Lives, TopicPartition
 
@@ -57,7 +57,7 @@ class Membership:
         self._settings = settings
         self._timers = timers
         self._registration = registration
-        self._order: StandingOrder[str] = StandingOrder(
+        self._reconciler: Reconciler[str] = Reconciler(
             metadata, timers, "register with the cluster", self._decide, self._told
         )
         self._first_epoch: int = NOT_REGISTERED
@@ -81,13 +81,13 @@ class Membership:
                 self._first_epoch = mine.epoch
         elif mine is not None:
             self._give_up_continuity()
-        self._order.wake()
+        self._reconciler.wake()
 
     def report_offline(self, partitions: frozenset[TopicPartition]) -> None:
         """Have the cluster know that the disk under these replicas, and no others, has failed."""
         if partitions != self._registration.offline:
             self._registration = replace(self._registration, offline=partitions)
-            self._order.wake()
+            self._reconciler.wake()
 
     def _give_up_continuity(self) -> None:
         """Another process has been this broker: what the cluster knows of it is not true of us."""
@@ -99,7 +99,7 @@ class Membership:
 
     def act(self, now: Instant) -> None:
         """Write what is missing. Once per turn."""
-        self._order.act(now)
+        self._reconciler.act(now)
 
     @property
     def unbroken_since(self) -> int:
@@ -174,7 +174,7 @@ class Membership:
         self._is_overdue = limit_ms == 0
         if not self._is_overdue:
             self._timers.schedule(now.monotonic_ms + limit_ms, self._give_up_waiting)
-            self._order.wake()
+            self._reconciler.wake()
 
     def may_stop(self, hosted: Iterable[PartitionImage]) -> bool:
         """Whether nothing is won by waiting longer. `hosted`: the partitions that have a replica

@@ -39,7 +39,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
-        self._order = count()
+        self._reconciler = count()
         self._cancelled = 0
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Timers:
     def schedule(self, at_ms: int, callback: Callback) -> Timer:
         """Run `callback` at the first turn whose monotonic time is `at_ms` or later."""
         timer = Timer(self, at_ms, callback)
-        heapq.heappush(self._heap, (at_ms, next(self._order), timer))
+        heapq.heappush(self._heap, (at_ms, next(self._reconciler), timer))
         return timer
 
     def next_deadline_ms(self) -> int | None:

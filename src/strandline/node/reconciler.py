@@ -1,6 +1,6 @@
 """Keeping something true in the metadata: look, write what is missing, look again.
 
-A standing order is level-triggered: it does not matter which event made it necessary, or whether
+A reconciler is level-triggered: it does not matter which event made it necessary, or whether
 an event was missed, because every look is at the whole image. At most one of its writes is under
 way. A write that was refused was decided from an old image: the newer one is looked at. A store
 that cannot write is asked again after a pause.
@@ -27,7 +27,7 @@ _PAUSE_MAX_MS: Final = 2000
 Result = TypeVar("Result")
 
 
-class StandingOrder(Generic[Result]):
+class Reconciler(Generic[Result]):
     """One thing that this node sees to. `wake` it when it may be needed, `act` once per turn."""
 
     def __init__(

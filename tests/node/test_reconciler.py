@@ -20,7 +20,7 @@ from strandline.cluster.store import (
 from strandline.node.effects import WriteMetadata
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import Outbox
-from strandline.node.standing_order import StandingOrder
+from strandline.node.reconciler import Reconciler
 from strandline.node.timers import Timers
 from strandline.types import Instant
 
@@ -35,7 +35,7 @@ class Bench:
         self.outbox = Outbox()
         self.timers = Timers()
         self.metadata = Metadata(ClusterImage(), self.outbox)
-        self.order: StandingOrder[int] = StandingOrder(
+        self.order: Reconciler[int] = Reconciler(
             self.metadata, self.timers, "sweep the floor", self._decide, self._told
         )
         self.now = Instant(0, 0)
