@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from strandline.errors import ErrorCode, StorageError
-from strandline.node.departing import AGES_PER_TURN, DROPS_PER_TURN
+from strandline.node.retention_task import AGES_PER_TURN, DROPS_PER_TURN
 from strandline.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

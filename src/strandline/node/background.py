@@ -1,6 +1,6 @@
 """What a node does without being asked: checkpoints, flushes, rolls.
 
-Retention stands in `departing`, compaction in `cleaning`.
+Retention stands in `retention_task`, compaction in `cleaning`.
 
 Each piece of work has Kafka's interval and its own timer. Syncing log data is the driver's work in
 another thread; what is asked of it, and when, stands in `syncing`.
@@ -14,12 +14,12 @@ from typing import Final
 
 from strandline.errors import InvariantViolated, StorageError
 from strandline.node.cleaning import Cleaning
-from strandline.node.departing import Departing
 from strandline.node.dry_runs import DryRuns
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
+from strandline.node.retention_task import RetentionTask
 from strandline.node.settings import Settings
 from strandline.node.syncing import Syncing
 from strandline.node.timers import Timers
@@ -46,7 +46,9 @@ class Background:
         self._syncing = Syncing(replicas, outbox)
         self.cleaning = Cleaning(replicas, settings, timers, outbox)
         self.dry_runs = DryRuns(outbox)
-        self.departing = Departing(replicas, timers, outbox, is_busy=self.cleaning.is_under_way)
+        self.retention_task = RetentionTask(
+            replicas, timers, outbox, is_busy=self.cleaning.is_under_way
+        )
 
     def start(self, now: Instant) -> None:
         """Begin all periodic work."""
@@ -60,12 +62,16 @@ class Background:
             (broker.replica_high_watermark_checkpoint_interval_ms, 0, self._write_high_watermarks),
             (broker.log_flush_offset_checkpoint_interval_ms, initial_ms, self._write_recovery),
             (broker.log_flush_start_offset_checkpoint_interval_ms, initial_ms, self._write_starts),
-            (broker.log_retention_check_interval_ms, initial_ms, self.departing.apply_retention),
+            (
+                broker.log_retention_check_interval_ms,
+                initial_ms,
+                self.retention_task.apply_retention,
+            ),
             (broker.producer_id_expiration_check_interval_ms, initial_ms, self._expire_producers),
             (lag_check_ms, lag_check_ms, self._check_lag),
             (broker.log_retention_check_interval_ms, initial_ms, ledgers.expire),
             (_ROLL_CHECK_MS, _ROLL_CHECK_MS, self._roll_and_flush),
-            (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self.departing.remove_files),
+            (_REMOVAL_CHECK_MS, _REMOVAL_CHECK_MS, self.retention_task.remove_files),
         ):
             self._repeat(interval_ms, max(first_ms, 1), work, now)
 

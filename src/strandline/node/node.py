@@ -289,7 +289,7 @@ class Node:
     def files_removed(self, token: int, error: StorageError | None, now: Instant) -> None:
         """A `RemoveFiles` was carried out, or could not be."""
         del now
-        self.background.departing.files_removed(token, error)
+        self.background.retention_task.files_removed(token, error)
 
     def link_opened(self, link: LinkId, now: Instant) -> None:
         """A `Dial` succeeded."""

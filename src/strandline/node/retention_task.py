@@ -1,8 +1,9 @@
 """What leaves the disks of a node: segments that are not kept, files of what was dropped.
 
-Retention raises log starts, has them written down, and only then drops segments (see `Log.expire`);
-the files of what was dropped go after `file.delete.delay.ms`, in another thread. All of it is done
-in slices, however many segments there are. This file must not know why a segment is not kept.
+Retention raises log starts, has them written down, and only then drops segments (see
+`Retention.expire`); the files of what was dropped go after `file.delete.delay.ms`, in another
+thread. All of it is done in slices, however many segments there are. This file must not know why a
+segment is not kept.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class _Removing:
     removed: Removed | None = None
 
 
-class Departing:
+class RetentionTask:
     """See the module."""
 
     def __init__(
