@@ -29,11 +29,11 @@ from strandline.node.controller import Controller
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.effects import Effect, LinkId
 from strandline.node.fetchers import Fetchers
-from strandline.node.following import Following
 from strandline.node.in_sync_changes import InSyncChanges
 from strandline.node.logs import Directory, Logs
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
+from strandline.node.metadata_listener import MetadataListener
 from strandline.node.observed import Observed
 from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
@@ -121,14 +121,14 @@ class Node:
         """Who has how many of the process's handles, if the driver knows."""
         self.fault_control: str | None = None
         """Where the driver takes orders for faults, if it does; told to whoever asks."""
-        self._following = Following(self)
+        self._metadata_listener = MetadataListener(self)
         self._connection_ids = count(1)
 
     # -- life --------------------------------------------------------------------------------
 
     def start(self, now: Instant) -> None:
         """Become a member of the cluster, with the partitions it gives, and begin to work."""
-        self._following.start(now)
+        self._metadata_listener.start(now)
         self.background.start(now)
         self.membership.start()
         self.controller_loop.start(now)
@@ -263,7 +263,7 @@ class Node:
         before = self.metadata.image
         delta = self.metadata.advance(changes)
         self.observed.metadata_changed(before, self.metadata.image, delta, now)
-        self._following.follow(delta, now)
+        self._metadata_listener.follow(delta, now)
 
     def metadata_written(self, token: int, error: StoreError | None, now: Instant) -> None:
         """A `WriteMetadata` was carried out (its changes were told before)."""
@@ -306,7 +306,7 @@ class Node:
     def finish_turn(self, now: Instant) -> list[Effect]:
         """Run what is due, wake what can go on, and hand over everything to be done."""
         self.timers.run_due(now)
-        self._following.act(now)
+        self._metadata_listener.act(now)
         self.background.cleaning.act()
         self.replicas.save_log_starts()
         self.membership.act(now)

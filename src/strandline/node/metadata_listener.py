@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _LOOK_AGAIN_MS: Final = 10_000
 
 
-class Following:
-    """Lets a node follow its image."""
+class MetadataListener:
+    """Carries out what a new metadata image means for this node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
