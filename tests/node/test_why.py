@@ -503,6 +503,6 @@ def test_the_log_tells_each_kind_once_a_minute(
 def test_what_is_remembered_is_bounded(cluster: Cluster) -> None:
     for number in range(ENTRIES_MAX + 5):
         send(cluster, b"m", topic=f"missing-{number}")
-    kept = cluster.world.node.observed.refusals
+    kept = cluster.world.node.telemetry.refusals
     assert len(kept) == ENTRIES_MAX
     assert next(iter(kept)).about.topic == "missing-5"

@@ -34,7 +34,6 @@ from strandline.node.logs import Directory, Logs
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.metadata_listener import MetadataListener
-from strandline.node.observed import Observed
 from strandline.node.outbox import Outbox
 from strandline.node.peers import Peers
 from strandline.node.produce_fast_path import ProduceFastPath
@@ -45,6 +44,7 @@ from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.node.settings import Settings
 from strandline.node.status.document import Handles
+from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
 from strandline.protocol.apis import KNOWN, ApiKey
@@ -95,7 +95,7 @@ class Node:
             self.timers,
         )
         self.replicas = Replicas(host, internal_topics=INTERNAL_TOPICS)
-        self.observed = Observed(self.outbox, self.metadata, self.replicas)
+        self.telemetry = Telemetry(self.outbox, self.metadata, self.replicas)
         self.peers = Peers(self.metadata, self.settings, self.outbox, self.timers)
         self.fetchers = Fetchers(
             self.broker_id, self.metadata, self.settings, self.peers, self.timers
@@ -262,7 +262,7 @@ class Node:
         """The store tells what changed, whoever changed it."""
         before = self.metadata.image
         delta = self.metadata.advance(changes)
-        self.observed.metadata_changed(before, self.metadata.image, delta, now)
+        self.telemetry.metadata_changed(before, self.metadata.image, delta, now)
         self._metadata_listener.follow(delta, now)
 
     def metadata_written(self, token: int, error: StoreError | None, now: Instant) -> None:
@@ -314,7 +314,7 @@ class Node:
         self.in_sync_changes.act(now)
         self.purgatory.wake(now)
         self.background.sync_if_wanted(now)
-        self.observed.finish_turn(now)
+        self.telemetry.finish_turn(now)
         return self.outbox.take()
 
     @property

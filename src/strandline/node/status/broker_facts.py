@@ -27,7 +27,7 @@ Chosen = Callable[[TopicPartition], bool]
 def controller(node: Node) -> document.Controller:
     """Who decides, as far as this broker knows."""
     image = node.metadata.image
-    last = node.observed.history.last(Kind.CONTROLLER)
+    last = node.telemetry.history.last(Kind.CONTROLLER)
     return document.Controller(
         broker=image.controller,
         epoch=None if image.controller_epoch is None else image.controller_epoch.value,
@@ -54,7 +54,7 @@ def live_brokers(node: Node) -> list[document.LiveBroker]:
 
 def totals(node: Node) -> document.Totals:
     """Sums over all partitions."""
-    image, history = node.metadata.image, node.observed.history
+    image, history = node.metadata.image, node.telemetry.history
     leading = under_replicated = under_min = behind = size_bytes = 0
     for replica in node.replicas:
         size_bytes += replica.log.size_bytes
@@ -120,7 +120,7 @@ def requests(node: Node) -> list[document.Requests]:
         document.Requests(
             api=api, count=meter.count, total_ms=meter.total_ms, buckets=list(meter.buckets)
         )
-        for api, meter in sorted(node.observed.settled_meters().apis.items())
+        for api, meter in sorted(node.telemetry.settled_meters().apis.items())
     ]
 
 
@@ -128,7 +128,7 @@ def errors(node: Node) -> list[document.ErrorCount]:
     """What was refused, by API and code."""
     return [
         document.ErrorCount(api=api, error=code.name, count=count)
-        for (api, code), count in sorted(node.observed.refusals.counts.items())
+        for (api, code), count in sorted(node.telemetry.refusals.counts.items())
     ]
 
 
@@ -159,7 +159,7 @@ def changes(node: Node, chosen: Chosen) -> list[document.Change]:
     """The newest changes of what was asked for; those of brokers and controller always count."""
     found = [
         event
-        for event in node.observed.history
+        for event in node.telemetry.history
         if event.partition is None or chosen(event.partition)
     ]
     return [change_facts(event) for event in found[-CHANGES_MAX:]]
@@ -204,7 +204,7 @@ def parked(node: Node, now: Instant) -> list[document.Parked]:
 def refusals(node: Node, chosen: Chosen) -> list[document.RefusalCount]:
     """What was refused about what was asked for, and about anything that is no partition."""
     found: list[document.RefusalCount] = []
-    for each in node.observed.refusals:
+    for each in node.telemetry.refusals:
         at = each.about.topic_partition
         if at is not None and not chosen(at):
             continue

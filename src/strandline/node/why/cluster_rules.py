@@ -15,7 +15,7 @@ def no_controller(scene: Scene) -> Iterator[Finding]:
     """Nobody decides."""
     controller = scene.image.controller
     if controller is None or not scene.image.is_alive(controller):
-        last = scene.node.observed.history.last(Kind.CONTROLLER)
+        last = scene.node.telemetry.history.last(Kind.CONTROLLER)
         yield Finding(
             "the cluster",
             "no broker is the controller"

@@ -54,7 +54,7 @@ def _since(scene: Scene, at: TopicPartition, state: PartitionImage) -> int | Non
     event = scene.last(Kind.LEADER, at)
     if state.has_leader:
         gone = (state.leader,)
-        events = (e for e in scene.node.observed.history if e.kind is Kind.BROKER)
+        events = (e for e in scene.node.telemetry.history if e.kind is Kind.BROKER)
         event = next((e for e in reversed(list(events)) if e.before == gone), None)
     return None if event is None else event.wall_ms
 

@@ -46,7 +46,7 @@ class Scene:
         """What was refused with these codes about what was asked, the newest first."""
         return [
             each
-            for each in reversed(list(self.node.observed.refusals))
+            for each in reversed(list(self.node.telemetry.refusals))
             if each.code in codes and self._is_about(each.about)
         ]
 
@@ -56,7 +56,7 @@ class Scene:
 
     def last(self, kind: Kind, at: TopicPartition) -> Event | None:
         """The newest change of that kind that this node remembers."""
-        return self.node.observed.history.last(kind, at)
+        return self.node.telemetry.history.last(kind, at)
 
     def absent(self, brokers: Collection[BrokerId]) -> list[BrokerId]:
         """Which of these brokers are not registered."""

@@ -1,4 +1,4 @@
-"""What a node remembers of its own doings, for people: see `status` and `why`. Decides nothing.
+"""Telemetry of a node: history, refusals, meters; see `status` and `why`. Decides nothing.
 
 Everything here is bounded, is noted once per turn or per change of the metadata, and is forgotten
 with the process. No decision of the node may depend on it.
@@ -21,7 +21,7 @@ _FAST_PATHS_MAX: Final = 1000
 """Times of fast paths that are kept before they are counted."""
 
 
-class Observed:
+class Telemetry:
     """See the module."""
 
     def __init__(self, outbox: Outbox, metadata: Metadata, replicas: Replicas) -> None:
