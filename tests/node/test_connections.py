@@ -76,7 +76,7 @@ def test_a_client_that_goes_away_leaves_nothing(world: World) -> None:
     for client in clients:
         client.close()
     assert len(world.node.purgatory) == 0
-    assert len(world.replica("orders").waiting) == 0
+    assert len(world.replica("orders").waiters) == 0
     assert len(world.node.timers) == timers - 200
 
 

@@ -126,7 +126,7 @@ def test_every_request_is_answered_once_or_its_connection_closed(seed: int) -> N
         client.close()
     world.check()
     for replica in world.node.replicas:
-        assert not replica.waiting
+        assert not replica.waiters
         log = replica.log
         assert log.high_watermark == log.log_end_offset
     ends = {at.topic_partition: at.log.log_end_offset for at in world.node.replicas}

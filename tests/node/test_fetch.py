@@ -315,7 +315,7 @@ def test_many_who_wait_are_woken_by_one_produce(world: World) -> None:
     assert len(world.node.purgatory) == 50
     fill(world, batch(b"a"))
     assert all(values(client.answers[0]) == [b"a"] for client in clients)
-    assert len(world.replica("orders").waiting) == 0
+    assert len(world.replica("orders").waiters) == 0
 
 
 def test_the_same_partition_twice_is_answered_twice(world: World) -> None:

@@ -363,7 +363,7 @@ class World:
             client.check()
         for replica in self.node.replicas:
             replica.log.check()
-            for entry in replica.waiting:
+            for entry in replica.waiters:
                 assert not self._is_gone(entry.operation.connection.id)
         parked = sum(len(client.connection.parked) for client in self.clients.values())
         assert len(self.node.purgatory) == parked

@@ -136,7 +136,7 @@ def test_a_request_that_nobody_would_wake(checked: Checked) -> None:
     for entry in parked(checked.world[1].node.purgatory):
         assert isinstance(entry, ParkedEntry)
         for watched in entry.watched:
-            watched.waiting.clear()
+            watched.waiters.clear()
     checked.write()
     assert "is lost" in checked.only("I-40").what
 

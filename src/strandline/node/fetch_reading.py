@@ -149,7 +149,7 @@ class FollowerReader:
 
     def watched(self, replica: Replica) -> Watched:
         """See `Reader`."""
-        return replica.growth
+        return replica.log_end_waiters
 
     def read(
         self,

@@ -85,7 +85,7 @@ class Followed(Fetched):
         if not self.is_news:
             self._note_quiet_time(replica, session)
             session.add_news(self)
-        if wakes and session.watch.waiting:
+        if wakes and session.watch.waiters:
             replica.host.purgatory.changed(session.watch)
 
     def listen_to(self, replica: Replica) -> None:
@@ -134,7 +134,7 @@ def quiet_until_ms(replica: Replica, leader: Leader, broker_id: BrokerId, now_ms
             continue
         session = listener.session
         if session is not None and session.identity.broker_id == broker_id:
-            return now_ms if session.watch.waiting else session.last_used_ms
+            return now_ms if session.watch.waiters else session.last_used_ms
     return NEVER_MS
 
 

@@ -65,10 +65,10 @@ class Tells(Protocol):
 class Watched:
     """Something that operations wait for. Replicas inherit from it."""
 
-    __slots__ = ("waiting",)
+    __slots__ = ("waiters",)
 
     def __init__(self) -> None:
-        self.waiting: dict[ParkedEntry, None] = {}
+        self.waiters: dict[ParkedEntry, None] = {}
 
     def settle(self, now: Instant) -> None:
         """Serve those who wait in a way of their own, before the parked operations are checked."""
@@ -97,7 +97,7 @@ class ParkedEntry:
         del self._among[self]
         self.operation.connection.parked.pop(self, None)
         for item in self.watched:
-            item.waiting.pop(self, None)
+            item.waiters.pop(self, None)
 
 
 class Purgatory:
@@ -130,7 +130,7 @@ class Purgatory:
         self._parked[entry] = None
         operation.connection.parked[entry] = None
         for item in entry.watched:
-            item.waiting[entry] = None
+            item.waiters[entry] = None
 
     def changed(self, watched: Watched) -> None:
         """Note that operations which wait for `watched` must be checked at the end of the turn."""
@@ -149,7 +149,7 @@ class Purgatory:
             changed, self._changed = self._changed, {}
             for watched in changed:
                 watched.settle(now)
-            entries = {entry: None for watched in changed for entry in watched.waiting}
+            entries = {entry: None for watched in changed for entry in watched.waiters}
             for entry in entries:
                 if entry in self._parked and self._try(entry, now):
                     entry.forget()

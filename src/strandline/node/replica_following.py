@@ -48,7 +48,7 @@ class FollowsPartition(ReplicaState):
             )
         if log_start_offset > log.log_start_offset:
             log.retention.delete_records_to(Offset(min(log_start_offset, log.high_watermark)))
-        if self.waiting and (log.high_watermark, log.log_start_offset) != before:
+        if self.waiters and (log.high_watermark, log.log_start_offset) != before:
             self.host.purgatory.changed(self)
 
     def truncate_to(self, offset: Offset, now: Instant, reason: Reason) -> None:

@@ -93,12 +93,12 @@ class LeadsPartition(ReplicaState):
             listener.happened(self, wakes=True)
         if self.is_alone:
             log.advance_high_watermark_to(log.log_end_offset)
-            if self.waiting or self._commits:
+            if self.waiters or self._commits:
                 host.purgatory.changed(self)
         else:
             self.advance(now)
-        if self.growth.waiting:
-            host.purgatory.changed(self.growth)
+        if self.log_end_waiters.waiters:
+            host.purgatory.changed(self.log_end_waiters)
         if log.flusher.wants_flush:
             host.flushable[self] = None
 
@@ -131,8 +131,8 @@ class LeadsPartition(ReplicaState):
             self.host.propose(self, now)
         if has_moved:
             self.advance(now)
-        if self.low_watch is not None and self.low_watch.waiting:
-            self.host.purgatory.changed(self.low_watch)
+        if self.low_watermark_waiters is not None and self.low_watermark_waiters.waiters:
+            self.host.purgatory.changed(self.low_watermark_waiters)
 
     def check_lag(self, now: Instant) -> None:
         """Let the time that has passed count: members may have fallen behind, and replicas that
@@ -148,12 +148,12 @@ class LeadsPartition(ReplicaState):
         """Other brokers came, went or began to shut down: who may join decides the watermarks."""
         if self.leader is not None and not self.is_alone:
             self.advance(now)
-            self.wake_low_watch()
+            self.wake_low_watermark_waiters()
 
-    def wake_low_watch(self) -> None:
+    def wake_low_watermark_waiters(self) -> None:
         """Somebody who is waited for may be away for good."""
-        if self.low_watch is not None:
-            self.host.purgatory.changed(self.low_watch)
+        if self.low_watermark_waiters is not None:
+            self.host.purgatory.changed(self.low_watermark_waiters)
 
     def in_sync_committed(
         self,
@@ -171,7 +171,7 @@ class LeadsPartition(ReplicaState):
             self._tell_listeners()
             self.advance(now)
         # The set may be known from the answer to a proposal, but not yet who is eligible now.
-        self.wake_low_watch()
+        self.wake_low_watermark_waiters()
 
     def in_sync_refused(
         self,
@@ -195,7 +195,7 @@ class LeadsPartition(ReplicaState):
             self.is_alone = len(replicas) == 1
             self._tell_listeners()
             self.advance(now)
-            self.wake_low_watch()
+            self.wake_low_watermark_waiters()
 
     def reconfigured(self, now: Instant) -> None:
         """The topic's settings have changed (the log has them already)."""
@@ -223,9 +223,9 @@ class LeadsPartition(ReplicaState):
 
     def watch_low_watermark(self) -> Watched:
         """What changes when the low watermark may have risen."""
-        if self.low_watch is None:
-            self.low_watch = Watched()
-        return self.low_watch
+        if self.low_watermark_waiters is None:
+            self.low_watermark_waiters = Watched()
+        return self.low_watermark_waiters
 
     def advance(self, now: Instant) -> None:
         """Move the high watermark as far as the leader's rule allows."""
@@ -238,7 +238,7 @@ class LeadsPartition(ReplicaState):
         if committed > log.high_watermark:
             log.advance_high_watermark_to(committed)
             self._tell_listeners()
-            if self.waiting or self._commits:
+            if self.waiters or self._commits:
                 self.host.purgatory.changed(self)
 
     def _tell_listeners(self) -> None:

@@ -1,7 +1,8 @@
 """What a hosted partition consists of, who waits for it, and what any role lets readers do.
 
-Consumers and produces with acks=all wait for the replica, that is for its high watermark.
-Followers wait for its `growth`, and DeleteRecords for its `low_watch`: neither is woken in vain.
+Consumers and produces with acks=all wait for the high watermark: they are the `waiters` of the
+replica itself. Followers are among its `log_end_waiters`, and DeleteRecords among its
+`low_watermark_waiters`: neither is woken in vain.
 `replica_leading` and `replica_following` add what a role may do; `replica.Replica` is all of them.
 """
 
@@ -64,7 +65,6 @@ class ReplicaState(Watched):
 
     __slots__ = (
         "_commits",
-        "growth",
         "host",
         "is_alone",
         "is_retired",
@@ -73,7 +73,8 @@ class ReplicaState(Watched):
         "leader_id",
         "listeners",
         "log",
-        "low_watch",
+        "log_end_waiters",
+        "low_watermark_waiters",
         "topic_id",
         "topic_partition",
         "traffic",
@@ -90,11 +91,11 @@ class ReplicaState(Watched):
         self.leader_epoch: LeaderEpoch = NO_EPOCH
         self.leader_id = NOBODY
         self.is_retired = False
-        self.growth = Watched()
+        self.log_end_waiters = Watched()
         """For those who read up to the log's end, however little of it is committed."""
         self.listeners: list[Listener] = []
         """Followers' sessions; each hears of whatever happens here."""
-        self.low_watch: Watched | None = None
+        self.low_watermark_waiters: Watched | None = None
         """For those who wait until records are deleted everywhere; made when there is one."""
         self.host = host
         self.traffic = Traffic()
@@ -115,11 +116,11 @@ class ReplicaState(Watched):
         """Have all who wait for anything of this replica checked at the end of the turn."""
         purgatory = self.host.purgatory
         purgatory.changed(self)
-        purgatory.changed(self.growth)
+        purgatory.changed(self.log_end_waiters)
         for listener in self.listeners:
             listener.happened(self, wakes=True)
-        if self.low_watch is not None:
-            purgatory.changed(self.low_watch)
+        if self.low_watermark_waiters is not None:
+            purgatory.changed(self.low_watermark_waiters)
 
     def note_flush(self) -> None:
         """Have the log synced after this turn, if it wants to be."""

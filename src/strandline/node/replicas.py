@@ -164,7 +164,7 @@ class Replicas:
         for saved in self._logs.save_log_starts(retry=retry):
             replica = self._by_name.get(saved.topic_partition)
             if replica is not None and replica.log.offsets is saved:
-                replica.wake_low_watch()
+                replica.wake_low_watermark_waiters()
 
     def take_offline(self, directory: Directory, error: StorageError) -> None:
         """The disk of a log directory failed."""

@@ -39,7 +39,7 @@ def replica_facts(
             for entry in log.leader_epochs.entries
         ],
         waiting_produces=replica.commits_waiting,
-        waiting_fetches=len(replica.waiting) + len(replica.growth.waiting),
+        waiting_fetches=len(replica.waiters) + len(replica.log_end_waiters.waiters),
         leading=None if leader is None else _leading(replica, leader, now),
         retention=_retention(log, now) if in_detail else None,
         compaction=_compaction(log, cleaning) if log.config.is_compacted else None,

@@ -59,7 +59,7 @@ def nothing_to_read(scene: Scene) -> Iterator[Finding]:
     for replica in scene.hosted():
         waits = [
             entry.operation.wait()
-            for entry in replica.waiting
+            for entry in replica.waiters
             if isinstance(entry.operation, Tells)
         ]
         if not waits:

@@ -98,7 +98,7 @@ class WaitingRules:
             connection = entry.operation.connection
             if (
                 entry not in connection.parked
-                or any(entry not in watched.waiting for watched in entry.watched)
+                or any(entry not in watched.waiters for watched in entry.watched)
                 or alarm_ms is None
                 or alarm_ms > entry.timer.at_ms
             ):
