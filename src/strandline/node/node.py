@@ -191,7 +191,7 @@ class Node:
             self._receive(connection, frame, now)
         except MalformedFrame as error:
             connection.closing = str(error)
-            self.outbox.speaks(connection)
+            self.outbox.flush_later(connection)
 
     def _receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         api_key, version, _ = peek(frame)

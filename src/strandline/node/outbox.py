@@ -37,7 +37,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
-        self._speaking: dict[Connection, None] = {}
+        self._to_flush: dict[Connection, None] = {}
         self.has_records = False
         """Whether `take_answered` and `take_refused` have anything."""
         self._answered: list[tuple[Request[Any], object]] = []
@@ -51,9 +51,9 @@ class Outbox:
         """Queue an effect behind those already queued."""
         self._effects.append(effect)
 
-    def speaks(self, connection: Connection) -> None:
+    def flush_later(self, connection: Connection) -> None:
         """Note that the connection may have answers to send or is to be closed."""
-        self._speaking[connection] = None
+        self._to_flush[connection] = None
 
     def answers(self, request: Request[Any], response: object) -> None:
         """Note an answer. `response` is None where it was encoded by hand."""
@@ -78,10 +78,10 @@ class Outbox:
     def take(self) -> list[Effect]:
         """Hand over what was collected since the last call: stores and disks first, then sends."""
         effects, self._effects = self._effects, []
-        for connection in self._speaking:
+        for connection in self._to_flush:
             if connection.outgoing:
                 effects.append(Send(connection.id, connection.take_outgoing()))
             if connection.closing is not None:
                 effects.append(Close(connection.id, connection.closing))
-        self._speaking.clear()
+        self._to_flush.clear()
         return effects

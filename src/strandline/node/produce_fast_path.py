@@ -226,7 +226,7 @@ class ProduceFastPath:
             connection.fill(connection.open_slot(), [answered])
         else:
             connection.outgoing.append(answered)
-        self._outbox.speaks(connection)
+        self._outbox.flush_later(connection)
         return True
 
     def open_slot(self) -> Slot:
@@ -236,7 +236,7 @@ class ProduceFastPath:
     def fill(self, slot: Slot, frame: bytes, waited_ms: int) -> None:
         """Answer later than at once."""
         self._connection.fill(slot, [frame])
-        self._outbox.speaks(self._connection)
+        self._outbox.flush_later(self._connection)
         self._outbox.produced_after_ms.append(waited_ms)
 
     def refused(self, shape: _Shape, code: ErrorCode) -> None:

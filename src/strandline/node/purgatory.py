@@ -183,5 +183,5 @@ class Purgatory:
             # A bug of ours; whoever waits for this answer must not wait for ever.
             log.exception("A parked request of %s failed", operation.connection.client_host)
             operation.connection.closing = "a parked request failed"
-            self._outbox.speaks(operation.connection)
+            self._outbox.flush_later(operation.connection)
             return None

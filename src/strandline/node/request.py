@@ -63,14 +63,14 @@ class Request(Generic[Body]):
         api = KNOWN[self.api_key]
         chunks: list[Any] = response_frame(api, self.version, self.correlation_id, response)
         self.connection.fill(self.slot, chunks)
-        self.outbox.speaks(self.connection)
+        self.outbox.flush_later(self.connection)
         if self.received_ms != NOT_TIMED:
             self.outbox.answers(self, response)
 
     def reply_chunks(self, chunks: list[Any]) -> None:
         """Answer with a whole frame in pieces."""
         self.connection.fill(self.slot, chunks)
-        self.outbox.speaks(self.connection)
+        self.outbox.flush_later(self.connection)
         if self.received_ms != NOT_TIMED:
             self.outbox.answers(self, None)
 
@@ -86,7 +86,7 @@ class Request(Generic[Body]):
     def abandon(self, reason: str) -> None:
         """Close the connection, whether or not this request was answered."""
         self.connection.closing = reason
-        self.outbox.speaks(self.connection)
+        self.outbox.flush_later(self.connection)
 
 
 Handler: TypeAlias = Callable[[Request[Any], Instant], None]
