@@ -96,7 +96,7 @@ def test_a_timer_that_finds_nobody_serves_the_next() -> None:
 def test_lost_leadership_is_told_even_if_it_comes_back_at_once() -> None:
     waiters = Waiters()
     waiters.add("before", 1)
-    waiters.queue.condemn(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    waiters.queue.fail_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     waiters.add("after", 1)
     assert len(waiters.queue) == 2
     waiters.settle(1)

@@ -34,18 +34,18 @@ class CommitQueue:
     Bounded by the requests in flight of all connections.
     """
 
-    __slots__ = ("_condemned", "_entries", "_timer", "_timers", "_when_due")
+    __slots__ = ("_entries", "_failed", "_timer", "_timers", "_when_due")
 
     def __init__(self, timers: Timers, when_due: Callback) -> None:
         """`when_due` is called at the earliest deadline; it is to call `expire`."""
         self._timers = timers
         self._when_due = when_due
         self._entries: deque[_Entry] = deque()
-        self._condemned: list[tuple[ErrorCode, _Entry]] = []
+        self._failed: list[tuple[ErrorCode, _Entry]] = []
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
-        return len(self._entries) + len(self._condemned)
+        return len(self._entries) + len(self._failed)
 
     def add(self, required: Offset, decided: Decided, deadline_ms: int) -> None:
         """Tell `decided` when the high watermark is `required` or more, or at the deadline."""
@@ -63,16 +63,16 @@ class CommitQueue:
         if timer is None or timer.at_ms > deadline_ms:
             self._set_timer(deadline_ms)
 
-    def condemn(self, code: ErrorCode) -> None:
+    def fail_all(self, code: ErrorCode) -> None:
         """Nothing that waits now will be decided by a high watermark: leadership is lost."""
-        self._condemned += ((code, entry) for entry in self._entries)
+        self._failed += ((code, entry) for entry in self._entries)
         self._entries.clear()
 
     def settle(self, high_watermark: Offset, code: ErrorCode, now: Instant) -> None:
-        """Tell all that are condemned, and all up to the high watermark, with `code`."""
-        if self._condemned:
-            condemned, self._condemned = self._condemned, []
-            for reason, entry in condemned:
+        """Tell all that are failed, and all up to the high watermark, with `code`."""
+        if self._failed:
+            failed, self._failed = self._failed, []
+            for reason, entry in failed:
                 _tell(entry[2], reason, now)
         entries = self._entries
         while entries and entries[0][0] <= high_watermark:

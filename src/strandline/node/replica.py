@@ -72,5 +72,5 @@ class Replica(LeadsPartition, FollowsPartition):
         self.is_alone = False
         if self._commits is not None:
             # Now, and not at the end of the turn: the node might lead again by then.
-            self._commits.condemn(code)
+            self._commits.fail_all(code)
         self.changed()

@@ -73,9 +73,9 @@ def first_required(commits: CommitQueue) -> int | None:
     return commits._entries[0][0] if commits._entries else None
 
 
-def has_condemned(commits: CommitQueue) -> bool:
+def has_failed_commits(commits: CommitQueue) -> bool:
     """Whether somebody is still to be told that leadership was lost."""
-    return bool(commits._condemned)
+    return bool(commits._failed)
 
 
 def is_to_be_woken(purgatory: Purgatory, watched: Watched) -> bool:

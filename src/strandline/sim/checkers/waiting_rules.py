@@ -17,7 +17,7 @@ from strandline.sim.checkers.peeking import (
     fetchers_of,
     fetches,
     first_required,
-    has_condemned,
+    has_failed_commits,
     is_to_be_woken,
     parked,
     parked_deletion,
@@ -81,7 +81,7 @@ class WaitingRules:
         if replica is None or commits is None or is_to_be_woken(node.purgatory, replica):
             return
         required = first_required(commits)
-        if has_condemned(commits) or (
+        if has_failed_commits(commits) or (
             required is not None and required <= replica.log.high_watermark
         ):
             self._findings.add(

@@ -245,7 +245,7 @@ SERVING: Final = (
         "condemn-waiting-produces",
         "Who waits at a deposed leader is told so, even if it leads again at once (KAFKA-13218).",
         ("I-28", "I-40"),
-        patch(CommitQueue, condemn=nothing),
+        patch(CommitQueue, fail_all=nothing),
     ),
     Mutant(
         "read-to-the-mark",
