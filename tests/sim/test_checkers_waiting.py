@@ -125,7 +125,7 @@ def test_a_consumer_that_waits_rightly_is_left_alone(checked: Checked) -> None:
 
 
 def test_a_follower_that_is_not_woken(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Followed, "happened", always(None))
+    monkeypatch.setattr(Followed, "on_change", always(None))
     checked.write(acks=1, settle=False)
     checked.world.run_for(20)
     assert "is parked, but" in checked.only("I-40").what

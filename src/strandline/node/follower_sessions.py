@@ -77,15 +77,15 @@ class Followed(Fetched):
         self.log_start_offset = log_start_offset
         self.told_high_watermark = NO_OFFSET
 
-    def happened(self, replica: Replica, *, wakes: bool) -> None:
-        """Something changed in the replica; `wakes` if a parked fetch may be completed by it."""
+    def on_change(self, replica: Replica, *, completes_fetch: bool) -> None:
+        """The replica changed; `completes_fetch` if that may complete a parked fetch."""
         session = self.session
         if session is None:
             return
         if not self.is_news:
             self._note_quiet_time(replica, session)
             session.add_news(self)
-        if wakes and session.watch.waiters:
+        if completes_fetch and session.watch.waiters:
             replica.host.purgatory.changed(session.watch)
 
     def listen_to(self, replica: Replica) -> None:
@@ -123,7 +123,7 @@ def quiet_until_ms(replica: Replica, leader: Leader, broker_id: BrokerId, now_ms
     whole log; `NEVER_MS` if there is no such session. With a fetch that waits, that is now.
 
     While nothing happens in a partition its fetches are not noted (`FollowerReader._maybe_settle`);
-    `Followed.happened` makes up for that later. This is for people who look meanwhile.
+    `Followed.on_change` makes up for that later. This is for people who look meanwhile.
     """
     for listener in replica.listeners:
         if (

@@ -90,7 +90,7 @@ class LeadsPartition(ReplicaState):
     def _appended(self, now: Instant) -> None:
         log, host = self.log, self.host
         for listener in self.listeners:
-            listener.happened(self, wakes=True)
+            listener.on_change(self, completes_fetch=True)
         if self.is_alone:
             log.advance_high_watermark_to(log.log_end_offset)
             if self.waiters or self._commits:
@@ -244,7 +244,7 @@ class LeadsPartition(ReplicaState):
     def _tell_listeners(self) -> None:
         """Followers are to be told something, or looked at again, but not because of this alone."""
         for listener in self.listeners:
-            listener.happened(self, wakes=False)
+            listener.on_change(self, completes_fetch=False)
 
     def _may_join(self, follower: BrokerId) -> bool:
         leader = self.leader

@@ -35,10 +35,10 @@ NOBODY: Final = BrokerId(-1)
 
 
 class Listener(Protocol):
-    """Somebody who wants to know all that happens to a replica, as long as it listens."""
+    """Observer of a replica's changes."""
 
-    def happened(self, replica: Any, *, wakes: bool) -> None:
-        """Something changed; `wakes` if it may be what a parked fetch of all the log waits for."""
+    def on_change(self, replica: Any, *, completes_fetch: bool) -> None:
+        """`completes_fetch`: what changed may complete a parked fetch that reads to the log end."""
 
 
 class Traffic:
@@ -118,7 +118,7 @@ class ReplicaState(Watched):
         purgatory.changed(self)
         purgatory.changed(self.log_end_waiters)
         for listener in self.listeners:
-            listener.happened(self, wakes=True)
+            listener.on_change(self, completes_fetch=True)
         if self.low_watermark_waiters is not None:
             purgatory.changed(self.low_watermark_waiters)
 

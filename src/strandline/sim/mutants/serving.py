@@ -319,7 +319,7 @@ SERVING: Final = (
         "sessions-hear-all-news",
         "What happens in a quiet partition is told in the next answer of its session (I-42).",
         ("I-42", "I-40", "I-49"),
-        patch(Followed, happened=nothing),
+        patch(Followed, on_change=nothing),
     ),
     Mutant(
         "settle-when-all-is-told",
