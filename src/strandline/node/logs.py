@@ -125,7 +125,7 @@ class Logs:
             except StorageError as error:
                 self.take_offline(directory, error)
 
-    def save_cut(self, truncated: Log) -> None:
+    def save_lowered_offsets(self, truncated: Log) -> None:
         """Write lowered offsets down, before new records take the place of old ones."""
         directory = self.directory_of(truncated.topic_partition)
         if truncated.offsets.recovery_point_fell and directory is not None:

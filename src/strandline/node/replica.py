@@ -31,7 +31,7 @@ class Replica(LeadsPartition, FollowsPartition):
         """Lead in a new epoch. Nothing is truncated (I-10); raises `StorageError`."""
         log, host = self.log, self.host
         if log.offsets.needs_checkpoint:
-            host.logs.save_cut(log)
+            host.logs.save_lowered_offsets(log)
         # KAFKA-7415: the epoch begins where the log ends now, whether or not it writes anything.
         log.flusher.begin_epoch(state.leader_epoch, log.log_end_offset)
         self.leader = Leader(

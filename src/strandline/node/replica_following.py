@@ -23,7 +23,7 @@ class FollowsPartition(ReplicaState):
     def append_as_follower(self, records: Buffer, now: Instant) -> AppendResult:
         """Append what the leader sent. Raises `CorruptRecords` and `StorageError`."""
         if self.log.offsets.needs_checkpoint:
-            self.host.logs.save_cut(self.log)  # what a full disk did not take then
+            self.host.logs.save_lowered_offsets(self.log)  # what a full disk did not take then
         result = self.log.appender.append_as_follower(
             records, now.wall_ms, leader_epoch=self.leader_epoch
         )
@@ -84,5 +84,5 @@ class FollowsPartition(ReplicaState):
             raise
 
     def _truncated(self) -> None:
-        self.host.logs.save_cut(self.log)
+        self.host.logs.save_lowered_offsets(self.log)
         self.changed()

@@ -282,7 +282,7 @@ RECOVERING: Final = (
         "write-what-fell",
         "Offsets that a truncation has lowered are written down before new records come (4.8).",
         ("I-07", "I-46", "I-21"),
-        patch(Logs, save_cut=nothing),
+        patch(Logs, save_lowered_offsets=nothing),
     ),
     Mutant(
         "epochs-are-durable",
