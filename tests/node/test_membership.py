@@ -194,14 +194,14 @@ def test_a_second_process_with_the_same_id_is_noticed(caplog: pytest.LogCaptureF
         alone.turn()
 
     change(SetData(mine.node.path, elsewhere(mine), mine.version))
-    assert membership.is_ousted
+    assert membership.is_fenced
     assert not membership.is_registered
     assert "Another process is registered as broker 1 (PLAINTEXT://elsewhere:9092)" in caplog.text
     change(Delete(mine.node.path))
     assert membership.is_registered
     # The cluster may have seen the other one in sync: whatever it recorded is not true of this one.
     assert metadata.image.brokers[BrokerId(1)].previous_epoch == -1
-    assert alone.node.unbroken_since == metadata.image.brokers[BrokerId(1)].epoch
+    assert alone.node.oldest_valid_broker_epoch == metadata.image.brokers[BrokerId(1)].epoch
     alone.check()
 
 
@@ -254,10 +254,10 @@ def test_lives_are_kept_over_clean_restarts(world: ClusterWorld) -> None:
 
 def test_who_was_ousted_claims_nothing_when_it_stops(world: ClusterWorld) -> None:
     mine = world.image.brokers[BrokerId(2)]
-    assert world[2].node.unbroken_since == mine.epoch
+    assert world[2].node.oldest_valid_broker_epoch == mine.epoch
     world.store.apply([SetData(mine.node.path, elsewhere(mine), mine.version)])
-    world.run_until(lambda: world[2].node.membership.is_ousted)
-    assert world[2].node.unbroken_since == -1
+    world.run_until(lambda: world[2].node.membership.is_fenced)
+    assert world[2].node.oldest_valid_broker_epoch == -1
     assert world[2].node.membership.lives is None
 
 

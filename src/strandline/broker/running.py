@@ -96,7 +96,7 @@ class Broker:
         would be taken for the same broker. Or when every log directory has failed.
         """
         await self._watch.for_ever_until(
-            lambda: self.node.membership.is_ousted or self._server.halted is not None
+            lambda: self.node.membership.is_fenced or self._server.halted is not None
         )
         if self._server.halted is not None:
             return self._server.halted
@@ -124,7 +124,7 @@ class Broker:
         if gate is not None:
             with suppress(asyncio.BrokenBarrierError):  # another one failed: go on alone
                 await gate.wait()
-        clean = self.node.stop(self.node.unbroken_since)
+        clean = self.node.stop(self.node.oldest_valid_broker_epoch)
         await self._store.close()
         if self._own_store is not None:
             await self._own_store.close()

@@ -184,9 +184,9 @@ class _Start:
         """Serve as soon as the broker is registered, but say so when leaders are known."""
         membership = node.membership
         await self._watch.until(
-            lambda: membership.is_registered or membership.is_ousted, timeout_s=_READY_S
+            lambda: membership.is_registered or membership.is_fenced, timeout_s=_READY_S
         )
-        if membership.is_ousted:  # one that started at the same moment was faster
+        if membership.is_fenced:  # one that started at the same moment was faster
             raise self._start_up.id_in_use(node.metadata.image)
         server.accept()
         is_ready = Readiness(self._now, self._broker_id)

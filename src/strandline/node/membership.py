@@ -102,7 +102,7 @@ class Membership:
         self._reconciler.act(now)
 
     @property
-    def unbroken_since(self) -> int:
+    def oldest_valid_broker_epoch(self) -> int:
         """The oldest registration since which nothing that this broker held was lost.
 
         Not the newest one: sessions may have expired since the controller last looked, and it must
@@ -127,7 +127,7 @@ class Membership:
         """What to tell with the next registration of this process."""
         return replace(
             self._registration,
-            previous_epoch=self.unbroken_since,
+            previous_epoch=self.oldest_valid_broker_epoch,
             lives=self._lives_until(_STILL_ALIVE),
         )
 
@@ -153,7 +153,7 @@ class Membership:
         return self._is_leaving
 
     @property
-    def is_ousted(self) -> bool:
+    def is_fenced(self) -> bool:
         """Whether another process is registered under this broker's id."""
         mine = self._mine()
         return mine is not None and not self._is_own(mine)

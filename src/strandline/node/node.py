@@ -151,14 +151,15 @@ class Node:
         return self.membership.broker_epoch
 
     @property
-    def unbroken_since(self) -> int:
+    def oldest_valid_broker_epoch(self) -> int:
         """The broker epoch for the marker of a clean shutdown; -1 if it never was registered."""
-        return self.membership.unbroken_since
+        return self.membership.oldest_valid_broker_epoch
 
     def stop(self, broker_epoch: int) -> bool:
         """Close every log; returns whether the next start needs no recovery.
 
-        `broker_epoch` goes into the marker of a clean shutdown: that is `unbroken_since`.
+        `broker_epoch` goes into the marker of a clean shutdown: that is
+        `oldest_valid_broker_epoch`.
         """
         lives = self.membership.lives
         closed = [

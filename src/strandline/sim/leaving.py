@@ -45,6 +45,6 @@ class Leaving:
             self._rounds += 1
             return
         process.connections.close_all()
-        clean = process.node.stop(process.node.unbroken_since)
+        clean = process.node.stop(process.node.oldest_valid_broker_epoch)
         process.machine.stopped()
         self._then(clean)

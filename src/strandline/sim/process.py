@@ -370,7 +370,7 @@ class Process:
         """Serve as soon as the broker is registered, and no longer when another one is it."""
         self._took_news = False
         membership = self.node.membership
-        if membership.is_ousted:
+        if membership.is_fenced:
             self.world.note(f"{self.machine.address} finds its id taken by another process")
             if self.connections.is_accepting:
                 self.leave(_nobody_asks)

@@ -39,15 +39,15 @@ def not_registered(scene: Scene) -> Iterator[Finding]:
     membership = scene.node.membership
     if membership.is_registered:
         return
-    ousted = membership.is_ousted
+    is_fenced = membership.is_fenced
     yield Finding(
         f"broker {scene.node.broker_id}",
         "another process is registered under its id"
-        if ousted
+        if is_fenced
         else "its session has ended, and it has not registered again",
         None,
         (f"its last broker epoch was {scene.node.broker_epoch}",),
-        "Give every broker an id of its own." if ousted else None,
+        "Give every broker an id of its own." if is_fenced else None,
     )
 
 
