@@ -15,7 +15,7 @@ from strandline.cluster.controller import (
     Decision,
     ElectionKind,
     InSyncProposal,
-    ReassignmentWish,
+    ReassignmentRequest,
     TopicSpec,
     alter_partitions,
     alter_reassignments,
@@ -272,7 +272,7 @@ class World:
         if what == 2:
             self._try(elect_leaders(office.view, ElectionKind.PREFERRED, [T0], self.policy))
         else:
-            wish = ReassignmentWish(T0, replicas)
+            wish = ReassignmentRequest(T0, replicas)
             self._try(alter_reassignments(office.view, [wish], self.policy))
 
     def announce(self, broker: Broker) -> None:

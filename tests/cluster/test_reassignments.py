@@ -6,7 +6,7 @@ import pytest
 
 from strandline.cluster.controller import (
     OngoingReassignment,
-    ReassignmentWish,
+    ReassignmentRequest,
     alter_reassignments,
     become_controller,
     list_reassignments,
@@ -23,15 +23,17 @@ ONE, TWO, THREE, FOUR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(4)
 T0 = TopicPartition("t", 0)
 
 
-def wish(*replicas: int, number: int = 0) -> ReassignmentWish:
-    return ReassignmentWish(TopicPartition("t", number), [BrokerId(broker) for broker in replicas])
+def wish(*replicas: int, number: int = 0) -> ReassignmentRequest:
+    return ReassignmentRequest(
+        TopicPartition("t", number), [BrokerId(broker) for broker in replicas]
+    )
 
 
-CANCEL = ReassignmentWish(T0, None)
+CANCEL = ReassignmentRequest(T0, None)
 
 
 def move(
-    story: Story, *wishes: ReassignmentWish, may_change_factor: bool = True
+    story: Story, *wishes: ReassignmentRequest, may_change_factor: bool = True
 ) -> list[ErrorCode | None]:
     decision = alter_reassignments(
         story.image, wishes, story.policy, may_change_replication_factor=may_change_factor
@@ -225,7 +227,7 @@ def test_wishes_are_refused_with_kafkas_codes() -> None:
     story.leave(2)
     codes = move(
         story,
-        ReassignmentWish(TopicPartition("x", 0), [ONE]),
+        ReassignmentRequest(TopicPartition("x", 0), [ONE]),
         wish(1, number=9),
         wish(),
         wish(3, 4, number=1),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.cluster.controller import (
-    ReassignmentWish,
+    ReassignmentRequest,
     alter_partitions,
     alter_reassignments,
     announce_shutdown,
@@ -271,7 +271,7 @@ def test_r42_a_controller_that_resigned_does_not_act_any_more() -> None:
     proposal = story.proposal(1, 2)
     decisions = [
         alter_partitions(known, ONE, story.epoch(1), [proposal], story.policy),
-        alter_reassignments(known, [ReassignmentWish(T0, [TWO, ONE])], story.policy),
+        alter_reassignments(known, [ReassignmentRequest(T0, [TWO, ONE])], story.policy),
         delete_topics(known, [TopicReference("t")]),
     ]
     for decision in decisions:

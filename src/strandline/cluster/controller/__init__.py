@@ -61,7 +61,7 @@ from strandline.cluster.controller.producer_ids import ProducerIdBlock, allocate
 from strandline.cluster.controller.reassignments import (
     OngoingReassignment,
     ReassignmentAnswer,
-    ReassignmentWish,
+    ReassignmentRequest,
     alter_reassignments,
     list_reassignments,
 )
@@ -90,7 +90,7 @@ __all__ = [
     "PartitionsSpec",
     "ProducerIdBlock",
     "ReassignmentAnswer",
-    "ReassignmentWish",
+    "ReassignmentRequest",
     "Refusal",
     "TopicCreated",
     "TopicDeleted",

@@ -27,7 +27,7 @@ from strandline.types import BrokerId, LeaderEpoch, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentWish:
+class ReassignmentRequest:
     """Which brokers shall hold the partition, the preferred leader first; None: cancel."""
 
     partition: TopicPartition
@@ -36,7 +36,7 @@ class ReassignmentWish:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentAnswer:
-    """What became of one wish."""
+    """The result of one request."""
 
     partition: TopicPartition
     refusal: Refusal | None = None
@@ -54,7 +54,7 @@ class OngoingReassignment:
 
 def alter_reassignments(
     image: ClusterImage,
-    wishes: Sequence[ReassignmentWish],
+    wishes: Sequence[ReassignmentRequest],
     policy: ControllerPolicy,
     *,
     may_change_replication_factor: bool = True,

@@ -15,7 +15,7 @@ from strandline.cluster.controller import (
     Elected,
     ElectionKind,
     ReassignmentAnswer,
-    ReassignmentWish,
+    ReassignmentRequest,
     Refusal,
     alter_reassignments,
     elect_leaders,
@@ -171,7 +171,7 @@ class ReassignmentsHandler:
         """Begin moves, and cancel others. The moves themselves go on after the answer."""
         body = request.body
         wishes = [
-            ReassignmentWish(
+            ReassignmentRequest(
                 TopicPartition(topic.name, item.partition_index),
                 None if item.replicas is None else [BrokerId(broker) for broker in item.replicas],
             )
@@ -180,7 +180,7 @@ class ReassignmentsHandler:
         ]
 
         def decide(
-            image: ClusterImage, some: Sequence[ReassignmentWish]
+            image: ClusterImage, some: Sequence[ReassignmentRequest]
         ) -> Decision[ReassignmentAnswer]:
             return alter_reassignments(
                 image,
@@ -196,7 +196,7 @@ class ReassignmentsHandler:
         def failed(
             error: ProtocolError,
             results: Sequence[ReassignmentAnswer],
-            left: Sequence[ReassignmentWish],
+            left: Sequence[ReassignmentRequest],
             at: Instant,
         ) -> None:
             del at
