@@ -192,10 +192,10 @@ def test_an_unknown_kind_of_election_is_refused(world: ClusterWorld) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_elections_for_many_partitions_are_decided_in_portions(
+def test_elections_for_many_partitions_are_decided_in_batches(
     world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.node.handlers.portions.PARTITIONS_PER_MULTI", 2)
+    monkeypatch.setattr("strandline.node.handlers.batching.PARTITIONS_PER_MULTI", 2)
     world.create_topic("t", *[(1, 2)] * 5)
     world.kill(1, expire=True)
     world.run_until(lambda: world.partition("t", 4).leader == 2)

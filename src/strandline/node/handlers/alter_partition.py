@@ -14,7 +14,7 @@ from strandline.cluster.controller import (
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ProtocolError
 from strandline.node.controller_loop import ControllerLoop
-from strandline.node.handlers.portions import InPortions
+from strandline.node.handlers.batching import InBatches
 from strandline.node.in_sync_wire import proposals_of, response_of
 from strandline.node.request import Request
 from strandline.protocol.messages.alter_partition import (
@@ -66,7 +66,7 @@ class AlterPartitionHandler:
                 request.reply(AlterPartitionResponse(error_code=error.code))
 
         proposals = proposals_of(body, request.version)
-        InPortions(self._controller_loop, decide, proposals, key=_partition_of).carry_out(
+        InBatches(self._controller_loop, decide, proposals, key=_partition_of).carry_out(
             done=done, failed=failed, now=now
         )
 

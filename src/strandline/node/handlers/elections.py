@@ -24,7 +24,7 @@ from strandline.cluster.controller import (
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.controller_loop import ControllerLoop, tell_events
-from strandline.node.handlers.portions import InPortions
+from strandline.node.handlers.batching import InBatches
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.protocol.messages.alter_partition_reassignments import (
@@ -116,7 +116,7 @@ class ElectLeadersHandler:
             refused = [Elected(each, refusal) for each in left]
             _reply_elected(request, [*results, *refused], ErrorCode.NONE)
 
-        InPortions(self._controller_loop, decide, partitions, key=_itself).carry_out(
+        InBatches(self._controller_loop, decide, partitions, key=_itself).carry_out(
             done=done, failed=failed, now=now
         )
 
@@ -208,7 +208,7 @@ class ReassignmentsHandler:
             else:
                 _reply_reassigned(request, [], error)
 
-        InPortions(self._controller_loop, decide, wishes, key=_partition_of).carry_out(
+        InBatches(self._controller_loop, decide, wishes, key=_partition_of).carry_out(
             done=done, failed=failed, now=now
         )
 

@@ -75,7 +75,7 @@ def reassigned(answer: Any) -> dict[int, int]:
     return {each.partition_index: each.error_code for each in topic.partitions}
 
 
-def test_a_long_list_of_moves_is_written_in_portions(cluster: Cluster) -> None:
+def test_a_long_list_of_moves_is_written_in_batches(cluster: Cluster) -> None:
     answer, sizes = written_one_by_one(cluster, move(*range(COUNT)), 1)
     assert reassigned(answer) == dict.fromkeys(range(COUNT), ErrorCode.NONE)
     assert len(sizes) == PORTIONS
@@ -118,7 +118,7 @@ def test_a_store_that_fails_at_once_refuses_the_whole(cluster: Cluster) -> None:
     cluster.world.store_error = None
 
 
-def test_elections_and_in_sync_sets_are_written_in_portions(cluster: Cluster) -> None:
+def test_elections_and_in_sync_sets_are_written_in_batches(cluster: Cluster) -> None:
     """Every partition gets broker 2, which becomes the preferred leader and is elected."""
     everywhere = range(COUNT)
     written_one_by_one(cluster, move(*everywhere, to=(2, 1)), 1)

@@ -29,7 +29,7 @@ class Decide(Protocol[_Item, _Result]):
     def __call__(self, image: ClusterImage, items: Sequence[_Item], /) -> Decision[_Result]: ...
 
 
-class InPortions(Generic[Item, Result]):
+class InBatches(Generic[Item, Result]):
     """One request on its way through its decisions."""
 
     def __init__(
@@ -43,7 +43,7 @@ class InPortions(Generic[Item, Result]):
         """Items with one key are decided about together: a request may name a thing twice."""
         self._controller_loop = controller
         self._decide = decide
-        self._left = _portions(items, key)
+        self._left = _batches(items, key)
         self._results: list[Result] = []
 
     def carry_out(
@@ -75,7 +75,7 @@ class InPortions(Generic[Item, Result]):
         )
 
 
-def _portions(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+def _batches(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
     """The items in their order, but for those with one key, which are all where the first is."""
     groups: dict[Hashable, list[Item]] = {}
     for item in items:
