@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -14,14 +13,11 @@ from typing import Any
 
 import pytest
 
-from strandline.cli import sim_rules, sim_run, sim_sweep
+from strandline.cli import sim_run, sim_sweep
 from strandline.cli.sim_progress import ProgressBar
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.producer import Producer
-from strandline.sim.mutants import MUTANTS
-from strandline.sim.mutants.mutant import Mutant, patch
-from strandline.sim.mutation_table import Row
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.sometimes import STATES
@@ -36,7 +32,7 @@ Run = Callable[..., Any]
 def test_without_anything_it_explains_itself(alone: Run) -> None:
     ended = alone("sim")
     assert ended.code == 0
-    for word in ("--seed N", "--seeds COUNT", "--shrink", "play", "rules", "mutants", "exhaust"):
+    for word in ("--seed N", "--seeds COUNT", "--shrink", "play"):
         assert word in ended.out
 
 
@@ -55,14 +51,12 @@ def test_without_anything_it_explains_itself(alone: Run) -> None:
         (("--seed", "1", "--plan", "--json"), "Say either --plan or --json."),
         (("--seed", "1", "--out", "x"), "--out goes with --shrink or --plan."),
         (("--seed", "1", "--profile", "wild"), "'wild' is not one of"),
-        (("--seed", "1", "--without", "sense"), "--without: There is no rule 'sense'"),
         (("--seeds", "0"), "'--seeds': 0 is not in the range"),
         (("--seeds", "1", "--jobs", "0"), "'--jobs': 0 is not in the range"),
         (("--seeds", "1", "--minutes", "0"), "'--minutes'"),
         (("--seeds", "1", "--shrink"), "--shrink does not go with several seeds."),
         (("--seeds", "1", "--verbose"), "--verbose does not go with several seeds."),
-        (("--seeds", "1", "--without", "sense"), "--without: There is no rule 'sense'"),
-        (("--seed", "1", "rules"), "Options of a run do not go with 'rules'."),
+        (("--seed", "1", "play"), "Options of a run do not go with 'play'."),
         (("fly",), "fly"),
     ],
 )
@@ -231,29 +225,6 @@ def test_what_is_seen_at_once_is_shrunk_rather_than_what_a_client_saw_before(alo
 
 
 @pytest.mark.usefixtures("quiet_plan")
-def test_a_rule_that_is_left_out_gives_a_scenario_that_is_meant_to_fail(
-    alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mutant = Mutant(
-        "commits-alone",
-        "A leader waits for those in sync.",
-        ("I-14",),
-        patch(Leader, next_high_watermark=lambda _leader, _mark, end, *_, **__: end),
-    )
-    monkeypatch.setitem(MUTANTS, mutant.name, mutant)
-    path = tmp_path / "mutant.txt"
-    assert alone(
-        "sim", "--seed", "5", "--without", mutant.name, "--shrink", "--out", str(path)
-    ).code
-    assert "without: commits-alone\n" in path.read_text()
-    assert re.search(r"^violates: .*I-14", path.read_text(), re.MULTILINE)
-    assert alone("sim", "play", str(path), "--quiet").code == 0
-    assert re.search(
-        r"^commits-alone +I-14 +A leader waits", alone("sim", "rules").out, re.MULTILINE
-    )
-
-
-@pytest.mark.usefixtures("quiet_plan")
 def test_where_nothing_fails_there_is_nothing_to_shrink(alone: Run) -> None:
     ended = alone("sim", "--seed", "5", "--shrink")
     assert (ended.code, ended.out) == (0, "")
@@ -390,63 +361,3 @@ def test_the_bar_says_how_far_it_is() -> None:
     endless = ProgressBar(None, "seeds")
     endless.advance()
     assert endless.text() == "1 seeds in 0 s"
-
-
-# -- The rules --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table in which the last rule is not missed."""
-    rows = [
-        Row("one", "The first rule.", ("I-14",), ("I-14", "I-23"), 5, 6),
-        Row("two", "The second rule.", ("I-46",), (), None, 200),
-        Row("three", "The third rule.", (), (), None, 200, "Another rule is behind it."),
-    ]
-
-    def made_up(_: Any, *, told: Callable[[Row], None], **__: Any) -> list[Row]:
-        for row in rows:
-            told(row)
-        return rows
-
-    monkeypatch.setattr(sim_rules, "mutation_table", made_up)
-
-
-@pytest.mark.usefixtures("table")
-def test_the_mutation_table(alone: Run) -> None:
-    ended = alone("sim", "mutants", "--seeds", "200")
-    assert (ended.code, ended.out) == (
-        1,
-        "one: I-14 I-23 at seed 5, 6 seeds needed\n"
-        "two: nothing noticed in 200 seeds\n"
-        "three: no run can notice. Another rule is behind it.\n"
-        "1 of 3 rules were missed.\n",
-    )
-
-
-@pytest.mark.usefixtures("table")
-def test_the_mutation_table_for_a_page(alone: Run) -> None:
-    ended = alone("sim", "mutants", "--markdown")
-    assert ended.out == (
-        "| left out | the rule | noticed by | seeds needed |\n"
-        "|---|---|---|---|\n"
-        "| `one` | The first rule. | I-14, I-23 | 6 |\n"
-        "| `two` | The second rule. | nothing | more than 200 |\n"
-        "| `three` | The third rule. | Another rule is behind it. | no run |\n"
-    )
-    assert ended.code == 1
-
-
-@pytest.mark.usefixtures("table")
-def test_the_mutation_table_as_json(alone: Run) -> None:
-    assert [row["seed"] for row in alone("sim", "mutants", "--json").json] == [5, None, None]
-
-
-def test_a_rule_that_there_is_not(alone: Run) -> None:
-    ended = alone("sim", "mutants", "--rule", "sense")
-    assert ended.code == 2
-    assert "--rule: There is no rule 'sense'" in ended.err
-
-
-def test_the_rules_as_json(alone: Run) -> None:
-    assert [each["rule"] for each in alone("sim", "rules", "--json").json] == list(MUTANTS)

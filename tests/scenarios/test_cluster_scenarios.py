@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from strandline.sim.expectations import Expectations
-from strandline.sim.run import run
 from strandline.sim.scenarios.script import CLUSTER, load_script
 from strandline.sim.text import read_plan
+from tests.sim.mutants.running import run_without
 
 SCRIPTS = [
     path
@@ -25,9 +25,9 @@ def test_scenario(path: Path) -> None:
     traces = set()
     for _ in range(2):
         expectations = Expectations(script)
-        verdict = run(
+        verdict = run_without(
+            script.without,
             script.plan,
-            without=script.without,
             on_expect=expectations.at_its_time,
             on_end=expectations.at_the_end,
         )

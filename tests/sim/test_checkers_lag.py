@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.sim.mutants import mutated
 from tests.sim.checked_world import AT, Checked
+from tests.sim.mutants import mutated
 
 
 @pytest.fixture

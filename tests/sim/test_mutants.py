@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from strandline.sim.checkers.invariants import BUG, INVARIANTS
-from strandline.sim.mutants import MUTANTS, Mutant, UnknownMutant, mutated
-from strandline.sim.mutants.mutant import nothing, patch, patch_all, together
 from strandline.sim.options import draw_plan
-from strandline.sim.run import run
+from tests.sim.mutants import MUTANTS, Mutant, UnknownMutant, mutated
+from tests.sim.mutants.mutant import nothing, patch, patch_all, together
+from tests.sim.mutants.running import run_without
 
 RULES = list(MUTANTS.values())
 
@@ -127,7 +127,7 @@ rule may take the seeds up to that one, and two more."""
 @pytest.mark.parametrize("name", NOTICED)
 def test_a_rule_that_is_left_out_is_missed(name: str) -> None:
     for seed in range(NOTICED[name] + 3):
-        broken = run(draw_plan(seed), without=name, stop_at_violation=True).violations
+        broken = run_without(name, draw_plan(seed), stop_at_violation=True).violations
         if {violation.invariant for violation in broken} & set(MUTANTS[name].expected):
             return
     pytest.fail(f"Nothing has missed {name}.")

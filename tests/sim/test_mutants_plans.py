@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.sim.mutants import MUTANTS
 from strandline.sim.run import run
 from strandline.sim.scenarios.script import parse_script
 from strandline.sim.text import PlanScript, read_plan
+from tests.sim.mutants import MUTANTS
+from tests.sim.mutants.running import run_without
 
 PLANS = sorted(Path(__file__).with_name("without").glob("*.txt"))
 SEEDS = 4
@@ -55,7 +56,7 @@ def test_without_the_rule_it_goes_wrong(path: Path, rule: str) -> None:
     first = script.plan.options.seed
     for seed in range(first, first + SEEDS):
         plan = replace(script.plan, options=replace(script.plan.options, seed=seed))
-        broken = run(plan, without=rule, stop_at_violation=True).violations
+        broken = run_without(rule, plan, stop_at_violation=True).violations
         if {violation.invariant for violation in broken} & expected:
             return
     pytest.fail(f"None of {SEEDS} seeds has missed {rule}.")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from strandline.sim import mutation_table as module
 from strandline.sim.checkers.violations import Violation
-from strandline.sim.mutants import MUTANTS, Mutant
-from strandline.sim.mutation_table import Row, mutation_table
 from strandline.sim.sweep import HARNESS, SeedResult, SweepResult
+from tests.sim.mutants import MUTANTS, Mutant
+from tests.sim.mutants import mutation_table as module
+from tests.sim.mutants.mutation_table import Row, mutation_table
 
 Breaks = dict[int, tuple[str, ...]]
 
@@ -35,7 +36,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def sweep(
         seeds: Iterable[int],
         *,
-        without: str,
+        runner: partial[SeedResult],
         told: Callable[[SeedResult], None],
         stop: Callable[[], bool],
         **_: Any,
@@ -46,7 +47,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         while under_way or (waiting and not stop()):
             while len(under_way) < 3 and waiting and not stop():
                 under_way.append(waiting.pop(0))
-            each = result_of(under_way.pop(), WITHOUT[without])
+            each = result_of(under_way.pop(), WITHOUT[runner.args[0]])
             result.add(each)
             told(each)
         return result

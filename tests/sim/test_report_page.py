@@ -14,7 +14,6 @@ from strandline.sim.clients import ADMIN_VERBS
 from strandline.sim.faults.catalogue import as_table
 from strandline.sim.faults.moments import MOMENTS
 from strandline.sim.faults.nemesis import VERBS as FAULTS
-from strandline.sim.mutants import MUTANTS
 from strandline.sim.scenarios import expectations, verbs
 from strandline.sim.scenarios.player import HEADER, play
 from strandline.sim.scenarios.policy import VALUES
@@ -22,6 +21,7 @@ from strandline.sim.scenarios.script import parse_script
 from strandline.sim.sometimes import STATES
 from strandline.sim.sweep import SEEDS_FOR_ALL_STATES
 from strandline.sim.text import read_plan
+from tests.sim.mutants import MUTANTS
 
 PATH = Path(__file__).parents[2] / "docs" / "simulator.md"
 PAGE = PATH.read_text()

@@ -61,10 +61,10 @@ def test_enough_seeds_must_reach_every_state(
     assert sorted(result.missed) == missed
 
 
-def test_a_profile_or_a_rule_that_is_left_out_asks_for_no_state() -> None:
+def test_a_profile_or_another_runner_asks_for_no_state() -> None:
     assert sweep([], jobs=1).is_as_drawn
     assert not sweep([], profile="safe").is_as_drawn
-    assert not sweep([], without="read-to-the-mark").is_as_drawn
+    assert not sweep([], runner=_of_another_profile).is_as_drawn
 
 
 def test_a_seed_gives_the_same_in_another_process() -> None:
@@ -91,12 +91,16 @@ def test_the_second_run_is_in_another_process(monkeypatch: pytest.MonkeyPatch) -
     assert len(set(given)) == 4
 
 
-def test_profile_and_mutant_are_handed_on() -> None:
+def _of_another_profile(seed: int, profile: str | None) -> SeedResult:
+    return failed(seed, f"not {profile}", "it was not run")
+
+
+def test_profile_and_runner_are_handed_on() -> None:
     told: list[SeedResult] = []
     sweep([1], profile="beyond", told=told.append)
     assert told[0].profile == "beyond"
-    sweep([1], without="nothing-of-that-name", told=told.append)
-    assert told[1].error is not None
+    sweep([1], profile="beyond", runner=_of_another_profile, told=told.append)
+    assert told[1].profile == "not beyond"
 
 
 def test_a_sweep_can_be_stopped_and_be_limited_in_time() -> None:

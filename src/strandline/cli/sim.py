@@ -13,13 +13,6 @@ from strandline.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
     "play": LazyCommand("strandline.cli.sim_play:play", "Play a scenario from a file."),
-    "rules": LazyCommand("strandline.cli.sim_rules:rules", "List the rules that can be left out."),
-    "mutants": LazyCommand(
-        "strandline.cli.sim_rules:mutants", "Leave out each rule, and see which check notices."
-    ),
-    "exhaust": LazyCommand(
-        "strandline.cli.sim_exhaust:exhaust", "Try everything that a small cluster can do."
-    ),
 }
 
 SAFE = "safe"
@@ -55,7 +48,6 @@ BEYOND = "beyond"
     help="How bad it may get: nothing may be lost, or more breaks than acks=all survives. "
     "Without it the seed decides.",
 )
-@click.option("--without", metavar="RULE", help="Leave out a rule of the brokers; see 'sim rules'.")
 @click.option("--plan", "shows_plan", is_flag=True, help="Print what a seed would do; run nothing.")
 @click.option(
     "--shrink", "shrinks", is_flag=True, help="Reduce a failing seed to a short scenario."
@@ -78,7 +70,6 @@ def sim(
     twice: bool,
     minutes: float | None,
     profile: str | None,
-    without: str | None,
     shows_plan: bool,
     shrinks: bool,
     out: str | None,
@@ -118,7 +109,6 @@ def sim(
         wanted = OneRun(
             seed=seed,
             profile=profile,
-            without=without,
             minutes=minutes,
             out=out,
             verbose=verbose,
@@ -136,7 +126,6 @@ def sim(
             twice=twice,
             minutes=minutes,
             profile=profile,
-            without=without,
             as_json=as_json,
         )
     )

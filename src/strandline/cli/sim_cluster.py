@@ -9,7 +9,6 @@ import click
 from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad
 from strandline.cli.sim_run import (
-    check_rule,
     print_note,
     print_phase,
     show_end,
@@ -20,8 +19,8 @@ from strandline.cli.sim_run import (
 from strandline.sim.expectations import Expectations
 from strandline.sim.report import show_plan
 from strandline.sim.run import run
-from strandline.sim.scenarios.script import Script
-from strandline.sim.text import read_plan
+from strandline.sim.scenarios.script import BadScript, Script
+from strandline.sim.text import PlanScript, read_plan
 
 
 def play_cluster(
@@ -29,7 +28,18 @@ def play_cluster(
 ) -> bool:
     """Run the plan of a file and print how it ends; returns whether it went as the file says."""
     text = read_plan(script)
-    check_rule(text.without)
+    if text.without is not None:
+        raise BadScript(
+            f"{script.name} leaves out the rule '{text.without}' of the brokers: in a checkout, "
+            f"`python -m tests.sim.mutants play FILE` does so."
+        )
+    return play_plan(text, judged=judged, quiet=quiet, verbose=verbose, as_json=as_json)
+
+
+def play_plan(
+    text: PlanScript, *, judged: Callable[..., str], quiet: bool, verbose: bool, as_json: bool
+) -> bool:
+    """As `play_cluster`, of a file that was read."""
     expectations = Expectations(text)
     talks = not quiet and not as_json
     if talks:
@@ -39,7 +49,6 @@ def play_cluster(
     verdict, cpu_s = timed(
         lambda: run(
             text.plan,
-            without=text.without,
             on_expect=expectations.at_its_time,
             on_end=expectations.at_the_end,
             on_note=print_note if verbose and not as_json else None,
@@ -48,7 +57,7 @@ def play_cluster(
     )
     is_good = expectations.judge(verdict)
     if as_json:
-        found = verdict_as_json(verdict, text.without, cpu_s)
+        found = verdict_as_json(verdict, cpu_s)
         print_json({**found, "as_expected": is_good, "unmet": expectations.unmet})
         return is_good
     if talks:

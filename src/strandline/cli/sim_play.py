@@ -100,7 +100,7 @@ def _play(
     # Only here: a scenario of replicas needs no cluster, and is there at once.
     from strandline.cli.sim_cluster import play_cluster
 
-    return play_cluster(script, judged=_judged, quiet=quiet, verbose=verbose, as_json=as_json)
+    return play_cluster(script, judged=judged, quiet=quiet, verbose=verbose, as_json=as_json)
 
 
 # -- Replicas --------------------------------------------------------------------------------
@@ -137,10 +137,10 @@ def _say_outcome(script: Script, outcome: Outcome) -> None:
         click.echo(paint(f"    {what}"))
     if not outcome.broken:
         click.echo("No invariant was broken.")
-    click.echo(_judged(outcome.broken, outcome.expected, is_met=not outcome.unmet))
+    click.echo(judged(outcome.broken, outcome.expected, is_met=not outcome.unmet))
 
 
-def _judged(broken: Iterable[str], expected: Iterable[str], *, is_met: bool) -> str:
+def judged(broken: Iterable[str], expected: Iterable[str], *, is_met: bool) -> str:
     """The last sentence: whether it went as the file says."""
     too_much, too_little = set(broken) - set(expected), set(expected) - set(broken)
     if too_much:

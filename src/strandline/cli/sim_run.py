@@ -13,7 +13,6 @@ import click
 from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad, dim, good
 from strandline.cli.stopping import ends_with_its_reader
-from strandline.sim.mutants import MUTANTS
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.report import (
@@ -37,7 +36,6 @@ class OneRun(NamedTuple):
 
     seed: int
     profile: str | None = None
-    without: str | None = None
     minutes: float | None = None
     out: str | None = None
     verbose: bool = False
@@ -46,11 +44,10 @@ class OneRun(NamedTuple):
 
 def run_one(wanted: OneRun, *, shows_plan: bool, shrinks: bool) -> None:
     """Run a seed, or print its plan, or shrink it. Exits with 1 if an invariant is broken."""
-    check_rule(wanted.without)
     plan = draw_plan(wanted.seed, wanted.profile)
     with ends_with_its_reader():
         if shows_plan:
-            write_scenario(format_plan(plan, without=wanted.without), wanted.out)
+            write_scenario(format_plan(plan), wanted.out)
         elif shrinks:
             # Only here: it needs all of this file.
             from strandline.cli.sim_shrink import shrink_run
@@ -61,12 +58,6 @@ def run_one(wanted: OneRun, *, shows_plan: bool, shrinks: bool) -> None:
             show_run(plan, wanted, again=again, shorter=f"{again} --shrink")
 
 
-def check_rule(name: str | None, option: str = "--without") -> None:
-    """Raise `click.UsageError` for a rule that there is not."""
-    if name is not None and name not in MUTANTS:
-        raise click.UsageError(f"{option}: There is no rule '{name}'; see 'strandline sim rules'.")
-
-
 def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:
     """Run a plan and print what there is to say. Exits with 1 if an invariant is broken."""
     if not wanted.as_json:
@@ -75,13 +66,12 @@ def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:
     verdict, cpu_s = timed(
         lambda: run(
             plan,
-            without=wanted.without,
             on_note=print_note if wanted.verbose and not wanted.as_json else None,
             on_phase=None if wanted.as_json or wanted.verbose else print_phase,
         )
     )
     if wanted.as_json:
-        print_json(verdict_as_json(verdict, wanted.without, cpu_s))
+        print_json(verdict_as_json(verdict, cpu_s))
     else:
         show_end(verdict, cpu_s, verbose=wanted.verbose)
         if not verdict.is_good:
@@ -142,10 +132,7 @@ def print_phase(phase: str, at_us: int) -> None:
 
 def _show_ways(wanted: OneRun, *, again: str, shorter: str) -> None:
     click.echo()
-    click.echo(
-        f"Strandline {VERSION}, Python {platform.python_version()}, seed {wanted.seed}"
-        + (f", without {wanted.without}." if wanted.without else ".")
-    )
+    click.echo(f"Strandline {VERSION}, Python {platform.python_version()}, seed {wanted.seed}.")
     click.echo(f"Again:   {again}")
     click.echo(f"Shorter: {shorter}")
 
@@ -154,19 +141,16 @@ def _command(wanted: OneRun) -> str:
     words = ["strandline sim", f"--seed {wanted.seed}"]
     if wanted.profile is not None:
         words.append(f"--profile {wanted.profile}")
-    if wanted.without is not None:
-        words.append(f"--without {wanted.without}")
     return " ".join(words)
 
 
-def verdict_as_json(verdict: Verdict, without: str | None, cpu_s: float) -> dict[str, Any]:
+def verdict_as_json(verdict: Verdict, cpu_s: float) -> dict[str, Any]:
     """One run for programs."""
     return {
         "version": VERSION,
         "seed": verdict.seed,
         "profile": verdict.plan.options.profile,
-        "without": without,
-        "plan": format_plan(verdict.plan, without=without),
+        "plan": format_plan(verdict.plan),
         "violations": [
             {
                 "invariant": each.invariant,

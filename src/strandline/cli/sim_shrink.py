@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 import click
 
@@ -21,10 +22,18 @@ from strandline.version import VERSION
 MINUTES_TO_SHRINK = 1.0
 
 
-def shrink_run(plan: Plan, wanted: OneRun) -> None:
-    """Shrink a plan that breaks something, and write it down. Exits with 1 if it does."""
+def scenario_of(verdict: Verdict, title: str) -> str:
+    """The text of a shrunk run: it fails until what is wrong is mended."""
+    return format_plan(verdict.plan, title=title)
+
+
+def shrink_run(
+    plan: Plan, wanted: OneRun, described: Callable[[Verdict, str], str] = scenario_of
+) -> None:
+    """Shrink a plan that breaks something, and write it down as `described` makes a text of its
+    last run and a title. Exits with 1 if it breaks something."""
     # Ended like every shorter run: what is seen at once hides what would be seen when it is judged.
-    verdict, _ = timed(lambda: run(plan, without=wanted.without, stop_at_violation=True))
+    verdict, _ = timed(lambda: run(plan, stop_at_violation=True))
     if verdict.is_good:
         click.echo(f"Seed {wanted.seed} breaks no invariant: there is nothing to shrink.", err=True)
         return
@@ -35,19 +44,18 @@ def shrink_run(plan: Plan, wanted: OneRun) -> None:
     safety = dict(verdict.phases)
     is_early = "safety" in safety and first.at_us <= safety["safety"]
     # What clients find is dated when they saw it, and counts only when the run is judged.
-    is_seen_early = is_early and _breaks(plan, first.invariant, wanted.without, early=True)
+    is_seen_early = is_early and _breaks(plan, first.invariant, early=True)
     with Stop() as stop:
         small = shrink(
             plan,
-            lambda candidate: _breaks(
-                candidate, first.invariant, wanted.without, early=is_seen_early
-            ),
+            lambda candidate: _breaks(candidate, first.invariant, early=is_seen_early),
             _ShrinkProgress(),
             may_go_on=lambda: not stop.is_set and time.monotonic() < end_s,
             fails_at_us=first.at_us - safety["building"] if is_early else None,
         )
-    final, _ = timed(lambda: run(small, without=wanted.without))
-    write_scenario(scenario_of(final, first.invariant, wanted), wanted.out)
+    final, _ = timed(lambda: run(small))
+    text = described(final, f"Seed {wanted.seed} breaks {first.invariant}")
+    write_scenario(_head(final, first.invariant) + text, wanted.out)
     if wanted.out is not None:
         click.echo(f"Play it: strandline sim play {wanted.out}", err=True)
     raise click.exceptions.Exit(1)
@@ -57,7 +65,7 @@ class _TooLate(BaseException):
     """The phase in which the run should have gone wrong is over. No error: nobody may catch it."""
 
 
-def _breaks(plan: Plan, invariant: str, without: str | None, *, early: bool) -> bool:
+def _breaks(plan: Plan, invariant: str, *, early: bool) -> bool:
     """Whether a plan still breaks that invariant; `early`: while faults go on.
 
     A plan that cannot be run does not.
@@ -68,23 +76,15 @@ def _breaks(plan: Plan, invariant: str, without: str | None, *, early: bool) -> 
             raise _TooLate
 
     try:
-        verdict = run(plan, without=without, on_phase=on_phase, stop_at_violation=True)
+        verdict = run(plan, on_phase=on_phase, stop_at_violation=True)
     except (BadScript, HarnessError, _TooLate):
         return False
     return any(violation.invariant == invariant for violation in verdict.violations)
 
 
-def scenario_of(verdict: Verdict, invariant: str, wanted: OneRun) -> str:
-    """The text of a shrunk run. Without a rule it is meant to fail; else it fails until mended."""
-    broken = {violation.invariant: violation.what for violation in reversed(verdict.violations)}
-    what = " ".join(broken.get(invariant, "").split())
-    text = format_plan(
-        verdict.plan,
-        title=f"Seed {wanted.seed} breaks {invariant}",
-        without=wanted.without,
-        violates=broken if wanted.without is not None else (),
-    )
-    return f"# {invariant}: {what}\n# Strandline {VERSION}.\n{text}"
+def _head(verdict: Verdict, invariant: str) -> str:
+    found = (each.what for each in verdict.violations if each.invariant == invariant)
+    return f"# {invariant}: {' '.join(next(found, '').split())}\n# Strandline {VERSION}.\n"
 
 
 class _ShrinkProgress:

@@ -11,15 +11,16 @@ import click
 from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad, good
 from strandline.cli.sim_progress import ProgressBar
-from strandline.cli.sim_run import check_rule
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.sim.checkers.invariants import INVARIANTS
 from strandline.sim.report import counted, show_reached, show_speed
 from strandline.sim.sweep import (
     SEEDS_FOR_ALL_STATES,
     TWICE_ONE_OF,
+    Runner,
     SeedResult,
     SweepResult,
+    run_seed,
     sweep,
 )
 from strandline.version import VERSION
@@ -37,14 +38,15 @@ class ManyRuns(NamedTuple):
     twice: bool = False
     minutes: float | None = None
     profile: str | None = None
-    without: str | None = None
     as_json: bool = False
+    command: str = "strandline sim"
+    """By what one of the seeds is run again."""
+    runner: Runner = run_seed
 
 
 def run_many(wanted: ManyRuns) -> None:
     """Run seeds and print a summary. Exits with 1 if any of them breaks an invariant, or if enough
     of them were run and a state that is counted was never reached."""
-    check_rule(wanted.without)
     seeds: Iterable[int] = count(wanted.first)
     if wanted.seeds is not None:
         seeds = range(wanted.first, wanted.first + wanted.seeds)
@@ -58,7 +60,7 @@ def run_many(wanted: ManyRuns) -> None:
             seeds,
             jobs=wanted.jobs,
             profile=wanted.profile,
-            without=wanted.without,
+            runner=wanted.runner,
             minutes=wanted.minutes,
             twice_one_of=1 if wanted.twice else TWICE_ONE_OF,
             told=told,
@@ -113,14 +115,12 @@ def _show(result: SweepResult, wanted: ManyRuns) -> None:
     )
     if result.bad:
         first = min(seed for seeds in result.bad.values() for seed in seeds)
-        options = "".join(
-            f" --{name} {value}"
-            for name, value in (("profile", wanted.profile), ("without", wanted.without))
-            if value is not None
-        )
+        again = f"{wanted.command} --seed {first}"
+        if wanted.profile is not None:
+            again += f" --profile {wanted.profile}"
         click.echo(f"Strandline {VERSION}.")
-        click.echo(f"Again:   strandline sim --seed {first}{options}")
-        click.echo(f"Shorter: strandline sim --seed {first}{options} --shrink")
+        click.echo(f"Again:   {again}")
+        click.echo(f"Shorter: {again} --shrink")
 
 
 def _why_missed(result: SweepResult) -> str:
@@ -138,7 +138,6 @@ def _as_json(result: SweepResult, wanted: ManyRuns) -> object:
         "first": wanted.first,
         "seeds": result.seeds,
         "profile": wanted.profile,
-        "without": wanted.without,
         "bad": dict(sorted(result.bad.items())),
         "violations": [
             {"seed": seed, "invariant": each.invariant, "what": each.what, "at_us": each.at_us}

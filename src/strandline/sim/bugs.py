@@ -64,8 +64,8 @@ def place_of(error: BaseException | None) -> str:
 
 
 def is_of_simulator(place: str) -> bool:
-    """Whether that is code which no broker has. (Broken rules are broken on purpose.)"""
-    return place.startswith("sim/") and not place.startswith("sim/mutants")
+    """Whether that is code which no broker has."""
+    return place.startswith("sim/")
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from strandline.errors import StrandlineError
 from strandline.sim.bugs import quiet
-from strandline.sim.mutants import UnknownMutant, mutated
 from strandline.sim.observer import Observer
 from strandline.sim.phases import Course
 from strandline.sim.plan import Action, Plan
@@ -32,7 +31,6 @@ class HarnessError(StrandlineError):
 def run(
     plan: Plan,
     *,
-    without: str | None = None,
     observers: Sequence[Observer] = (),
     on_expect: Callable[[World, Action], None] | None = None,
     on_note: Callable[[int, str], None] | None = None,
@@ -43,16 +41,16 @@ def run(
 ) -> Verdict:
     """Run a plan.
 
-    `without` switches a rule of the core off (see `mutants`). `on_expect` is called for actions of
-    the plan whose verb is `expect`, `on_note` and `on_phase` with what happens and when, `on_end`
-    once before the world is gone. Without `is_checked` no invariant is checked, which changes
-    nothing else. `stop_at_violation` ends the run soon after the first violation.
+    `on_expect` is called for actions of the plan whose verb is `expect`, `on_note` and `on_phase`
+    with what happens and when, `on_end` once before the world is gone. Without `is_checked` no
+    invariant is checked, which changes nothing else. `stop_at_violation` ends the run soon after
+    the first violation.
     """
     hooks = _Hooks(observers, on_expect, on_note, on_phase, on_end)
-    with quiet(), mutated(without):
+    with quiet():
         try:
             return _run(plan, hooks, is_checked=is_checked, stops=stop_at_violation)
-        except (BadScript, UnknownMutant):
+        except BadScript:
             raise
         except (Exception, ProcessEnded, UsedAfterEnd) as error:
             seed = plan.options.seed

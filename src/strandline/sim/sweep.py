@@ -21,13 +21,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Final
+from typing import Final, TypeAlias
 
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.options import draw_plan
+from strandline.sim.plan import Plan
 from strandline.sim.run import HarnessError, run
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.sometimes import STATES
+from strandline.sim.verdict import Verdict
 
 TWICE_ONE_OF: Final = 20
 SEEDS_FOR_ALL_STATES: Final = 500
@@ -39,6 +41,9 @@ CPU_SECONDS_MAX: Final = 120.0
 
 SECONDS_MAX: Final = 900.0
 """How long one seed may take, on however busy a machine, before its process is given up."""
+
+Runner: TypeAlias = Callable[[int, str | None], "SeedResult"]
+"""Runs a seed with a profile, or with that which the seed draws."""
 
 HARNESS: Final = "HARNESS"
 """In place of an invariant: the simulator itself failed, or hung, or died."""
@@ -85,7 +90,7 @@ class SweepResult:
     was_stopped: bool = False
     """Whether somebody ended it before all seeds were run."""
     is_as_drawn: bool = True
-    """Whether seeds drew their profile themselves, and all rules were in place."""
+    """Whether seeds drew their profile themselves, and were run as they are."""
 
     @property
     def never_reached(self) -> list[str]:
@@ -130,12 +135,14 @@ class SweepResult:
                 seeds.sort()
 
 
-def run_seed(seed: int, profile: str | None = None, without: str | None = None) -> SeedResult:
+def run_seed(
+    seed: int, profile: str | None = None, run_plan: Callable[[Plan], Verdict] = run
+) -> SeedResult:
     """Run one seed in this process. What goes wrong with the simulator becomes a violation."""
     began = time.process_time()
     plan = draw_plan(seed, profile)
     try:
-        verdict = run(plan, without=without)
+        verdict = run_plan(plan)
     except (HarnessError, BadScript) as error:
         cause = error.__cause__
         what = f"{error} {'' if cause is None else _where(cause)}"
@@ -162,21 +169,22 @@ def sweep(
     *,
     jobs: int = 1,
     profile: str | None = None,
-    without: str | None = None,
     minutes: float | None = None,
     twice_one_of: int = TWICE_ONE_OF,
+    runner: Runner = run_seed,
     told: Callable[[SeedResult], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> SweepResult:
     """Run seeds until they, the time, or the patience of `stop` are at an end.
 
-    Of every `twice_one_of` seeds one is run twice. `told` hears of every result as it comes, in no
+    Of every `twice_one_of` seeds one is run twice. `runner` runs each, in another process: it must
+    be something that can be pickled. `told` hears of every result as it comes, in no
     certain order. `KeyboardInterrupt` ends the processes and gives back what is known so far.
     """
     began = time.monotonic()
     end = None if minutes is None else began + minutes * 60
-    result = SweepResult(is_as_drawn=profile is None and without is None)
-    tasks = _jobs(seeds, profile, without, twice_one_of)
+    result = SweepResult(is_as_drawn=profile is None and runner is run_seed)
+    tasks = _jobs(seeds, profile, runner, twice_one_of)
     hashes: dict[int, str] = {}
 
     def is_over() -> bool:
@@ -205,18 +213,18 @@ def sweep(
 class _Job:
     seed: int
     profile: str | None
-    without: str | None
+    runner: Runner
     is_second: bool = False
 
 
 def _jobs(
-    seeds: Iterable[int], profile: str | None, without: str | None, twice_one_of: int
+    seeds: Iterable[int], profile: str | None, runner: Runner, twice_one_of: int
 ) -> Iterator[_Job]:
     """The seeds, some of them twice."""
     for number, seed in enumerate(seeds):
-        yield _Job(seed, profile, without)
+        yield _Job(seed, profile, runner)
         if number % twice_one_of == 0:
-            yield _Job(seed, profile, without, is_second=True)
+            yield _Job(seed, profile, runner, is_second=True)
 
 
 def _differ(one: str, other: str) -> Violation:
@@ -355,7 +363,7 @@ def _work(connection: Connection) -> None:
         # A run that never ends is ended by its own processor time (SIGPROF). The time that passes
         # says nothing: others may have the machine.
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
-        result = run_seed(job.seed, job.profile, job.without)
+        result = job.runner(job.seed, job.profile)
         gc.collect()
         with suppress(BrokenPipeError):  # nobody is there any more, which shows above
             connection.send(result)

@@ -1,0 +1,147 @@
+"""Rules of consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from strandline.errors import ErrorCode
+from strandline.groups import offset_service
+from strandline.groups.effects import AppendRecords
+from strandline.groups.group import Group
+from strandline.groups.membership import Membership
+from strandline.groups.offset_records import CoordinatorRecord, GroupRecord
+from strandline.groups.offset_store import OffsetStore
+from strandline.groups.requests import Call
+from strandline.node import group_host
+from strandline.node.group_host import GroupHost
+from strandline.node.replica_state import ReplicaState
+from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.offset_commit import OffsetCommitRequest
+from strandline.protocol.messages.sync_group import SyncGroupRequest
+from strandline.storage.log import Log
+from strandline.types import Instant, Offset
+from tests.sim.mutants.mutant import Mutant, nothing, patch, together
+
+_true_append = GroupHost._append
+_true_check_commit = offset_service._check_commit
+_true_check_sync = Membership._check_sync
+_true_committed_records = group_host.committed_records
+_true_heartbeat = Membership.heartbeat
+
+
+def _of_any_generation(request: OffsetCommitRequest, group: Group) -> None:
+    if request.generation_id_or_member_epoch >= 0:
+        request.generation_id_or_member_epoch = group.generation
+    _true_check_commit(request, group)
+
+
+def _beat(self: Membership, call: Call[HeartbeatRequest], now: Instant) -> None:
+    group = self._shard.groups.get(call.body.group_id)
+    if group is not None:
+        call.body.generation_id = group.generation
+    _true_heartbeat(self, call, now)
+
+
+def _synced(self: Membership, request: SyncGroupRequest, group: Group) -> None:
+    request.generation_id = group.generation
+    _true_check_sync(self, request, group)
+
+
+def _no_records(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
+    del source, end_offset, read_bytes
+    return iter(())
+
+
+def _to_the_mark(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
+    del end_offset
+    return _true_committed_records(source, source.high_watermark, read_bytes)
+
+
+def _committed_already(
+    self: GroupHost, effect: AppendRecords, now: Instant
+) -> Sequence[ErrorCode | None]:
+    def outcome(_: ReplicaState, __: Offset) -> ErrorCode:
+        return ErrorCode.NONE
+
+    with patch(ReplicaState, commit_outcome=outcome)():
+        return _true_append(self, effect, now)
+
+
+def _assigned_already(
+    self: Membership, request: SyncGroupRequest, group: Group, now: Instant
+) -> None:
+    assignments = {
+        part.member_id: part.assignment
+        for part in request.assignments
+        if part.member_id in group.members
+    }
+    record = GroupRecord(group.group_id, group.to_value(assignments))
+    self._shard.append([record], now)
+    self._rebalance.assign(group, assignments, now)
+
+
+def _latest(self: OffsetStore, group_id: str) -> Any:
+    latest = dict(self._committed.get(group_id, {}))
+    for partition, writes in self._in_flight.get(group_id, {}).items():
+        value = writes[-1].value
+        if value is not None:
+            latest[partition] = value
+    return latest
+
+
+_ANY_COMMIT = patch(offset_service, _check_commit=_of_any_generation)
+_ANY_HEARTBEAT = patch(Membership, heartbeat=_beat)
+_ANY_SYNC = patch(Membership, _check_sync=_synced)
+
+GROUPING: Final = (
+    Mutant(
+        "commits-of-this-generation",
+        "Offsets are committed by members of the present generation only (3.6).",
+        ("I-39",),
+        _ANY_COMMIT,
+    ),
+    Mutant(
+        "members-of-this-generation",
+        "A member that missed a rebalance is told so, and keeps no partitions (3.6).",
+        ("I-39",),
+        together(_ANY_COMMIT, _ANY_HEARTBEAT, _ANY_SYNC),
+    ),
+    Mutant(
+        "load-committed-offsets",
+        "A new coordinator knows the offsets that were committed at the one before (3.6).",
+        ("I-39",),
+        patch(group_host, committed_records=_no_records),
+    ),
+    Mutant(
+        "load-to-the-end",
+        "A new coordinator reads its log to the end, not to the high watermark that it happens to "
+        "know (3.6).",
+        ("I-39",),
+        patch(group_host, committed_records=_to_the_mark),
+    ),
+    Mutant(
+        "give-groups-up",
+        "A coordinator that is deposed answers for its groups no more (3.6).",
+        ("I-39",),
+        patch(GroupHost, lost_leadership=nothing),
+    ),
+    Mutant(
+        "commit-before-answering",
+        "A group is answered when what it wrote is committed (3.6).",
+        ("I-39",),
+        patch(GroupHost, _append=_committed_already),
+    ),
+    Mutant(
+        "store-before-assigning",
+        "Members get their assignment when it is stored (3.6).",
+        ("I-39",),
+        patch(Membership, _store_assignment=_assigned_already),
+    ),
+    Mutant(
+        "read-committed-offsets",
+        "Offsets are told when they are durable, not while they are written (3.6).",
+        ("I-39",),
+        patch(OffsetStore, committed=_latest),
+    ),
+)
