@@ -63,7 +63,7 @@ class ServerProcess:
         """What it printed since its start."""
         with self.log.open("rb") as log:
             log.seek(self._log_start)
-            return log.reader.read().decode(errors="replace")
+            return log.read().decode(errors="replace")
 
     def kill(self) -> None:
         """The end without any warning; frozen or not."""
