@@ -11,33 +11,33 @@ byte for byte, until the delivery timeout.
 from __future__ import annotations
 
 import select
-from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
 from strandline.client.delivery import Batch, FailedRecords, FlushResult
+from strandline.client.partition_queue import PartitionQueue
+from strandline.client.produce_messages import (
+    answers_by_partition,
+    highest_version,
+    produce_request,
+)
 from strandline.client.producer_identity import IdentitySource
 from strandline.client.refusal import refusal
 from strandline.client.retry import is_worth_waiting_for
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from strandline.protocol.produce_errors import is_definite
 from strandline.records.builder import BatchBuilder, BatchOptions
 from strandline.records.codec import Codec
 from strandline.types import (
     NO_OFFSET,
-    NO_TOPIC_ID,
     BrokerId,
     Offset,
+    TopicId,
     TopicPartition,
 )
 
@@ -45,8 +45,8 @@ REQUESTS_IN_FLIGHT_MAX: Final = 5
 """Per connection; each carries batches of partitions that the others do not."""
 REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
 RENEWALS_MAX: Final = 3
-_TOPIC_IDS_SINCE: Final = 13
-_LAST_BY_NAME: Final = 12
+_BATCHES_IN_FLIGHT_MAX: Final = 1
+"""Per partition, see the module."""
 _WAIT_MS_MAX: Final = 1000
 
 _IDENTITY_LOST: Final = frozenset(
@@ -66,8 +66,8 @@ class _InFlight:
     connection: Connection
     pending: Pending
     batches: dict[TopicPartition, Batch]
-    names: dict[object, str]
-    """Topic names by the topic ids of the request."""
+    ids: dict[str, TopicId]
+    """The topics of the request."""
 
 
 class Sender:
@@ -89,9 +89,7 @@ class Sender:
         self._codec, self._level = codec
         self._append_timeout_ms, self._delivery_timeout_ms = timeouts_ms
         self._identities = IdentitySource(cluster) if is_idempotent else None
-        self._queues: dict[TopicPartition, deque[Batch]] = {}
-        self._retry_at_ms: dict[TopicPartition, int] = {}
-        self._on_the_way: set[TopicPartition] = set()
+        self._queues: dict[TopicPartition, PartitionQueue[Batch]] = {}
         self._in_flight: list[_InFlight] = []
         self._delivered = 0
         self._failed: dict[tuple[TopicPartition, ErrorCode], FailedRecords] = {}
@@ -103,7 +101,19 @@ class Sender:
 
     def enqueue(self, batch: Batch) -> None:
         """Take a batch over; it is sent after those of its partition that came before."""
-        self._queues.setdefault(batch.topic_partition, deque()).append(batch)
+        partition = batch.topic_partition
+        queue = self._queues.get(partition)
+        if queue is None:
+            settings = self._cluster.settings
+            queue = self._queues[partition] = PartitionQueue(
+                partition,
+                ExponentialBackoff(
+                    self._cluster.random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
+                ),
+                _BATCHES_IN_FLIGHT_MAX,
+                is_numbered=self._identities is not None,
+            )
+        queue.add(batch)
 
     def take_outcomes(self) -> FlushResult:
         """What became of records since this was asked last."""
@@ -126,17 +136,15 @@ class Sender:
         """Send each sendable first batch of a partition; whether there were any."""
         by_leader: dict[BrokerId, list[Batch]] = {}
         now_ms = self._cluster.clock.monotonic_ms()
-        for partition in list(self._queues):
-            if partition in self._on_the_way or self._retry_at_ms.get(partition, 0) > now_ms:
-                continue
-            batch = self._queues[partition][0]
-            try:
-                leader = self._cluster.partition(partition).leader
-                self._encode(batch)
-            except ProtocolError as error:
-                self._settle(batch, error)
-                continue
-            by_leader.setdefault(leader, []).append(batch)
+        for partition, queue in list(self._queues.items()):
+            for batch in queue.sendable(now_ms):
+                try:
+                    leader = self._cluster.partition(partition).leader
+                    self._encode(batch)
+                except ProtocolError as error:
+                    self._settle(batch, error)
+                    break
+                by_leader.setdefault(leader, []).append(batch)
         sent = False
         for leader, batches in by_leader.items():
             sent |= self._send_to(leader, batches)
@@ -166,33 +174,25 @@ class Sender:
             name: self._cluster.topic(name).topic_id
             for name in {batch.topic_partition.topic for batch in batches}
         }
-        version = connection.version_for(ApiKey.PRODUCE)
-        if version >= _TOPIC_IDS_SINCE and NO_TOPIC_ID in ids.values():
-            version = _LAST_BY_NAME
-        topics: dict[str, TopicProduceData] = {}
-        for batch in batches:
-            name, number = batch.topic_partition
-            data = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
-            data.partition_data.append(
-                PartitionProduceData(index=number, records=memoryview(batch.encoded or b""))
-            )
-        request = ProduceRequest(
+        request = produce_request(
+            [(batch.topic_partition, batch.encoded or b"") for batch in batches],
+            ids,
             acks=self._acks,
             timeout_ms=self._append_timeout_ms,
-            topic_data=list(topics.values()),
         )
+        highest = highest_version(ids)
         if self._acks == 0:
-            connection.send_unanswered(ApiKey.PRODUCE, request, highest=version)
+            connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
             for batch in batches:
                 self._finish(batch, NO_OFFSET, None)
             return
         sent = {batch.topic_partition: batch for batch in batches}
         pending = connection.send(
-            ApiKey.PRODUCE, request, highest=version, timeout_ms=self._answer_timeout_ms
+            ApiKey.PRODUCE, request, highest=highest, timeout_ms=self._answer_timeout_ms
         )
-        self._on_the_way.update(sent)
-        names: dict[object, str] = {topic_id: name for name, topic_id in ids.items()}
-        self._in_flight.append(_InFlight(connection, pending, sent, names))
+        for partition, batch in sent.items():
+            self._queues[partition].sent(batch)
+        self._in_flight.append(_InFlight(connection, pending, sent, ids))
 
     def _encode(self, batch: Batch) -> None:
         if batch.encoded is not None:
@@ -218,7 +218,8 @@ class Sender:
     def _wait(self) -> None:
         """Sleep until an answer comes, a retry is due, or an answer is overdue."""
         now_ms = self._cluster.clock.monotonic_ms()
-        waking = [at_ms for at_ms in self._retry_at_ms.values() if at_ms > now_ms]
+        pauses = [queue.not_before_ms for queue in self._queues.values()]
+        waking = [at_ms for at_ms in pauses if at_ms > now_ms]
         waking += [each.pending.deadline for each in self._in_flight]
         wait_ms = max(0, min(min(waking, default=now_ms) - now_ms, _WAIT_MS_MAX))
         poller = select.poll()
@@ -250,7 +251,8 @@ class Sender:
                 request.connection.take_arrived()
             if pending.is_done or now_ms > pending.deadline:
                 self._in_flight.remove(request)
-                self._on_the_way.difference_update(request.batches)
+                for partition, batch in request.batches.items():
+                    self._queues[partition].answered(batch)
                 self._take_in(request)
 
     def _take_in(self, request: _InFlight) -> None:
@@ -267,14 +269,11 @@ class Sender:
                 self._settle(batch, error)
             return
         unanswered = dict(request.batches)
-        for topic in response.responses:
-            name = topic.name or request.names.get(topic.topic_id, "")
-            for answer in topic.partition_responses:
-                found = unanswered.pop(TopicPartition(name, answer.index), None)
-                if found is not None:
-                    hint = answer.current_leader
-                    self._cluster.hint(found.topic_partition, hint, response.node_endpoints)
-                    self._take_in_one(found, answer)
+        for partition, answer in answers_by_partition(response, request.ids):
+            found = unanswered.pop(partition, None)
+            if found is not None:
+                self._cluster.hint(partition, answer.current_leader, response.node_endpoints)
+                self._take_in_one(found, answer)
         for batch in unanswered.values():
             batch.maybe_written = True
             self._settle(
@@ -301,8 +300,7 @@ class Sender:
         """Decide what a failed attempt means: try again, number anew, split, or give up."""
         partition = batch.topic_partition
         if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
-            self._queues[partition].popleft()
-            self._queues[partition].extendleft(reversed(batch.split()))
+            self._queues[partition].replace(batch, batch.split())
             return
         if error.code in _IDENTITY_LOST and self._maybe_renumber(batch):
             return
@@ -310,7 +308,7 @@ class Sender:
         if now_ms - batch.created_ms < self._patience_ms(error):
             self._cluster.on_delay(error)
             self._cluster.forget([partition.topic])
-            self._retry_at_ms[partition] = now_ms + self._cluster.settings.retry_backoff_ms
+            self._queues[partition].pause(now_ms)
             return
         self._finish(batch, NO_OFFSET, error)
 
@@ -334,11 +332,11 @@ class Sender:
     def _give_up_old(self) -> None:
         """Fail batches that waited longer than the delivery timeout."""
         oldest_ms = self._cluster.clock.monotonic_ms() - self._delivery_timeout_ms
-        for partition in list(self._queues):
-            queue = self._queues[partition]
-            if partition not in self._on_the_way and queue[0].created_ms < oldest_ms:
+        for partition, queue in list(self._queues.items()):
+            oldest = queue.batches[0]
+            if not queue.is_in_flight(oldest) and oldest.created_ms < oldest_ms:
                 self._finish(
-                    queue[0],
+                    oldest,
                     NO_OFFSET,
                     ProtocolError(
                         ErrorCode.REQUEST_TIMED_OUT,
@@ -351,8 +349,11 @@ class Sender:
         """Set a batch's outcome and go on to the next of its partition."""
         partition = batch.topic_partition
         count = len(batch.records)
+        queue = self._queues[partition]
         if error is None:
             self._delivered += count
+            queue.is_sequence_confirmed = True
+            queue.worked()
             if self._identities is not None and batch.identity is not None:
                 self._identities.written(partition, batch.identity, count)
         else:
@@ -367,8 +368,6 @@ class Sender:
                 self._identities.renew(batch.identity)
         batch.finish(base_offset, error)
         self.held_bytes -= batch.size_bytes
-        self._retry_at_ms.pop(partition, None)
-        queue = self._queues[partition]
-        queue.popleft()
-        if not queue:
+        queue.remove(batch)
+        if not queue.batches:
             del self._queues[partition]

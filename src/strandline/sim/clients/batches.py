@@ -69,7 +69,6 @@ class Batch:
     encoded: bytes = b""
     sequence: int = NO_SEQUENCE
     attempts: int = 0
-    is_flying: bool = False
     led_by: Leadership | None = None
     """Of a last attempt with acks=1: who led when it was sent."""
     was_next: bool = False

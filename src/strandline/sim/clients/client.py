@@ -119,6 +119,10 @@ class SimClient:
     def now_us(self) -> int:
         return self.world.schedule.now_us
 
+    @property
+    def now_ms(self) -> int:
+        return self.world.schedule.now_us // 1000
+
     def after(self, delay_us: int, action: Callable[[], None]) -> None:
         """Do it later, unless the client is done by then."""
 

@@ -1,22 +1,17 @@
 """The idempotent producer: repeats until it knows, and still every value is there once, in order.
 
 Each batch has a sequence number; a broker takes the next one only, and knows the last five again
-(KIP-98). So a batch whose fate is unknown is sent again, byte for byte. As in Kafka's client, while
-anything of a partition is to be repeated, only its oldest batch is sent, alone.
+(KIP-98). So a batch whose fate is unknown is sent again, byte for byte. What may be on its way at a
+time is the affair of `client.partition_queue`.
 
 When a batch was refused for good, or the broker does not know where this producer stands, nothing
 that was numbered can follow. Then the producer waits until nothing is on its way, ends what it has
 begun (refused, or unknown if an attempt may have been written: sent under a new number it could be
 there twice), and gets a new identity.
-
-A broker that knows nothing of a producer takes any number from it as the first. So the first batch
-under an identity goes alone to each partition, until it is acknowledged: otherwise the second could
-be taken for the first when the leader changes between the two.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import ClassVar, Final
 
 from strandline.client.backoff import ExponentialBackoff
@@ -26,7 +21,7 @@ from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.sim.clients.batches import Batch, Identity, encode
 from strandline.sim.clients.connection import Outcome
-from strandline.sim.clients.producer import Lane, Producer
+from strandline.sim.clients.producer import Producer, RecordedQueue
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
@@ -44,6 +39,7 @@ _LOST_COUNT: Final = frozenset(
 class IdempotentProducer(Producer):
     """See the module."""
 
+    is_idempotent: ClassVar[bool] = True
     may_overtake: ClassVar[bool] = True
 
     def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
@@ -59,7 +55,7 @@ class IdempotentProducer(Producer):
 
     def may_send(self) -> bool:
         """See `Producer`."""
-        if self._is_renewing and not any(lane.flying for lane in self.lanes.values()):
+        if self._is_renewing and not any(queue.in_flight for queue in self.queues.values()):
             self._begin_anew()
         if self._identity is None:
             self._ask_for_identity()
@@ -70,10 +66,10 @@ class IdempotentProducer(Producer):
         self._is_renewing = False
         self._identity = None
         self.counters["new identity"] += 1
-        for lane in self.lanes.values():
-            lane.has_footing = False
-            for batch in [each for each in lane.batches if each.encoded]:
-                self.drop(lane, batch)
+        for queue in self.queues.values():
+            queue.is_sequence_confirmed = False
+            for batch in [each for each in queue.batches if each.encoded]:
+                self.drop(queue, batch)
 
     def _ask_for_identity(self) -> None:
         if self._is_asking:
@@ -105,55 +101,49 @@ class IdempotentProducer(Producer):
 
     # -- sending -----------------------------------------------------------------------------
 
-    def sendable(self, lane: Lane) -> list[Batch]:
-        """See `Producer`."""
-        is_repeating = any(batch.encoded and not batch.is_flying for batch in lane.batches)
-        if not is_repeating and lane.has_footing:
-            return super().sendable(lane)
-        oldest = [batch for batch in islice(lane.batches, 1) if not batch.is_flying]
-        return oldest if is_repeating or not lane.flying else []
-
     def encode(self, batch: Batch) -> None:
         """See `Producer`."""
         encode(batch, self._identity)
 
     # -- outcomes ----------------------------------------------------------------------------
 
-    def acknowledged(self, lane: Lane, batch: Batch, offsets: list[int | None]) -> None:
+    def acknowledged(self, queue: RecordedQueue, batch: Batch, offsets: list[int | None]) -> None:
         """See `Producer`."""
-        lane.has_footing = True
+        queue.is_sequence_confirmed = True
         if offsets[0] is not None:
-            lane.written_to = (batch.topic_id, offsets[0] + len(batch.records))
+            queue.written_to = (batch.topic_id, offsets[0] + len(batch.records))
         if batch.maybe_written:
             self.counters["retry acknowledged"] += 1
-        super().acknowledged(lane, batch, offsets)
+        super().acknowledged(queue, batch, offsets)
 
-    def refused(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+    def refused(self, queue: RecordedQueue, batch: Batch, code: ErrorCode) -> None:
         """See `Producer`."""
         if code in _LOST_COUNT:
-            self.pause(lane)
+            self.pause(queue)
             # Behind one whose fate is unknown, it only came too early.
-            if batch.was_next and lane.batches[0] is batch:
-                self._check_refusal(lane, batch, code)
+            if batch.was_next and queue.batches[0] is batch:
+                self._check_refusal(queue, batch, code)
                 self._is_renewing = True
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
-            self._check_refusal(lane, batch, code)
+            self._check_refusal(queue, batch, code)
             self._is_renewing = True
         elif code in RETRIABLE:
-            self.pause(lane)
+            self.pause(queue)
         else:
-            self.drop(lane, batch)
+            self.drop(queue, batch)
             self._is_renewing = True
 
-    def _check_refusal(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+    def _check_refusal(self, queue: RecordedQueue, batch: Batch, code: ErrorCode) -> None:
         """I-54: librdkafka ends here. A broker may only have lost count where records were lost,
         which the judge of the run knows, or where what this batch repeats is deleted (KIP-360), or
         compacted away: a start reads from the log what it must know again."""
-        if batch.maybe_written and self.world.is_compacted(lane.at):
+        if batch.maybe_written and self.world.is_compacted(queue.topic_partition):
             self.counters["lost count behind a compaction"] += 1
             return
-        topic_id, written_to = lane.written_to
-        if self.world.log_start(lane.at) > (written_to if topic_id == batch.topic_id else 0):
+        topic_id, written_to = queue.written_to
+        if self.world.log_start(queue.topic_partition) > (
+            written_to if topic_id == batch.topic_id else 0
+        ):
             self.counters["lost count behind a deletion"] += 1
             return
         self.found(
@@ -161,15 +151,15 @@ class IdempotentProducer(Producer):
             f"{self.name} was refused with {code.name} when it sent {batch.values[0]!r} with the "
             f"sequence number {batch.sequence}, attempt {batch.attempts}; everything before it was "
             f"acknowledged, up to offset {written_to}",
-            lane.at,
+            queue.topic_partition,
         )
 
-    def unknown(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+    def unknown(self, queue: RecordedQueue, batch: Batch, code: ErrorCode) -> None:
         """See `Producer`: whatever it was, only another attempt will tell."""
         self.counters[f"unknown after {code.name}"] += 1
-        self.lost(lane, batch)
+        self.lost(queue, batch)
 
-    def lost(self, lane: Lane, batch: Batch) -> None:
+    def lost(self, queue: RecordedQueue, batch: Batch) -> None:
         """See `Producer`."""
         batch.maybe_written = True
-        self.pause(lane)
+        self.pause(queue)

@@ -15,27 +15,21 @@ in order, until it knows (KIP-98); `idempotent.py` has that part.
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from itertools import zip_longest
 from typing import ClassVar, Final
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
+from strandline.client.partition_queue import PartitionQueue
+from strandline.client.produce_messages import answers_by_partition, produce_request
 from strandline.errors import RETRIABLE, ErrorCode
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from strandline.protocol.produce_errors import is_definite
 from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
 from strandline.sim.clients.connection import Connection, Outcome
-from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent, StartSeen
@@ -49,47 +43,34 @@ _BACKLOG_MAX: Final = 2
 _ACKS: Final = {"all": -1, "1": 1, "0": 0}
 
 
-class Lane:
-    """The batches of one partition, the oldest first."""
+class RecordedQueue(PartitionQueue[Batch]):
+    """The batches of one partition, and what the history is told of them."""
 
-    __slots__ = (
-        "at",
-        "backoff",
-        "batches",
-        "connection",
-        "has_footing",
-        "not_before_us",
-        "start",
-        "writer",
-        "written_to",
-    )
-
-    def __init__(self, at: TopicPartition, backoff: ExponentialBackoff, writer: str) -> None:
-        self.at = at
-        self.backoff = backoff
-        self.batches: deque[Batch] = deque()
-        self.not_before_us = 0
+    def __init__(
+        self,
+        at: TopicPartition,
+        backoff: ExponentialBackoff,
+        in_flight_max: int,
+        writer: str,
+        *,
+        is_numbered: bool,
+    ) -> None:
+        super().__init__(at, backoff, in_flight_max, is_numbered=is_numbered)
         self.writer = writer
         """Under which name the history orders what is sent to this partition."""
         self.connection: Connection | None = None
         """Over which the last batch was sent."""
         self.start: StartSeen | None = None
         """Where the log began, as the last answer said."""
-        self.has_footing = False
-        """Whether a batch of the present identity has been acknowledged (see `idempotent`)."""
         self.written_to: tuple[TopicId | None, int] = (None, 0)
         """The offset behind what was acknowledged last, with the topic's id."""
-
-    @property
-    def flying(self) -> int:
-        """How many of its batches are on their way."""
-        return sum(batch.is_flying for batch in self.batches)
 
 
 class Producer(SimClient):
     """See the module; this is the plain one."""
 
     kind: ClassVar[str] = "producer"
+    is_idempotent: ClassVar[bool] = False
     may_overtake: ClassVar[bool] = False
     """Whether batches may go to a new leader while others wait for the old one's answer."""
 
@@ -99,8 +80,15 @@ class Producer(SimClient):
         self.in_flight_max = wishes.number("in-flight", 1, least=1)
         self.every_us = wishes.time_us("every", "100ms")
         self.recipe = Recipe(wishes, self.random, world.streams(f"lies of {self.name}"), self.name)
-        self.lanes = {
-            at: Lane(at, ExponentialBackoff(self.random), self.name) for at in wishes.partitions()
+        self.queues = {
+            at: RecordedQueue(
+                at,
+                ExponentialBackoff(self.random),
+                self.in_flight_max,
+                self.name,
+                is_numbered=self.is_idempotent,
+            )
+            for at in wishes.partitions()
         }
         self.cluster.topics = [wishes.text("topic")]
         self.cluster.changed = self.pump
@@ -123,18 +111,18 @@ class Producer(SimClient):
         """Time for new values."""
         if not self.is_finishing:
             self.cluster.keep_fresh()
-            for lane in self.lanes.values():
-                if len(lane.batches) < self.in_flight_max + _BACKLOG_MAX:
+            for queue in self.queues.values():
+                if len(queue.batches) < self.in_flight_max + _BACKLOG_MAX:
                     batch = self.recipe.batch(
-                        lane.at, self.now_us, produce_version=self.produce_version
+                        queue.topic_partition, self.now_us, produce_version=self.produce_version
                     )
-                    lane.batches.append(batch)
+                    queue.add(batch)
         self.pump()
         self.after(self.about(self.every_us), self._tick)
 
     def maybe_done(self) -> None:
         """See `SimClient`."""
-        if any(lane.batches for lane in self.lanes.values()):
+        if any(queue.batches for queue in self.queues.values()):
             if self.now_us < self.give_up_us and not self._is_in_vain():
                 return
             self._give_up()
@@ -144,18 +132,18 @@ class Producer(SimClient):
         """Whether it is clear by now that there is no such topic."""
         is_late = self.now_us >= self.give_up_us - PATIENCE_US + NO_TOPIC_US
         return is_late and all(
-            self.cluster.view(lane.at.topic) is None for lane in self.lanes.values()
+            self.cluster.view(queue.topic_partition.topic) is None for queue in self.queues.values()
         )
 
     def _give_up(self) -> None:
         """Patience is over: that is nobody's fault only if there is no such topic any more."""
-        for lane in self.lanes.values():
-            if lane.batches and self.cluster.view(lane.at.topic) is not None:
+        for queue in self.queues.values():
+            if queue.batches and self.cluster.view(queue.topic_partition.topic) is not None:
                 self.found(
                     "I-50",
-                    f"{self.name} could not bring {lane.batches[0].values[0]!r} through, after "
-                    f"{lane.batches[0].attempts} attempts",
-                    lane.at,
+                    f"{self.name} could not bring {queue.batches[0].values[0]!r} through, after "
+                    f"{queue.batches[0].attempts} attempts",
+                    queue.topic_partition,
                 )
 
     # -- sending -----------------------------------------------------------------------------
@@ -165,9 +153,9 @@ class Producer(SimClient):
         if self.is_done or not self.may_send():
             return
         wanted: dict[BrokerId, list[Batch]] = {}
-        for lane in self.lanes.values():
-            for batch in self._sendable(lane):
-                leader = self.cluster.leader(lane.at)
+        for queue in self.queues.values():
+            for batch in self._sendable(queue):
+                leader = self.cluster.leader(queue.topic_partition)
                 if leader is None:
                     break
                 wanted.setdefault(leader.broker_id, []).append(batch)
@@ -189,78 +177,67 @@ class Producer(SimClient):
         """Whether this producer is in a state to send anything."""
         return True
 
-    def _sendable(self, lane: Lane) -> list[Batch]:
-        """The batches of a lane that may go now, in order."""
-        if lane.not_before_us > self.now_us:
-            self._wake_at(lane.not_before_us)
+    def _sendable(self, queue: RecordedQueue) -> list[Batch]:
+        """The batches of a queue that may go now, in order."""
+        if queue.not_before_ms > self.now_ms:
+            self._wake_at(1000 * queue.not_before_ms)
             return []
-        if not self._is_of_this_topic(lane):
+        if not self._is_of_this_topic(queue):
             return []
-        return self.sendable(lane)
+        return queue.sendable(self.now_ms)
 
-    def sendable(self, lane: Lane) -> list[Batch]:
-        """Those that are not on their way, as many as may be."""
-        ready = [batch for batch in lane.batches if not batch.is_flying]
-        return ready[: max(0, self.in_flight_max - lane.flying)]
-
-    def _is_of_this_topic(self, lane: Lane) -> bool:
+    def _is_of_this_topic(self, queue: RecordedQueue) -> bool:
         """Give up what was meant for a topic that has been made anew since (F-68)."""
-        topic_id = self.cluster.topic_id(lane.at.topic)
+        topic_id = self.cluster.topic_id(queue.topic_partition.topic)
         stale = [
             batch
-            for batch in lane.batches
-            if batch.topic_id not in (None, topic_id) and not batch.is_flying
+            for batch in queue.batches
+            if batch.topic_id not in (None, topic_id) and not queue.is_in_flight(batch)
         ]
         for batch in stale:
-            lane.has_footing = False
+            queue.is_sequence_confirmed = False
             self.counters["batch for a former topic"] += 1
-            self.drop(lane, batch)
-        return self.cluster.view(lane.at.topic) is not None
+            self.drop(queue, batch)
+        return self.cluster.view(queue.topic_partition.topic) is not None
 
     def _is_in_order(self, batch: Batch, connection: Connection) -> bool:
         """Between connections there is no order: what was sent before must be decided first, or
         else (acks=0) nothing can be said of the order any more."""
-        lane = self.lanes[batch.at]
-        if lane.connection is not connection:
-            if lane.flying and not self.may_overtake:
+        queue = self.queues[batch.at]
+        if queue.connection is not connection:
+            if queue.in_flight and not self.may_overtake:
                 return False
             if self.acks == 0:
-                self._rename(lane)
-            lane.connection = connection
+                self._rename(queue)
+            queue.connection = connection
         return True
 
     def _send(self, connection: Connection, batches: list[Batch]) -> None:
-        topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             self._prepare(batch)
-            topic = topics.get(batch.at.topic)
-            if topic is None:
-                topic = TopicProduceData(
-                    name=batch.at.topic, topic_id=self.cluster.topic_id(batch.at.topic)
-                )
-                topics[batch.at.topic] = topic
-            topic.partition_data.append(
-                PartitionProduceData(index=batch.at.partition, records=memoryview(batch.encoded))
-            )
-        request = ProduceRequest(
-            acks=self.acks, timeout_ms=APPEND_TIMEOUT_MS, topic_data=list(topics.values())
+        ids = {batch.at.topic: self.cluster.topic_id(batch.at.topic) for batch in batches}
+        request = produce_request(
+            [(batch.at, batch.encoded) for batch in batches],
+            ids,
+            acks=self.acks,
+            timeout_ms=APPEND_TIMEOUT_MS,
         )
         self.counters["produce"] += 1
         if self.acks == 0:
             connection.tell(ApiKey.PRODUCE, self.produce_version, request)
             for batch in batches:
-                self.lanes[batch.at].batches.remove(batch)
+                self.queues[batch.at].remove(batch)
             return
         for batch in batches:
-            batch.is_flying = True
+            self.queues[batch.at].sent(batch)
             if self.acks == 1:
                 batch.led_by = self.world.leadership(connection.broker_id, batch.at)
-        self.cluster.ask(connection, ApiKey.PRODUCE, request, partial(self._answered, batches))
+        self.cluster.ask(connection, ApiKey.PRODUCE, request, partial(self._answered, batches, ids))
 
     def _prepare(self, batch: Batch) -> None:
         """The first attempt fixes what is sent, and enters it into the history."""
         batch.attempts += 1
-        batch.was_next = self.lanes[batch.at].batches[0] is batch
+        batch.was_next = self.queues[batch.at].batches[0] is batch
         if batch.attempts > 1:
             self.counters["batch sent again"] += 1
         if not batch.encoded:
@@ -268,7 +245,7 @@ class Producer(SimClient):
         if batch.topic_id is None:
             batch.topic_id = self.cluster.topic_id(batch.at.topic)
             batch.place = place_of(batch.at, batch.topic_id)
-            writer = self.lanes[batch.at].writer
+            writer = self.queues[batch.at].writer
             history, values = self.world.history, batch.values
             for value, record in zip_longest(values, batch.records):
                 if value is None:
@@ -282,62 +259,59 @@ class Producer(SimClient):
 
     # -- outcomes ----------------------------------------------------------------------------
 
-    def _answered(self, batches: list[Batch], outcome: Outcome) -> None:
+    def _answered(self, batches: list[Batch], ids: dict[str, TopicId], outcome: Outcome) -> None:
         for batch in batches:
-            batch.is_flying = False
+            self.queues[batch.at].answered(batch)
         if isinstance(outcome, RequestFailed):
             self.cluster.stale()
             for batch in batches:
                 if outcome.was_sent:
-                    self.lost(self.lanes[batch.at], batch)
+                    self.lost(self.queues[batch.at], batch)
                 else:
-                    self.retry(self.lanes[batch.at], batch)
+                    self.retry(self.queues[batch.at], batch)
         else:
-            self._take(batches, outcome)
+            self._take(batches, ids, outcome)
         self.pump()
 
-    def _take(self, batches: list[Batch], response: ProduceResponse) -> None:
-        names: dict[TopicId | None, str] = {each.topic_id: each.at.topic for each in batches}
-        answers: dict[TopicPartition, PartitionProduceResponse] = {}
-        for topic in response.responses:
-            name = names.get(topic.topic_id, "")
-            if self.produce_version < IDS_SINCE:
-                name = topic.name
-            for each in topic.partition_responses:
-                answers[TopicPartition(name, each.index)] = each
+    def _take(
+        self, batches: list[Batch], ids: dict[str, TopicId], response: ProduceResponse
+    ) -> None:
+        answers = dict(answers_by_partition(response, ids))
         for batch in batches:
             answer = answers.get(batch.at)
             if answer is None:
                 self.found("I-50", f"A produce answer to {self.name} lacks a partition", batch.at)
-                self.lost(self.lanes[batch.at], batch)
+                self.lost(self.queues[batch.at], batch)
                 continue
             self.cluster.hint(batch.at, answer.current_leader, response.node_endpoints)
-            self._take_one(self.lanes[batch.at], batch, answer)
+            self._take_one(self.queues[batch.at], batch, answer)
 
-    def _take_one(self, lane: Lane, batch: Batch, answer: PartitionProduceResponse) -> None:
+    def _take_one(
+        self, queue: RecordedQueue, batch: Batch, answer: PartitionProduceResponse
+    ) -> None:
         code = ErrorCode(answer.error_code)
         start = StartSeen(self.name, batch.place, answer.log_start_offset)
-        if start.offset > 0 and start != lane.start:
-            lane.start = start
+        if start.offset > 0 and start != queue.start:
+            queue.start = start
             self.world.history.append(start)
         if code is ErrorCode.NONE:
-            self.acknowledged(lane, batch, offsets_of(batch, answer))
+            self.acknowledged(queue, batch, offsets_of(batch, answer))
             return
         self.counters[f"produce {code.name}"] += 1
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self.acknowledged(lane, batch, [None] * len(batch.values))
+            self.acknowledged(queue, batch, [None] * len(batch.values))
             return
         if code in RETRIABLE:
             self.cluster.stale()
         if is_definite(code, self.acks):
-            self.refused(lane, batch, code)
+            self.refused(queue, batch, code)
         else:
-            self.unknown(lane, batch, code)
+            self.unknown(queue, batch, code)
 
-    def acknowledged(self, lane: Lane, batch: Batch, offsets: list[int | None]) -> None:
+    def acknowledged(self, queue: RecordedQueue, batch: Batch, offsets: list[int | None]) -> None:
         """The broker said that it is written."""
-        lane.backoff.reset()
-        lane.batches.remove(batch)
+        queue.worked()
+        queue.remove(batch)
         epoch = self._written_in(batch)
         self.world.history.extend(
             Acknowledged(batch.place, value, offset, epoch)
@@ -353,53 +327,52 @@ class Producer(SimClient):
             return -1
         return led.leader_epoch
 
-    def refused(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+    def refused(self, queue: RecordedQueue, batch: Batch, code: ErrorCode) -> None:
         """The broker said that it is not written."""
         if code in RETRIABLE:
-            self.pause(lane)
-        self.forget(lane, batch)
+            self.pause(queue)
+        self.forget(queue, batch)
 
-    def unknown(self, lane: Lane, batch: Batch, code: ErrorCode) -> None:
+    def unknown(self, queue: RecordedQueue, batch: Batch, code: ErrorCode) -> None:
         """The broker said something after which it may be written or not."""
         self.counters[f"unknown after {code.name}"] += 1
-        self.pause(lane)
-        self.lost(lane, batch)
+        self.pause(queue)
+        self.lost(queue, batch)
 
-    def lost(self, lane: Lane, batch: Batch) -> None:
+    def lost(self, queue: RecordedQueue, batch: Batch) -> None:
         """There is no answer, although the broker may have got it."""
         batch.maybe_written = True
-        self.drop(lane, batch)
+        self.drop(queue, batch)
 
-    def retry(self, lane: Lane, batch: Batch) -> None:
-        """Nobody got it: it stays first in its lane."""
+    def retry(self, queue: RecordedQueue, batch: Batch) -> None:
+        """Nobody got it: it stays first in its queue."""
         del batch
-        self.pause(lane)
+        self.pause(queue)
 
     # -- parts of these ----------------------------------------------------------------------
 
-    def pause(self, lane: Lane) -> None:
+    def pause(self, queue: RecordedQueue) -> None:
         """Send nothing more to this partition for a while."""
-        if lane.not_before_us <= self.now_us:
-            lane.not_before_us = self.now_us + 1000 * lane.backoff.next_ms()
-        self._wake_at(lane.not_before_us)
+        queue.pause(self.now_ms)
+        self._wake_at(1000 * queue.not_before_ms)
 
-    def forget(self, lane: Lane, batch: Batch) -> None:
+    def forget(self, queue: RecordedQueue, batch: Batch) -> None:
         """It is not in the log and never will be: so says the history from now on."""
-        lane.batches.remove(batch)
+        queue.remove(batch)
         self.world.history.extend(Refused(batch.place, value) for value in batch.values)
 
-    def drop(self, lane: Lane, batch: Batch) -> None:
+    def drop(self, queue: RecordedQueue, batch: Batch) -> None:
         """Send it no more. If it may be written, what follows has no order with it any more."""
         if not batch.maybe_written:
-            self.forget(lane, batch)
+            self.forget(queue, batch)
             return
-        lane.batches.remove(batch)
+        queue.remove(batch)
         self.counters["outcome unknown"] += 1
-        self._rename(lane)
+        self._rename(queue)
 
-    def _rename(self, lane: Lane) -> None:
+    def _rename(self, queue: RecordedQueue) -> None:
         self._writers += 1
-        lane.writer = f"{self.name}/{self._writers}"
+        queue.writer = f"{self.name}/{self._writers}"
 
     def _wake_at(self, at_us: int) -> None:
         """Look again then."""

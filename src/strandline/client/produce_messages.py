@@ -1,0 +1,51 @@
+"""A produce request of several partitions, and its answers by partition. Knows no batch's fate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from strandline.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from strandline.types import NO_TOPIC_ID, TopicId, TopicPartition
+
+_LAST_BY_NAME: Final = 12
+"""Versions from the next one on name topics by their ids alone."""
+
+
+def produce_request(
+    encoded: Iterable[tuple[TopicPartition, bytes]],
+    ids: Mapping[str, TopicId],
+    *,
+    acks: int,
+    timeout_ms: int,
+) -> ProduceRequest:
+    """One batch per partition; `ids` has the topics."""
+    topics: dict[str, TopicProduceData] = {}
+    for (name, number), batch in encoded:
+        topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
+        data = PartitionProduceData(index=number, records=memoryview(batch))
+        topic.partition_data.append(data)
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def highest_version(ids: Mapping[str, TopicId]) -> int | None:
+    """The newest usable version: without topic ids it is one that names topics."""
+    return _LAST_BY_NAME if NO_TOPIC_ID in ids.values() else None
+
+
+def answers_by_partition(
+    response: ProduceResponse, ids: Mapping[str, TopicId]
+) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
+    """The parts of the answer to a request with these topics; others are left out."""
+    names = {topic_id: name for name, topic_id in ids.items()}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        if name in ids:
+            for answer in topic.partition_responses:
+                yield TopicPartition(name, answer.index), answer
