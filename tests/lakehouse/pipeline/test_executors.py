@@ -1,8 +1,9 @@
 """E12 to E14 (tables on a cluster of Spark's): every row is in the table, or the run has failed and
 nothing is committed.
 
-Runs are commands in processes of their own, over a standalone master with two workers in work
-directories of their own, and, where this user may, in mount namespaces that hide the tables.
+Runs are commands in processes of their own, over a standalone master with a worker in a work
+directory of its own, and, where this user may, in a mount namespace that hides the tables; and over
+a local cluster of two executors.
 """
 
 from __future__ import annotations
@@ -101,19 +102,26 @@ def held(table: TableCommand) -> tuple[int, int, int]:
 ALL = (RECORDS - 1, 1, 1)
 
 
-def test_e12_executors_that_share_the_disk_fill_the_table(
+def test_e12_a_master_without_workers_is_told_and_an_executor_that_shares_the_disk_fills_the_table(
     table: TableCommand, tmp_path: Path
 ) -> None:
-    """With the default of `--tables`, which is relative; and E14: whatever file system Spark's
-    configuration takes for the default, paths of tables and checkpoints are local ones."""
-    with StandaloneSpark(tmp_path / "spark", settings=_OTHER_FILE_SYSTEM) as spark:
-        ended = table(
-            *("run", "t", "--once", "--master", spark.master, "--patience", "60 s"),
+    """The wait for a worker was one without a word. E12 with the default of `--tables`, which is
+    relative; and E14: whatever file system Spark's configuration takes for the default, paths of
+    tables and checkpoints are local ones."""
+    with StandaloneSpark(tmp_path / "spark", workers=0, settings=_OTHER_FILE_SYSTEM) as spark:
+        running = table.start(
+            *("run", "t", "--once", "--master", spark.master, "--patience", f"{_PATIENCE_S} s"),
             environment=spark.environment,
         )
+        assert running.stderr is not None
+        told = running.stderr.readline()
+        spark.add_worker()
+        said, rest = running.communicate(timeout=_PATIENCE_S)
         written = [*(tmp_path / "spark").rglob("*.parquet")]
-    assert ended.returncode == 0, ended.stderr
-    assert "nothing is missing" in ended.stdout
+    assert told.startswith(f"The Spark master {spark.master} gives no executor yet; waiting"), told
+    assert f"deploy.worker.Worker {spark.master}), or run Spark on this machine" in told
+    assert running.returncode == 0, rest
+    assert "nothing is missing" in said
     assert held(table) == ALL
     assert written == [], "nothing is in an executor's work directory"
 
@@ -124,7 +132,7 @@ def test_e12_executors_that_do_not_see_the_disk_end_the_run_and_nothing_is_commi
 ) -> None:
     """It was "nothing is missing", exit code 0, offsets at the end, and an empty table."""
     hidden = tmp_path / "strandline-tables"
-    with StandaloneSpark(tmp_path / "spark", hidden=[hidden]) as spark:
+    with StandaloneSpark(tmp_path / "spark", workers=1, hidden=[hidden]) as spark:
         ended = table(
             *("run", "t", "--once", "--master", spark.master, "--patience", "60 s"),
             environment=spark.environment,
@@ -150,25 +158,6 @@ def test_e12_a_local_cluster_fills_the_table(table: TableCommand, tmp_path: Path
         },
     )
     assert ended.returncode == 0, ended.stderr
-    assert held(table) == ALL
-
-
-def test_a_master_without_workers_is_told_and_goes_on_with_the_first(
-    table: TableCommand, tmp_path: Path
-) -> None:
-    """It was a wait without a word."""
-    with StandaloneSpark(tmp_path / "spark", workers=0) as spark:
-        running = table.start(
-            *("run", "t", "--once", "--master", spark.master, "--patience", f"{_PATIENCE_S} s"),
-            environment=spark.environment,
-        )
-        assert running.stderr is not None
-        told = running.stderr.readline()
-        spark.add_worker()
-        _, rest = running.communicate(timeout=_PATIENCE_S)
-    assert told.startswith(f"The Spark master {spark.master} gives no executor yet; waiting"), told
-    assert f"deploy.worker.Worker {spark.master}), or run Spark on this machine" in told
-    assert running.returncode == 0, rest
     assert held(table) == ALL
 
 
