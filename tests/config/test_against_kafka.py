@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SECTIONS, BROKER_SETTINGS, TOPIC_SETTINGS
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import read_value
 from strandline.config.setting import Service, Setting, Update
-from strandline.config.tables.strandline import STRANDLINE
-from strandline.config.tables.zookeeper import ZOOKEEPER
 from strandline.config.values import format_value
 from strandline.errors import InvalidSetting
 
@@ -69,7 +67,8 @@ def facts(setting: Setting) -> tuple[str, ...]:
 def test_settings_are_kafkas(rows: list[list[str]], table: str, ours: dict[str, Setting]) -> None:
     theirs = {row[1]: row for row in rows if row[0] == table}
     known = {name for name, each in ours.items() if not each.dynamic_only}
-    assert theirs.keys() == known - {each.name for each in (*ZOOKEEPER, *STRANDLINE)}
+    not_theirs = (*BROKER_SECTIONS["ZooKeeper"], *BROKER_SECTIONS["Strandline's own"])
+    assert theirs.keys() == known - {each.name for each in not_theirs}
     differing = set()
     for name, (_, _, kind, default, valid, importance, internal) in theirs.items():
         expected = (kind, default, importance, internal)

@@ -2,7 +2,7 @@
 
 Theory: names, kinds, defaults, limits and update modes are Kafka's (a contract test compares them
 with Kafka's own definitions); `service` is ours and says what becomes of a value here. This file
-knows no setting by name: the rows are in `tables/`, and `definition` has them all.
+knows no setting by name: the rows are in `settings.txt`, and `definition` has them all.
 """
 
 from __future__ import annotations
