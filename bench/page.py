@@ -240,9 +240,7 @@ def _windows(address: str, topic: str) -> Iterator[int]:
     from tests.ui.browser import windows  # drives the browser in the tests, too
 
     views = ("", f"topics/{topic}", f"topics/{topic}/0")
-    # Chromium's helpers may outlive it by a moment, and write there.
-    kept = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-    with kept as profile, windows(Path(profile), PAGES) as opened:
+    with windows(PAGES) as opened:
         for tab, view in zip(opened.tabs, views, strict=True):
             tab.open(f"{address}#/{view}")
             tab.wait_for("brokers answer")

@@ -25,10 +25,10 @@ def page(cluster: Cluster) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+def chromium() -> Iterator[Tab]:
     if CHROMIUM is None:
         pytest.skip("There is no Chromium on this machine.")
-    with browser(tmp_path_factory.mktemp("chromium")) as opened:
+    with browser() as opened:
         yield opened
 
 

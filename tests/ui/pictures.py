@@ -25,8 +25,7 @@ def main() -> None:
     with (
         Cluster(brokers=3) as cluster,
         page_for(cluster.bootstrap_servers) as page,
-        tempfile.TemporaryDirectory() as profile,
-        browser(Path(profile)) as tab,
+        browser() as tab,
     ):
         tab.size(1200, 640)
         _cluster(cluster, page, tab, target)
