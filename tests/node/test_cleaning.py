@@ -8,6 +8,7 @@ import pytest
 
 from strandline.errors import ErrorCode, StorageError
 from strandline.node.effects import CleanLog
+from strandline.node.follower_role import FollowerRole
 from strandline.node.ledger.keeping import Reason
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.records.batch import iterate_headers
@@ -29,6 +30,12 @@ def world() -> Iterator[World]:
     world.create_topic(T, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     yield world
     world.check()
+
+
+def truncate(world: World, offset: int) -> None:
+    """As a follower does it."""
+    replica = world.replica(T)
+    FollowerRole(replica, replica.host).truncate_to(Offset(offset), world.now, Reason.DIVERGED)
 
 
 def write(world: World, topic: str, *keys: str, roll: bool = True) -> None:
@@ -134,7 +141,7 @@ def test_consumer_offsets_are_compacted(world: World) -> None:
     assert log.config.is_compacted
     for value in range(3):
         data = batch(b"%d" % value, key=b"key", timestamp=world.now.wall_ms)
-        replica.append_as_coordinator(bytearray(data), world.now)
+        replica.check_leading().append_as_coordinator(bytearray(data), world.now)
     log.roller.roll(world.now.wall_ms)
     world.advance(BACKOFF_MS)
     assert offsets(world, "__consumer_offsets") == [2]
@@ -158,7 +165,7 @@ def test_a_truncation_ends_a_round_and_lowers_the_checkpoint(world: World) -> No
     assert world.directory.cleaner_offsets[TopicPartition(T, 0)] == 3
     held = hold_a_round(world)
     results = list(carry_out(held.plan, world.files))
-    world.replica(T).truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    truncate(world, 1)
     world.turn()
     assert world.stopped_cleaning == [held.token]
     assert world.directory.cleaner_offsets[TopicPartition(T, 0)] == 1
@@ -277,7 +284,7 @@ def test_the_pace_is_told_when_it_changes() -> None:
 
 def test_a_round_whose_result_comes_too_late_is_not_told_as_done(world: World) -> None:
     hold_a_round(world)
-    world.replica(T).truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    truncate(world, 1)
     world.carry_on_cleaning()
     last = world.node.background.cleaning.last[world.replica(T).log]
     assert last.problem is not None

@@ -10,7 +10,7 @@ import pytest
 
 from strandline.node.fetcher import TRUNCATIONS_PER_ANSWER, Fetcher
 from strandline.node.fetcher_throttle import FollowerThrottle
-from strandline.node.replica import Replica
+from strandline.node.follower_role import FollowerRole
 from strandline.node.settings import Settings
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -22,7 +22,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from strandline.types import BrokerId, Instant, Offset
+from strandline.types import BrokerId
 from tests.node.cluster_load import values_of
 from tests.node.cluster_steps import Steps
 from tests.node.cluster_world import ClusterWorld
@@ -205,14 +205,15 @@ def test_r10_an_answer_that_tells_of_divergence_moves_no_high_watermark(
     assert steps.at(A) == (2, 2)
     # Now A's high watermark is 2, and offset 1 of B is not what A committed.
     followed: list[tuple[int, int]] = []
-    original = Replica.followed_to
+    original = FollowerRole.followed_to
 
-    def followed_to(replica: Replica, high_watermark: Offset, start: Offset, now: Instant) -> None:
-        original(replica, high_watermark, start, now)
-        if replica is world.replica(B, "t"):
+    def followed_to(role: FollowerRole, *arguments: Any) -> None:
+        original(role, *arguments)
+        replica = world.replica(B, "t")
+        if role is replica.following:
             followed.append((replica.log.log_end_offset, replica.log.high_watermark))
 
-    monkeypatch.setattr(Replica, "followed_to", followed_to)
+    monkeypatch.setattr(FollowerRole, "followed_to", followed_to)
     steps.release()
     world.run_until(world.is_settled)
     world.run_until(lambda: world.are_logs_equal("t"))
@@ -460,18 +461,18 @@ def test_many_partitions_that_diverged_are_truncated_a_few_at_a_time(
         assert write(world, "t", b"kept", acks=1, partition=number) == 0
 
     truncated: list[int] = []
-    answered, truncate_to = Fetcher._answered, Replica.truncate_to
+    answered, truncate_to = Fetcher._answered, FollowerRole.truncate_to
 
     def note_answer(fetcher: Fetcher, *arguments: Any) -> None:
         truncated.append(0)
         answered(fetcher, *arguments)
 
-    def note_truncation(replica: Replica, *arguments: Any) -> None:
+    def note_truncation(role: FollowerRole, *arguments: Any) -> None:
         truncated[-1] += 1
-        truncate_to(replica, *arguments)
+        truncate_to(role, *arguments)
 
     monkeypatch.setattr(Fetcher, "_answered", note_answer)
-    monkeypatch.setattr(Replica, "truncate_to", note_truncation)
+    monkeypatch.setattr(FollowerRole, "truncate_to", note_truncation)
     world.start(A)
     world.run_until(world.is_settled)
     assert all(world.are_logs_equal("t", number) for number in range(count))

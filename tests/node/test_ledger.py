@@ -22,7 +22,7 @@ def follow(cluster: Cluster, count: int = 3) -> Cluster:
     """Broker 2 leads `orders`, broker 1 follows and has so many records."""
     cluster.set_state(leader=2)
     for number in range(count):
-        cluster.replica().append_as_follower(
+        cluster.replica().check_following().append(
             from_leader(number, b"m%d" % number), cluster.world.now
         )
     cluster.world.turn()
@@ -46,8 +46,8 @@ def values(world: World, entry_id: str) -> list[bytes | None]:
 
 def test_a_truncation_is_kept_with_its_reason(cluster: Cluster) -> None:
     world = follow(cluster).world
-    cluster.replica().followed_to(2, 0, world.now)
-    cluster.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    cluster.replica().check_following().followed_to(2, 0, world.now)
+    cluster.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     assert cluster.offsets() == (1, 1)
     (entry,) = ledger(world)["entries"]
     assert entry["reason"] == Reason.DIVERGED
@@ -60,7 +60,7 @@ def test_a_truncation_is_kept_with_its_reason(cluster: Cluster) -> None:
 
 def test_beginning_anew_is_kept(cluster: Cluster) -> None:
     world = follow(cluster).world
-    cluster.replica().truncate_fully_to(Offset(7), world.now)
+    cluster.replica().check_following().truncate_fully_to(Offset(7), world.now)
     (entry,) = ledger(world)["entries"]
     assert entry["reason"] == Reason.BELOW_LEADER
     assert values(world, entry["id"]) == [b"m0", b"m1", b"m2"]
@@ -68,9 +68,9 @@ def test_beginning_anew_is_kept(cluster: Cluster) -> None:
 
 def test_nothing_removed_is_nothing_kept(cluster: Cluster) -> None:
     world = follow(cluster).world
-    cluster.replica().truncate_to(Offset(3), world.now, Reason.DIVERGED)
-    cluster.replica().truncate_fully_to(Offset(7), world.now)
-    cluster.replica().truncate_fully_to(Offset(9), world.now)
+    cluster.replica().check_following().truncate_to(Offset(3), world.now, Reason.DIVERGED)
+    cluster.replica().check_following().truncate_fully_to(Offset(7), world.now)
+    cluster.replica().check_following().truncate_fully_to(Offset(9), world.now)
     assert len(ledger(world)["entries"]) == 1
 
 
@@ -78,7 +78,7 @@ def test_it_can_be_switched_off(make_cluster: Any) -> None:
     cluster = make_cluster("strandline.ledger.retention.bytes=0")
     cluster.create_topic()
     follow(cluster)
-    cluster.replica().truncate_to(Offset(1), cluster.world.now, Reason.DIVERGED)
+    cluster.replica().check_following().truncate_to(Offset(1), cluster.world.now, Reason.DIVERGED)
     assert ledger(cluster.world)["entries"] == []
     assert cluster.offsets()[0] == 1
 
@@ -99,7 +99,7 @@ def test_a_copy_that_fails_stops_nothing(
     else:
         part = "/data" if operation == "list" else "truncated-"
         world.files.on_call = failing({operation}, part)
-    cluster.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    cluster.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     world.files.on_call = None
     assert cluster.offsets()[0] == 1
     assert cluster.replica().log.failure is None
@@ -111,7 +111,7 @@ def test_old_entries_go_in_time(make_cluster: Any) -> None:
     cluster = make_cluster("strandline.ledger.retention.ms=600000")
     cluster.create_topic()
     world = follow(cluster).world
-    cluster.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    cluster.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     world.advance(300_000)
     assert len(ledger(world)["entries"]) == 1
     world.advance(1_000_000)
@@ -120,7 +120,7 @@ def test_old_entries_go_in_time(make_cluster: Any) -> None:
 
 def test_entries_survive_a_restart(cluster: Cluster) -> None:
     world = follow(cluster).world
-    cluster.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    cluster.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     before = ledger(world)["entries"]
     world.kill_and_restart()
     assert ledger(world)["entries"] == before

@@ -25,7 +25,7 @@ def following(cluster: Cluster) -> Cluster:
     """Broker 2 leads `orders` in epoch 1, broker 1 follows; both have three records."""
     cluster.set_state(leader=2)
     for number in range(3):
-        cluster.replica().append_as_follower(
+        cluster.replica().check_following().append(
             from_leader(number, b"m%d" % number), cluster.world.now
         )
     cluster.world.turn()
@@ -34,7 +34,9 @@ def following(cluster: Cluster) -> Cluster:
 
 def followed(cluster: Cluster, high_watermark: int, log_start_offset: int = 0) -> tuple[int, int]:
     """Log start and high watermark, after the leader told its own."""
-    cluster.replica().followed_to(high_watermark, log_start_offset, cluster.world.now)
+    cluster.replica().check_following().followed_to(
+        high_watermark, log_start_offset, cluster.world.now
+    )
     cluster.world.turn()
     log = cluster.replica().log
     log.check()
@@ -80,11 +82,11 @@ def test_a_truncation_is_written_down_before_new_records_come(following: Cluster
     world.directory.write_recovery_points()
     path = f"{DATA}/recovery-point-offset-checkpoint"
     assert b"orders 0 3\n" in world.files.read_bytes(path)
-    following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    following.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     assert not log.offsets.recovery_point_fell
     assert b"orders 0 1\n" in world.files.read_bytes(path)
     assert following.offsets() == (1, 0)
-    following.replica().truncate_fully_to(Offset(7), world.now)
+    following.replica().check_following().truncate_fully_to(Offset(7), world.now)
     assert following.offsets() == (7, 7)
 
 
@@ -97,7 +99,7 @@ def test_i22_a_lowered_high_watermark_is_written_down_before_new_records_come(
     assert followed(following, 3) == (0, 3)
     world.directory.write_high_watermarks()
     assert b"orders 0 3\n" in world.files.read_bytes(path)
-    following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+    following.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     assert b"orders 0 1\n" in world.files.read_bytes(path)
     assert not following.replica().log.offsets.needs_checkpoint
 
@@ -115,12 +117,12 @@ def test_what_a_full_disk_did_not_write_down_is_written_before_new_records_come(
 
     world.files.on_call = is_full
     with pytest.raises(DiskFull):
-        following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+        following.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     with pytest.raises(DiskFull):
-        following.replica().append_as_follower(from_leader(1, b"new"), world.now)
+        following.replica().check_following().append(from_leader(1, b"new"), world.now)
     assert following.offsets() == (1, 1)
     world.files.on_call = None
-    following.replica().append_as_follower(from_leader(1, b"new"), world.now)
+    following.replica().check_following().append(from_leader(1, b"new"), world.now)
     assert b"orders 0 1\n" in world.files.read_bytes(path)
     assert following.offsets() == (2, 1)
 
@@ -135,7 +137,7 @@ def test_nobody_leads_before_a_lowered_offset_is_written_down(following: Cluster
     assert followed(following, 3) == (0, 3)
     world.files.on_call = is_full
     with pytest.raises(DiskFull):
-        following.replica().truncate_to(Offset(1), world.now, Reason.DIVERGED)
+        following.replica().check_following().truncate_to(Offset(1), world.now, Reason.DIVERGED)
     following.set_state(leader=1)
     world.files.on_call = None
     assert world.node.replicas.why_unavailable(at) is not None
@@ -144,7 +146,9 @@ def test_nobody_leads_before_a_lowered_offset_is_written_down(following: Cluster
 def test_r26_a_follower_takes_any_sequence_and_leads_on_with_it(following: Cluster) -> None:
     """KAFKA-6003: it mirrors its leader, which had judged the batch; later ones must fit."""
     replica, world = following.replica(), following.world
-    replica.append_as_follower(from_leader(3, b"a", producer_id=7, epoch=0, sequence=40), world.now)
+    replica.check_following().append(
+        from_leader(3, b"a", producer_id=7, epoch=0, sequence=40), world.now
+    )
     following.set_state(leader=1)
 
     def code(sequence: int) -> int:
@@ -165,7 +169,7 @@ def test_r26_a_follower_takes_any_sequence_and_leads_on_with_it(following: Clust
 
 def test_records_that_do_not_continue_the_log_change_nothing(following: Cluster) -> None:
     with pytest.raises(UnexpectedOffset):
-        following.replica().append_as_follower(from_leader(1, b"x"), following.world.now)
+        following.replica().check_following().append(from_leader(1, b"x"), following.world.now)
     assert following.offsets() == (3, 0)
 
 
@@ -175,7 +179,7 @@ def test_i01_a_log_that_cannot_begin_inside_a_batch_is_as_it_was(cluster: Cluste
     Emptied for a batch that could not be written, the log began at 2 and ended at 0."""
     cluster.set_state(leader=2)
     replica, world = cluster.replica(), cluster.world
-    replica.truncate_fully_to(Offset(2), world.now)
+    replica.check_following().truncate_fully_to(Offset(2), world.now)
     inside = from_leader(0, b"m0", b"m1", b"m2", b"m3")
 
     def is_full(operation: str, path: str) -> None:
@@ -184,12 +188,12 @@ def test_i01_a_log_that_cannot_begin_inside_a_batch_is_as_it_was(cluster: Cluste
 
     world.files.on_call = is_full
     with pytest.raises(DiskFull):
-        replica.start_inside_batch(inside, Offset(0), world.now)
+        replica.check_following().start_inside_batch(inside, Offset(0), world.now)
     world.files.on_call = None
     world.turn()
     replica.log.check()
     assert (replica.log.log_start_offset, replica.log.log_end_offset) == (2, 2)
-    replica.start_inside_batch(inside, Offset(0), world.now)
+    replica.check_following().start_inside_batch(inside, Offset(0), world.now)
     assert followed(cluster, 4, 2) == (2, 4)
     assert replica.log.log_end_offset == 4
 
@@ -201,7 +205,7 @@ def test_a_failing_disk_takes_no_more_records(
     assert following.world.directory.offline_reason == "The disk is gone."
     assert caplog.text.count("is offline") == 1
     with pytest.raises(StorageError):
-        following.replica().append_as_follower(from_leader(3, b"x"), following.world.now)
+        following.replica().check_following().append(from_leader(3, b"x"), following.world.now)
     following.replica().fail(StorageError("And again."))
     assert caplog.text.count("is offline") == 1
 
@@ -245,7 +249,7 @@ def test_a_consumer_of_a_follower_waits_for_its_high_watermark(following: Cluste
     client = following.world.connect()
     client.send(fetch(("orders", 0, 0), max_wait_ms=500), 11)
     following.world.turn()
-    following.replica().append_as_follower(from_leader(3, b"m3"), following.world.now)
+    following.replica().check_following().append(from_leader(3, b"m3"), following.world.now)
     following.world.turn()
     assert client.answers == []
     followed(following, 1)
@@ -257,7 +261,9 @@ def test_a_truncation_answers_who_waits_beyond_it(following: Cluster) -> None:
     client = following.world.connect()
     client.send(fetch(("orders", 0, 3), max_wait_ms=500), 11)
     following.world.turn()
-    following.replica().truncate_to(Offset(1), following.world.now, Reason.DIVERGED)
+    following.replica().check_following().truncate_to(
+        Offset(1), following.world.now, Reason.DIVERGED
+    )
     following.world.turn()
     (partition,) = fetched(client.answers[0]).values()
     assert partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -275,8 +281,8 @@ def test_a_follower_tells_only_its_own_stable_offset(following: Cluster) -> None
         leader_epoch=LeaderEpoch(1),
         is_transactional=True,
     )
-    replica.append_as_follower(open_transaction, following.world.now)
-    replica.append_as_follower(from_leader(4, b"m4"), following.world.now)
+    replica.check_following().append(open_transaction, following.world.now)
+    replica.check_following().append(from_leader(4, b"m4"), following.world.now)
     followed(following, 5)
     client = following.world.connect()
     plain = client.ask(fetch(("orders", 0, 0)), 11)

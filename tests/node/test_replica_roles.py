@@ -75,8 +75,8 @@ def test_a_new_leader_cuts_nothing_and_knows_no_follower(cluster: Cluster) -> No
     cluster.set_state(leader=2)
     replica, now = cluster.replica(), cluster.world.now
     for value in (b"m0", b"m1"):
-        replica.append_as_follower(from_leader(replica.log.log_end_offset, value), now)
-    replica.followed_to(1, 0, now)
+        replica.check_following().append(from_leader(replica.log.log_end_offset, value), now)
+    replica.check_following().followed_to(1, 0, now)
     cluster.set_state(leader=1)
     assert cluster.offsets() == (2, 1)
     assert cluster.remote() == {2: -1, 3: -1}

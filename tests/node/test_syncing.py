@@ -145,7 +145,7 @@ def test_c7_an_entry_that_was_cut_meanwhile_does_not_come_back(cluster: Cluster)
     cluster.world.holds_syncs = True
     cluster.produce(b"m1")
     cluster.set_state(leader=B)
-    cluster.replica().truncate_to(Offset(1), cluster.world.now, _REASON)
+    cluster.replica().check_following().truncate_to(Offset(1), cluster.world.now, _REASON)
     assert in_memory(cluster) == [(0, 0)]
     carry_out_next(cluster, EpochsPlan)
     assert on_disk(cluster) == [(0, 0)]
@@ -160,7 +160,7 @@ def test_c7_an_entry_whose_name_may_be_durable_is_cut_from_the_file(cluster: Clu
     carry_out_next(cluster, EpochsPlan)
     assert on_disk(cluster) == [(0, 0), (2, 1)]
     cluster.set_state(leader=B)
-    cluster.replica().truncate_to(Offset(1), cluster.world.now, _REASON)
+    cluster.replica().check_following().truncate_to(Offset(1), cluster.world.now, _REASON)
     assert on_disk(cluster) == [(0, 0)]
     carry_out_next(cluster, NamesPlan)
     assert on_disk(cluster) == in_memory(cluster) == [(0, 0)]
@@ -172,7 +172,7 @@ def test_c7_an_epoch_without_records_is_cut_without_writing(cluster: Cluster) ->
     take_over(cluster)
     cluster.set_state(leader=B)
     syncs = count_syncs(cluster)
-    cluster.replica().truncate_to(Offset(1), cluster.world.now, _REASON)
+    cluster.replica().check_following().truncate_to(Offset(1), cluster.world.now, _REASON)
     assert in_memory(cluster) == on_disk(cluster) == [(0, 0)]
     assert not syncs.total()
 
@@ -224,7 +224,7 @@ def test_c7_a_follower_writes_the_leaders_epochs_behind_as_well(cluster: Cluster
     cluster.world.holds_syncs = True
     syncs = count_syncs(cluster)
     records = from_leader(1, b"m1", leader_epoch=1)
-    cluster.replica().append_as_follower(records, cluster.world.now)
+    cluster.replica().check_following().append(records, cluster.world.now)
     cluster.world.turn()
     assert in_memory(cluster) == [(0, 0), (1, 1)]
     assert not syncs.total()

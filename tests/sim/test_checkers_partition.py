@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from strandline.node.replica_following import FollowsPartition
-from strandline.node.replica_state import ReplicaState
+from strandline.node.follower_role import FollowerRole
+from strandline.node.replica import Replica
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -134,7 +134,7 @@ def test_a_low_watermark_that_passes_a_replica(checked: Checked) -> None:
     caller.send(deletion(4), 2)
     assert checked.world.run_until(lambda: checked.replica(1).log.offsets.log_start_saved == 4)
     checked.checkers.sweep()
-    assert checked.replica(1).low_watermark == 3
+    assert checked.replica(1).check_leading().low_watermark == 3
     assert checked.found == []
     checked.leader().progress[BrokerId(2)].log_start_offset = Offset(4)
     checked.leader().progress[BrokerId(3)].log_start_offset = Offset(4)
@@ -194,15 +194,15 @@ def test_a_member_that_truncates_what_is_committed(checked: Checked) -> None:
 def test_two_replicas_with_different_batches(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = FollowsPartition.append_as_follower
+    append = FollowerRole.append
 
-    def tampered(replica: FollowsPartition, records: memoryview, *rest: object) -> object:
+    def tampered(role: FollowerRole, records: memoryview, *rest: object) -> object:
         changed = bytearray(records)
         changed[-2] ^= 1
         set_crc(changed, 0, len(changed))
-        return append(replica, changed, *rest)  # type: ignore[arg-type]
+        return append(role, changed, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FollowsPartition, "append_as_follower", tampered)
+    monkeypatch.setattr(FollowerRole, "append", tampered)
     checked.write()
     assert "has batch 5 of epoch 0" in checked.only("I-21").what
 
@@ -311,7 +311,7 @@ def test_a_client_that_is_sent_what_is_not_committed(
     fetch(checked, 0)
     assert checked.found == []
     assert checked.checkers.counters["answers with records"] == 1
-    monkeypatch.setattr(ReplicaState, "readable_end", lambda replica, _: replica.log.log_end_offset)
+    monkeypatch.setattr(Replica, "readable_end", lambda replica, _: replica.log.log_end_offset)
     fetch(checked, 0)
     assert "sends a client the batch 5-5, but its high watermark is 5" in checked.only("I-26").what
 

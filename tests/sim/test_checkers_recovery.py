@@ -134,7 +134,7 @@ def test_a_crash_in_the_middle_of_an_append(checked: Checked) -> None:
 
 
 def test_a_process_that_dies_before_anybody_hears_of_its_append(checked: Checked) -> None:
-    checked.replica(1).append(bytearray(batch(b"x")), checked.world[1].now)
+    checked.replica(1).check_leading().append(bytearray(batch(b"x")), checked.world[1].now)
     checked.world[1].kill()
     restart(checked, 1)
     assert checked.found == []
@@ -208,7 +208,7 @@ def test_a_broker_that_is_not_registered_in_the_end(checked: Checked) -> None:
 
 def test_a_partition_that_nobody_leads_in_the_end(checked: Checked) -> None:
     leader = checked.leader()
-    checked.replica(1).leader = None
+    checked.replica(1).leading = None
     checked.act(1)
     checked.checkers.at_end()
     assert "t-0 on broker 1 is to lead and does not" in checked.only("I-48").what

@@ -150,7 +150,7 @@ def test_a_log_that_fails_is_followed_to_its_last_append(checked: Checked) -> No
     replica = checked.replica(1)
     for broker_id in (2, 3):
         checked.isolate(broker_id)
-    replica.append(last_batch_of_client(replica), checked.world[1].now)
+    replica.check_leading().append(last_batch_of_client(replica), checked.world[1].now)
     replica.log.advance_high_watermark_to(Offset(6))
     replica.log.health.fail("a test")
     checked.act(1)
@@ -195,7 +195,7 @@ def test_a_leader_that_was_passed_over_commits_nothing(checked: Checked) -> None
         checked.isolate(broker_id)
     truth.floor = 3
     replica = checked.replica(1)
-    replica.append(last_batch_of_client(replica), checked.world[1].now)
+    replica.check_leading().append(last_batch_of_client(replica), checked.world[1].now)
     replica.log.advance_high_watermark_to(Offset(6))
     checked.act(1)
     assert truth.committed_end == 5

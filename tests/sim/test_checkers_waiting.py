@@ -8,7 +8,7 @@ import pytest
 
 from strandline.node.follower_sessions import Followed, FollowerSession
 from strandline.node.purgatory import ParkedEntry, Purgatory
-from strandline.node.replica_state import ReplicaState
+from strandline.node.replica import Replica
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -90,7 +90,7 @@ def test_a_follower_that_fetches_in_an_old_epoch(checked: Checked) -> None:
 def test_an_append_that_is_not_told_of_its_commit(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ReplicaState, "settle", always(None))
+    monkeypatch.setattr(Replica, "settle", always(None))
     caller = Caller(checked.world, "writer", 1)
     caller.send(produce(batch(b"x"), *AT, acks=-1, timeout_ms=30_000), 9)
     checked.world.run_for(1_000)
@@ -104,7 +104,7 @@ def test_a_consumer_that_is_not_woken(checked: Checked, monkeypatch: pytest.Monk
     changed = Purgatory.changed
 
     def forgets(purgatory: Purgatory, watched: object) -> None:
-        if not isinstance(watched, ReplicaState):
+        if not isinstance(watched, Replica):
             changed(purgatory, watched)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Purgatory, "changed", forgets)

@@ -143,7 +143,8 @@ class Background:
 
     def _check_lag(self, now: Instant) -> None:
         for replica in self._replicas:
-            replica.check_lag(now)
+            if replica.leading is not None:
+                replica.leading.check_lag(now)
 
     def _expire_producers(self, now: Instant) -> None:
         for replica in self._replicas:

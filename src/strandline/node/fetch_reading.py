@@ -178,7 +178,7 @@ class FollowerReader:
                     answer.leave_out()
             if replica not in self._noted:
                 self._noted.add(replica)
-                replica.follower_fetched(
+                replica.check_leading().follower_fetched(
                     self._replica_id,
                     offset=Offset(fetched.fetch_offset),
                     log_start_offset=Offset(fetched.log_start_offset),
@@ -214,7 +214,7 @@ class FollowerReader:
         self._throttle.record(replica, size_bytes, now)
 
     def _check_replica(self, replica: Replica, fetched: Fetched) -> Leader:
-        leader = replica.check_leading()
+        leader = replica.check_leading().state
         if self._replica_id not in leader.progress:
             # Either side may be the one that has not heard of the assignment yet.
             has_epoch = fetched.current_leader_epoch != NO_EPOCH

@@ -175,7 +175,7 @@ class FetchedPartition:
             log_end_offset=replica.log.log_end_offset,
         )
         if target is not None:
-            replica.truncate_to(target.offset, now, Reason.UNCOMPARABLE)
+            replica.check_following().truncate_to(target.offset, now, Reason.UNCOMPARABLE)
         return Next.FETCH
 
     def _take(self, data: PartitionData, now: Instant) -> Next:
@@ -186,7 +186,9 @@ class FetchedPartition:
                 records = data.records
                 if isinstance(records, memoryview) and records:
                     self._append(records, action.log_start_offset, now)
-                replica.followed_to(action.high_watermark, action.log_start_offset, now)
+                replica.check_following().followed_to(
+                    action.high_watermark, action.log_start_offset, now
+                )
                 self.is_in_sync = replica.log.log_end_offset >= action.high_watermark
                 self.failures = 0
                 return Next.FETCH
@@ -212,7 +214,7 @@ class FetchedPartition:
     def _append(self, records: memoryview, leader_start_offset: Offset, now: Instant) -> None:
         replica = self.replica
         try:
-            replica.append_as_follower(records, now)
+            replica.check_following().append(records, now)
         except UnexpectedOffset:
             # Perhaps the leader's log starts inside this batch, and so must this one (KAFKA-6975).
             header = parse_header(records)
@@ -225,7 +227,7 @@ class FetchedPartition:
             )
             if offset is None:
                 raise
-            replica.start_inside_batch(records, offset, now)
+            replica.check_following().start_inside_batch(records, offset, now)
 
     def _judge(self, data: PartitionData) -> Action | None:
         if self._asked is None:
@@ -250,7 +252,7 @@ class FetchedPartition:
     def _truncate(self, target: Target, now: Instant, reason: Reason) -> Next:
         replica = self.replica
         before = (replica.log.log_end_offset, replica.log.leader_epochs.latest)
-        replica.truncate_to(target.offset, now, reason)
+        replica.check_following().truncate_to(target.offset, now, reason)
         after = (replica.log.log_end_offset, replica.log.leader_epochs.latest)
         log.info(
             "%s was truncated from %d to %d to agree with its leader",
@@ -274,7 +276,7 @@ class FetchedPartition:
                     replica.log.log_end_offset,
                     step.start_offset,
                 )
-                replica.truncate_fully_to(step.start_offset, now)
+                replica.check_following().truncate_fully_to(step.start_offset, now)
             case Continue():
                 pass
             case _:

@@ -77,10 +77,10 @@ class Followed(Fetched):
         self.log_start_offset = log_start_offset
         self.told_high_watermark = NO_OFFSET
 
-    def on_change(self, replica: Replica, *, completes_fetch: bool) -> None:
+    def on_change(self, *, completes_fetch: bool) -> None:
         """The replica changed; `completes_fetch` if that may complete a parked fetch."""
-        session = self.session
-        if session is None:
+        session, replica = self.session, self.replica
+        if session is None or replica is None:
             return
         if not self.is_news:
             self._note_quiet_time(replica, session)

@@ -214,7 +214,7 @@ class GroupHost:
             replica = self._replicas.leader(CONSUMER_OFFSETS, effect.partition)
             if replica.leader_epoch != effect.leader_epoch:
                 return (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
-            appended = replica.append_as_coordinator(bytearray(batch), now)
+            appended = replica.check_leading().append_as_coordinator(bytearray(batch), now)
         except ProtocolError as error:
             return (error.code,)
         except StorageError as error:

@@ -26,11 +26,12 @@ from strandline.cluster.controller import InSyncProposal, PartitionAltered, alte
 from strandline.cluster.image import ImageDelta
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.node.controller_loop import ControllerLoop
+from strandline.node.hosted_replica import HostedReplica
 from strandline.node.in_sync_wire import request_of, results_of
+from strandline.node.leader_role import DEFINITE
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.peers import Peers
-from strandline.node.replica_leading import DEFINITE, LeadsPartition
 from strandline.node.settings import Settings
 from strandline.node.timers import Timer, Timers
 from strandline.protocol.messages.alter_partition import AlterPartitionResponse
@@ -54,7 +55,7 @@ _ASK_AGAIN_MS: Final = 200
 class _Sent(NamedTuple):
     """One proposal as it was sent."""
 
-    replica: LeadsPartition
+    replica: HostedReplica
     state: InSyncState
     leader_epoch: LeaderEpoch
 
@@ -80,10 +81,10 @@ class InSyncChanges:
         self._controller_loop = controller
         self._peers = peers
         self._timers = timers
-        self._wanted: dict[LeadsPartition, None] = {}
+        self._wanted: dict[HostedReplica, None] = {}
         self._sent: dict[_Key, _Sent] = {}
         """The request in flight; empty if there is none."""
-        self._open: dict[LeadsPartition, InSyncState] = {}
+        self._open: dict[HostedReplica, InSyncState] = {}
         """Proposals of which an attempt was never answered. It may be carried out at any time,
         also behind a refusal of a later attempt, as long as the state keeps its version."""
         self._attempt = 0
@@ -94,7 +95,7 @@ class InSyncChanges:
         """When the first request went out to the controller that could not be reached."""
         self._pause: Timer | None = None
 
-    def propose(self, replica: LeadsPartition, now: Instant) -> None:
+    def propose(self, replica: HostedReplica, now: Instant) -> None:
         """Have `replica.leader.in_sync.proposed` decided; goes out at the end of this turn."""
         del now
         self._wanted[replica] = None
@@ -172,7 +173,7 @@ class InSyncChanges:
             )
         return proposals
 
-    def _epoch_of(self, replica: LeadsPartition, member: BrokerId) -> int:
+    def _epoch_of(self, replica: HostedReplica, member: BrokerId) -> int:
         """The registration under which a member is known to be in sync: that of its fetches, and
         of one that joins that of the fetch with which it qualified, however late this is sent."""
         if member == self._membership.broker_id:
@@ -298,7 +299,7 @@ class InSyncChanges:
             # ends the proposal; but it must not be stuck if not (KAFKA-2729).
             self._ask_again(replica, now)
 
-    def _ask_again(self, replica: LeadsPartition, now: Instant) -> None:
+    def _ask_again(self, replica: HostedReplica, now: Instant) -> None:
         self._timers.schedule(
             now.monotonic_ms + _ASK_AGAIN_MS, lambda at: self.propose(replica, at)
         )

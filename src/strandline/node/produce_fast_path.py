@@ -154,11 +154,11 @@ class ProduceFastPath:
         word, correlation_id = _HEAD.unpack_from(frame)
         replica = shape.replica
         log = replica.log
-        leader = replica.leader
+        leading = replica.leading
         settings = log.settings
-        if word != shape.word or leader is None or not settings.keeps_batches:
+        if word != shape.word or leading is None or not settings.keeps_batches:
             return False
-        if shape.acks_all and not leader.has_min_in_sync:
+        if shape.acks_all and not leading.state.has_min_in_sync:
             return False
         frame_size = len(frame)
         if frame_size < prefix_end + _BEHIND_PREFIX_MIN:
@@ -198,7 +198,7 @@ class ProduceFastPath:
         if _newest_timestamp(header, batch, rules, now.wall_ms) != header[8]:
             return False
         try:
-            base_offset = replica.append_validated(batch, header, now)
+            base_offset = leading.append_validated(batch, header, now)
         except StorageError:
             # The log is as it was before: the general way meets the same disk and tells the client.
             # The batch was patched, though, and must look as the client sent it.

@@ -7,9 +7,10 @@ proposals to the controller, syncs) it finds here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from strandline.errors import InvariantViolated
+from strandline.node.hosted_replica import HostedReplica
 from strandline.node.ledger.keeping import Ledgers
 from strandline.node.logs import Logs
 from strandline.node.metadata import Metadata
@@ -18,17 +19,14 @@ from strandline.node.settings import Settings
 from strandline.node.timers import Timers
 from strandline.replication.policies import DEFAULT, Policies
 from strandline.replication.progress import NO_BROKER_EPOCH
+from strandline.storage.log import Log
 from strandline.types import BrokerId, Instant, TopicPartition
-
-if TYPE_CHECKING:
-    from strandline.node.replica_leading import LeadsPartition
-    from strandline.node.replica_state import ReplicaState
 
 
 class Proposals(Protocol):
     """The way of a leader's change of its in-sync set to the controller."""
 
-    def propose(self, replica: LeadsPartition, now: Instant) -> None:
+    def propose(self, replica: HostedReplica, now: Instant) -> None:
         """Ask the controller to commit `replica.leader.in_sync.proposed`.
 
         The answer comes back by its `in_sync_committed` or `in_sync_refused`.
@@ -71,8 +69,8 @@ class ReplicaHost:
         self.proposals: Proposals | None = None
         self.arrivals = Watched()
         """Changes when a partition begins to be hosted here, for fetches that named it before."""
-        self.flushable: dict[ReplicaState, None] = {}
-        """Replicas whose logs want to be synced."""
+        self.flushable: dict[Log, None] = {}
+        """Logs that want to be synced."""
 
     @property
     def lag_max_ms(self) -> int:
@@ -108,7 +106,7 @@ class ReplicaHost:
             and broker_epoch in (NO_BROKER_EPOCH, broker.epoch)
         )
 
-    def propose(self, replica: LeadsPartition, now: Instant) -> None:
+    def propose(self, replica: HostedReplica, now: Instant) -> None:
         """Have the replica's change of its in-sync set proposed to the controller."""
         if self.proposals is None:
             raise InvariantViolated("A replica set has more than one member, but no controller.")

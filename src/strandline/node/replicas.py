@@ -24,7 +24,6 @@ from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.logs import Directory, Removed
 from strandline.node.replica import NOBODY, Replica
 from strandline.node.replica_host import ReplicaHost
-from strandline.node.replica_state import ReplicaState
 from strandline.storage.files import Files, NoRoom
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
 
@@ -116,15 +115,13 @@ class Replicas:
         replica = self._by_name.get((topic, partition))
         if replica is None:
             raise self._missing(topic, partition)
-        if replica.leader is None:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        replica.check_leading()
         return replica
 
     def leader_by_id(self, topic_id: TopicId, partition: int) -> Replica:
         """As `leader`, by topic id."""
         replica = self.hosted_by_id(topic_id, partition)
-        if replica.leader is None:
-            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        replica.check_leading()
         return replica
 
     def for_fast_path(self, topic: str, topic_id: TopicId, partition: int) -> Replica | None:
@@ -132,7 +129,7 @@ class Replicas:
         is not led here, or not for clients to write to."""
         by_id = self._by_id.get((topic_id, partition))
         replica = self._by_name.get((topic, partition)) if topic else by_id
-        if replica is None or replica.leader is None:
+        if replica is None or replica.leading is None:
             return None
         return None if replica.topic_partition.topic in self.internal_topics else replica
 
@@ -143,7 +140,7 @@ class Replicas:
             if replica is not None:
                 yield replica
 
-    def directory_of(self, replica: ReplicaState) -> Directory | None:
+    def directory_of(self, replica: Replica) -> Directory | None:
         """The log directory that the replica's log is in."""
         return self._logs.directory_of(replica.topic_partition)
 
@@ -151,11 +148,15 @@ class Replicas:
         """See `Logs`."""
         self._logs.take_leftovers(delay_ms, now)
 
-    def take_flushable(self) -> list[ReplicaState]:
+    def take_flushable(self) -> list[Replica]:
         """The replicas whose logs asked to be synced since the last call."""
         if not self.host.flushable:
             return []
-        flushable = list(self.host.flushable)
+        flushable = [
+            replica
+            for each in self.host.flushable
+            if (replica := self._by_name.get(each.topic_partition)) and replica.log is each
+        ]
         self.host.flushable.clear()
         return flushable
 
@@ -320,9 +321,9 @@ class Replicas:
         changes: list[RoleChange] = []
         me = self.host.broker_id
         for replica in list(self):
-            if replica.leader is not None:
-                if not replica.leader.progress.keys().isdisjoint(changed):
-                    replica.brokers_changed(now)
+            if replica.leading is not None:
+                if not replica.leading.state.progress.keys().isdisjoint(changed):
+                    replica.leading.brokers_changed(now)
             elif me in changed:
                 at = replica.topic_partition
                 topic = self._metadata.image.topics.get(at.topic)
@@ -337,7 +338,8 @@ class Replicas:
         replica = self._by_name.get(partition)
         if replica is not None:
             replica.log.update_config(config)
-            replica.reconfigured(now)
+            if replica.leading is not None:
+                replica.leading.reconfigured(now)
 
     def _give_role(
         self, replica: Replica, state: PartitionImage, now: Instant
@@ -351,9 +353,10 @@ class Replicas:
             # Who leads in this epoch already has lost nothing, even if its session has expired.
             (was_leading and not is_new) or self._is_of_this_life(state)
         )
-        if may_lead and was_leading and not is_new:
-            replica.reassigned(state.replicas, now)
-            replica.in_sync_committed(
+        leading = replica.leading
+        if may_lead and leading is not None and not is_new:
+            leading.reassigned(state.replicas, now)
+            leading.in_sync_committed(
                 state.in_sync_replicas, state.partition_epoch, now, has_eligible=state.has_eligible
             )
             return None

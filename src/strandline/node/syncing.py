@@ -17,7 +17,7 @@ from typing import Final
 from strandline.errors import StorageError
 from strandline.node.effects import SyncLog
 from strandline.node.outbox import Outbox
-from strandline.node.replica_state import ReplicaState
+from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.storage.files import NoRoom, parent_of
 from strandline.storage.flush_plan import EpochsPlan, FlushPlan, NamesPlan, SyncPlan
@@ -31,7 +31,7 @@ TABLES_MAX: Final = 32
 
 Result = bool | StorageError
 _Done = Callable[[Result, Instant], None]
-_Tables = Sequence[tuple[ReplicaState, EpochsToWrite]]
+_Tables = Sequence[tuple[Replica, EpochsToWrite]]
 
 
 class Syncing:
@@ -42,8 +42,8 @@ class Syncing:
         self._outbox = outbox
         self._tokens = count(1)
         self._under_way: dict[int, _Done] = {}
-        self._busy: set[ReplicaState] = set()
-        self._with_epochs: dict[ReplicaState, None] = {}
+        self._busy: set[Replica] = set()
+        self._with_epochs: dict[Replica, None] = {}
         """Whose leader epochs are to be written at the end of the turn."""
 
     def end_turn(self, now: Instant) -> None:
@@ -53,7 +53,7 @@ class Syncing:
         if self._with_epochs:
             self._write_epochs()
 
-    def sync_if_due(self, replica: ReplicaState, now: Instant) -> None:
+    def sync_if_due(self, replica: Replica, now: Instant) -> None:
         """One sync of a log at a time: what is wanted meanwhile is asked for again behind it.
 
         Making the plan writes what indexes have waiting. For which there is no room now, that is
@@ -85,9 +85,7 @@ class Syncing:
         self._under_way[token] = done
         self._outbox.add(SyncLog(token, plan))
 
-    def _flushed(
-        self, replica: ReplicaState, plan: FlushPlan, result: Result, now: Instant
-    ) -> None:
+    def _flushed(self, replica: Replica, plan: FlushPlan, result: Result, now: Instant) -> None:
         self._busy.discard(replica)
         if isinstance(result, NoRoom) and not any(file.failed for file in plan.files):
             log.warning("Syncing %s is delayed: %s", replica.topic_partition, result)
@@ -105,7 +103,7 @@ class Syncing:
 
     def _write_epochs(self) -> None:
         """One plan for many logs, but not of several directories: one disk may fail."""
-        by_directory: dict[str, list[ReplicaState]] = {}
+        by_directory: dict[str, list[Replica]] = {}
         for replica in self._with_epochs:
             if not (replica in self._busy or replica.is_retired or replica.log.closed):
                 by_directory.setdefault(parent_of(replica.log.directory), []).append(replica)
@@ -114,7 +112,7 @@ class Syncing:
             for start in range(0, len(together), TABLES_MAX):
                 self._write_tables(together[start : start + TABLES_MAX])
 
-    def _write_tables(self, replicas: Sequence[ReplicaState]) -> None:
+    def _write_tables(self, replicas: Sequence[Replica]) -> None:
         self._busy.update(replicas)
         tables = [(each, each.log.leader_epochs.prepare()) for each in replicas]
         plan = EpochsPlan(tuple(table for _, table in tables))
@@ -125,7 +123,7 @@ class Syncing:
         if isinstance(result, StorageError):
             self._failed(tables, result)
             return
-        adopted: list[tuple[ReplicaState, EpochsToWrite]] = []
+        adopted: list[tuple[Replica, EpochsToWrite]] = []
         for replica, table in tables:
             try:
                 if _adopt(replica, table):
@@ -157,14 +155,14 @@ class Syncing:
         for replica in replicas:
             replica.fail(error)
 
-    def _release(self, replicas: Sequence[ReplicaState], now: Instant) -> None:
+    def _release(self, replicas: Sequence[Replica], now: Instant) -> None:
         """They may be synced again, and go on with what was wanted meanwhile."""
         self._busy.difference_update(replicas)
         for replica in replicas:
             self.sync_if_due(replica, now)
 
 
-def _adopt(replica: ReplicaState, table: EpochsToWrite) -> bool:
+def _adopt(replica: Replica, table: EpochsToWrite) -> bool:
     """Put a table in force; whether it is the right one still. Raises `StorageError`."""
     if replica.is_retired or replica.log.closed or replica.log.failure is not None:
         return False

@@ -24,7 +24,7 @@ from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.cluster.store import ANY_VERSION, Operation, SetData
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.membership import Membership
-from strandline.node.replica_state import ReplicaState
+from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.types import BrokerId
 from tests.sim.mutants.mutant import Mutant, SwitchOn, nothing, patch, patch_all, together, yes
@@ -146,7 +146,7 @@ def _in_any_reign(self: ControllerLoop) -> bool:
     return self._metadata.image.controller == self._membership.broker_id
 
 
-def _follows_nobody(self: ReplicaState) -> bool:
+def _follows_nobody(self: Replica) -> bool:
     return self.leader is None
 
 
@@ -226,7 +226,7 @@ CONTROLLING: Final = (
         "no-answers-without-a-role",
         "A replica that neither leads nor follows answers no consumer.",
         ("I-25", "I-35"),
-        patch(ReplicaState, is_following=property(_follows_nobody)),
+        patch(Replica, is_following=property(_follows_nobody)),
     ),
     Mutant(
         "raise-the-leader-epoch",

@@ -13,9 +13,9 @@ from strandline.node.fetch_reading import FollowerReader
 from strandline.node.fetch_sessions import Fetched
 from strandline.node.fetcher_partition import FetchedPartition, Next, Wanted
 from strandline.node.fetchers import Fetchers
+from strandline.node.follower_role import FollowerRole
 from strandline.node.ledger.keeping import Reason
 from strandline.node.replica import Replica
-from strandline.node.replica_following import FollowsPartition
 from strandline.protocol.messages.fetch import PartitionData
 from strandline.records.batch import Buffer
 from strandline.replication.follower import Asked
@@ -28,7 +28,7 @@ from tests.sim.mutants.appending import in_any_order
 from tests.sim.mutants.mutant import Mutant, no, patch, together, yes
 
 _true_follow = Fetchers.follow
-_true_followed_to = FollowsPartition.followed_to
+_true_followed_to = FollowerRole.followed_to
 _true_judge = FetchedPartition._judge
 _true_read = FollowerReader.read
 _true_take = FetchedPartition._take
@@ -64,7 +64,7 @@ def _counted_anyway(
 ) -> None:
     _true_read(self, replica, fetched, answer, limit, is_first=is_first, now=now)
     if answer.diverging is not None:
-        replica.follower_fetched(
+        replica.check_leading().follower_fetched(
             self._replica_id,
             offset=Offset(fetched.fetch_offset),
             log_start_offset=Offset(fetched.log_start_offset),
@@ -75,15 +75,15 @@ def _counted_anyway(
 
 def _marks_first(self: FetchedPartition, data: PartitionData, now: Instant) -> Next:
     if data.diverging_epoch is not None and data.error_code == ErrorCode.NONE:
-        self.replica.followed_to(data.high_watermark, 0, now)
+        self.replica.check_following().followed_to(data.high_watermark, 0, now)
     return _true_take(self, data, now)
 
 
 def _unclamped(
-    self: FollowsPartition, high_watermark: int, log_start_offset: int, now: Instant
+    self: FollowerRole, high_watermark: int, log_start_offset: int, now: Instant
 ) -> None:
     _true_followed_to(self, high_watermark, log_start_offset, now)
-    self.log.offsets.high_watermark = Offset(max(self.log.high_watermark, high_watermark))
+    self._log.offsets.high_watermark = Offset(max(self._log.high_watermark, high_watermark))
 
 
 def _as_if_asked_now(self: FetchedPartition, data: PartitionData) -> Any:
@@ -91,14 +91,14 @@ def _as_if_asked_now(self: FetchedPartition, data: PartitionData) -> Any:
     return _true_judge(self, data)
 
 
-def _of_any_epoch(self: FollowsPartition, records: Buffer, now: Instant) -> AppendResult:
-    result = self.log.appender.append_as_follower(records, now.wall_ms)
-    self.note_flush()
+def _of_any_epoch(self: FollowerRole, records: Buffer, now: Instant) -> AppendResult:
+    result = self._log.appender.append_as_follower(records, now.wall_ms)
+    self._replica.note_flush()
     return result
 
 
 def _start_stays(
-    self: FollowsPartition, high_watermark: int, log_start_offset: int, now: Instant
+    self: FollowerRole, high_watermark: int, log_start_offset: int, now: Instant
 ) -> None:
     del log_start_offset
     _true_followed_to(self, high_watermark, 0, now)
@@ -162,7 +162,7 @@ FOLLOWING: Final = (
         "mark-within-the-log",
         "A follower calls nothing committed that it does not have (1.5).",
         ("I-01",),
-        patch(FollowsPartition, followed_to=_unclamped),
+        patch(FollowerRole, followed_to=_unclamped),
     ),
     Mutant(
         "answers-to-the-last-question",
@@ -185,14 +185,14 @@ FOLLOWING: Final = (
         "no-records-of-later-epochs",
         "A follower takes no records of a leader that it does not know yet (1.5).",
         (),
-        patch(FollowsPartition, append_as_follower=_of_any_epoch),
+        patch(FollowerRole, append=_of_any_epoch),
         "a leader refuses fetches of another epoch before: see fence-by-leader-epoch",
     ),
     Mutant(
         "follow-the-log-start",
         "A follower deletes what its leader has deleted (1.5).",
         ("I-27", "I-49", "I-51"),
-        patch(FollowsPartition, followed_to=_start_stays),
+        patch(FollowerRole, followed_to=_start_stays),
     ),
     Mutant(
         "one-fetcher",

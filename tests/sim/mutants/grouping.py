@@ -15,7 +15,7 @@ from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Call
 from strandline.node import group_host
 from strandline.node.group_host import GroupHost
-from strandline.node.replica_state import ReplicaState
+from strandline.node.replica import Replica
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.offset_commit import OffsetCommitRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
@@ -61,10 +61,10 @@ def _to_the_mark(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[C
 def _committed_already(
     self: GroupHost, effect: AppendRecords, now: Instant
 ) -> Sequence[ErrorCode | None]:
-    def outcome(_: ReplicaState, __: Offset) -> ErrorCode:
+    def outcome(_: Replica, __: Offset) -> ErrorCode:
         return ErrorCode.NONE
 
-    with patch(ReplicaState, commit_outcome=outcome)():
+    with patch(Replica, commit_outcome=outcome)():
         return _true_append(self, effect, now)
 
 

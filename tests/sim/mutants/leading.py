@@ -9,11 +9,11 @@ from typing import Any, Final
 from strandline.cluster.controller.in_sync_proposals import _Judge
 from strandline.errors import ErrorCode
 from strandline.node import replica_host
+from strandline.node.hosted_replica import HostedReplica
 from strandline.node.in_sync_changes import InSyncChanges
+from strandline.node.leader_role import LeaderRole
 from strandline.node.replica import Replica
 from strandline.node.replica_host import ReplicaHost
-from strandline.node.replica_leading import LeadsPartition
-from strandline.node.replica_state import ReplicaState
 from strandline.node.replicas import Replicas
 from strandline.replication.in_sync import Shrinking
 from strandline.replication.leader import Leader
@@ -47,14 +47,13 @@ def _own_end(
     return log_end_offset
 
 
-def _goes_anywhere(self: LeadsPartition, now: Instant) -> None:
-    if self.leader is not None:
-        mark = self.leader.next_high_watermark(
-            Offset(0), self.log.log_end_offset, now.monotonic_ms, may_join=self._may_join
-        )
-        if mark != self.log.high_watermark:
-            self.log.restore_high_watermark(mark)
-            self.changed()
+def _goes_anywhere(self: LeaderRole, now: Instant) -> None:
+    mark = self.state.next_high_watermark(
+        Offset(0), self._log.log_end_offset, now.monotonic_ms, may_join=self._may_join
+    )
+    if mark != self._log.high_watermark:
+        self._log.restore_high_watermark(mark)
+        self._replica.changed()
 
 
 def _knows_them(self: Progress, former: Progress | None, start_offset: Offset, now_ms: int) -> None:
@@ -135,7 +134,7 @@ def _silence_refuses(self: InSyncChanges, reason: str, now: Instant) -> None:
     _true_failed(self, reason, now)
 
 
-def _of_now(self: InSyncChanges, replica: LeadsPartition, member: BrokerId) -> int:
+def _of_now(self: InSyncChanges, replica: HostedReplica, member: BrokerId) -> int:
     progress = replica.leader.progress.get(member) if replica.leader is not None else None
     if progress is None:
         return _true_epoch_of(self, replica, member)
@@ -190,7 +189,7 @@ LEADING: Final = (
         "mark-never-back",
         "A leader's high watermark never goes back within an epoch (I-10).",
         ("I-10",),
-        patch(LeadsPartition, advance=_goes_anywhere),
+        patch(LeaderRole, advance=_goes_anywhere),
     ),
     Mutant(
         "wait-for-unknown-followers",
@@ -326,7 +325,7 @@ LEADING: Final = (
         "fence-by-leader-epoch",
         "A request made for another leader epoch is refused (KIP-320).",
         ("I-40", "I-15", "I-14", "I-21"),
-        patch(ReplicaState, check_epoch=nothing),
+        patch(Replica, check_epoch=nothing),
     ),
     Mutant(
         "resign",

@@ -13,10 +13,10 @@ from strandline.node.follower_sessions import Followed, FollowerSession
 from strandline.node.handlers import list_offsets
 from strandline.node.handlers import produce as produce_handler
 from strandline.node.handlers.list_offsets import OffsetForLeaderEpochHandler
+from strandline.node.leader_role import LeaderRole
 from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.node.purgatory import Purgatory, Watched
-from strandline.node.replica_leading import LeadsPartition
-from strandline.node.replica_state import ReplicaState
+from strandline.node.replica import Replica
 from strandline.records.batch import ATTRIBUTES_AT, CRC_AT
 from strandline.replication.leader import Leader
 from strandline.replication.replica_selection import ReplicaView
@@ -25,15 +25,14 @@ from tests.sim.mutants.mutant import Mutant, nothing, patch, together
 
 _ACKS_ALL: Final = -1
 
-_true_await_commit = ReplicaState.await_commit
-_true_readable_end = ReplicaState.readable_end
+_true_await_commit = Replica.await_commit
+_true_readable_end = Replica.readable_end
 _true_append = produce_handler.ProduceHandler._append
 _true_changed = Purgatory.changed
 _true_learn = ProduceFastPath.learn
 _true_look_up = OffsetForLeaderEpochHandler._look_up
 _true_must_tell = FetchContext.must_tell
 _true_read = ConsumerReader.read
-_true_outcome = ReplicaState.__dict__["_outcome"]
 _true_resolve = FetchSessions.resolve
 
 
@@ -93,27 +92,26 @@ def _of_any_leader(
         fetched.current_leader_epoch = asked
 
 
-def _one_less(self: ReplicaState, required: Offset, *more: Any, **named: Any) -> None:
+def _one_less(self: Replica, required: Offset, *more: Any, **named: Any) -> None:
     _true_await_commit(self, Offset(required - 1), *more, **named)
 
 
-def _end_of_followers(self: ReplicaState, isolation_level: int) -> Offset:
+def _end_of_followers(self: Replica, isolation_level: int) -> Offset:
     if self.leader is None:
         return self.log.log_end_offset
     return _true_readable_end(self, isolation_level)
 
 
-def _appendable(self: LeadsPartition, *, acks_all: bool) -> None:
-    del acks_all
-    self.check_leading()
+def _appendable(self: LeaderRole, *, acks_all: bool) -> None:
+    del self, acks_all
 
 
-def _all_is_well(leader: Leader) -> ErrorCode:
-    del leader
+def _all_is_well(self: LeaderRole) -> ErrorCode:
+    del self
     return ErrorCode.NONE
 
 
-def _to_the_end(self: ReplicaState, isolation_level: int) -> Offset:
+def _to_the_end(self: Replica, isolation_level: int) -> Offset:
     del isolation_level
     return self.log.log_end_offset
 
@@ -163,12 +161,12 @@ def _settles_early(self: FollowerReader, fetched: Followed, leader: Any, log: An
 
 
 def _replicas_sleep(self: Purgatory, watched: Watched) -> None:
-    if not isinstance(watched, ReplicaState):
+    if not isinstance(watched, Replica):
         _true_changed(self, watched)
 
 
 def _others_sleep(self: Purgatory, watched: Watched) -> None:
-    if isinstance(watched, ReplicaState):
+    if isinstance(watched, Replica):
         _true_changed(self, watched)
 
 
@@ -177,9 +175,8 @@ def _own_start(self: Leader, log_start_offset: Offset, is_alive: Any) -> Offset:
     return log_start_offset
 
 
-def _of_the_living(self: LeadsPartition) -> Offset:
-    leader = self.check_leading()
-    return leader.low_watermark(self.log.offsets.log_start_saved, self.host.is_alive)
+def _of_the_living(self: LeaderRole) -> Offset:
+    return self.state.low_watermark(self._log.offsets.log_start_saved, self._host.is_alive)
 
 
 def _all_followers(leader: Leader, fetch_offset: Offset, rack_of: Any) -> Any:
@@ -209,7 +206,7 @@ SERVING: Final = (
         "acknowledge-the-last-record",
         "acks=all waits for the last record of a batch, not for all but one.",
         ("I-40", "I-29", "I-28"),
-        patch(ReplicaState, await_commit=_one_less),
+        patch(Replica, await_commit=_one_less),
     ),
     Mutant(
         "duplicates-wait-for-the-commit",
@@ -231,7 +228,7 @@ SERVING: Final = (
         "refuse-below-the-minimum",
         "acks=all is refused before the append while too few replicas are in sync (3.3).",
         (),
-        patch(LeadsPartition, _check_appendable=_appendable),
+        patch(LeaderRole, _check_appendable=_appendable),
         "the high watermark rests then, and nothing is acknowledged: see rest-below-the-minimum",
     ),
     Mutant(
@@ -239,7 +236,7 @@ SERVING: Final = (
         "acks=all is not answered with success unless enough replicas are in sync: neither before "
         "the append, nor by the high watermark, nor after.",
         ("I-17", "I-28"),
-        together(_NO_MINIMUM, patch(ReplicaState, _outcome=staticmethod(_all_is_well))),
+        together(_NO_MINIMUM, patch(LeaderRole, outcome=property(_all_is_well))),
     ),
     Mutant(
         "condemn-waiting-produces",
@@ -251,13 +248,13 @@ SERVING: Final = (
         "read-to-the-mark",
         "Consumers read up to the high watermark (3.4).",
         ("I-26",),
-        patch(ReplicaState, readable_end=_to_the_end),
+        patch(Replica, readable_end=_to_the_end),
     ),
     Mutant(
         "read-to-the-followers-mark",
         "Consumers of a follower read up to the high watermark that it knows (KIP-392).",
         ("I-26",),
-        patch(ReplicaState, readable_end=_end_of_followers),
+        patch(Replica, readable_end=_end_of_followers),
     ),
     Mutant(
         "fence-consumers",
@@ -275,7 +272,7 @@ SERVING: Final = (
         "no-end-before-it-is-known",
         "A new leader tells no end before it knows all that was committed (KIP-207).",
         ("I-38",),
-        patch(ReplicaState, is_end_unknown=property(lambda _: False)),
+        patch(Replica, is_end_unknown=property(lambda _: False)),
     ),
     Mutant(
         "ends-of-epochs",
@@ -358,6 +355,6 @@ SERVING: Final = (
         "DeleteRecords waits for replicas that are away and may be elected when they are back "
         "(KIP-107, KIP-966).",
         ("I-27",),
-        patch(LeadsPartition, low_watermark=property(_of_the_living)),
+        patch(LeaderRole, low_watermark=property(_of_the_living)),
     ),
 )

@@ -99,14 +99,14 @@ class _Pending:
             if self.replica.is_retired:
                 # Deleted, moved away, or on a disk that has failed; or all of it is over already.
                 self.replicas.leader(*self.replica.topic_partition)
-            low_watermark = self.replica.low_watermark
+            low_watermark = self.replica.check_leading().low_watermark
         except ProtocolError as error:
             _refuse(self.answer, error)
             return True
         if low_watermark < self.target:
             return False
         self.answer.low_watermark = low_watermark
-        self.replica.check_leading().note_deleted(low_watermark)
+        self.replica.check_leading().state.note_deleted(low_watermark)
         return True
 
 
@@ -147,5 +147,5 @@ class _Waiting:
         for item in self._pending:
             if not item.is_decided():
                 item.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-                item.answer.low_watermark = item.replica.low_watermark
+                item.answer.low_watermark = item.replica.check_leading().low_watermark
         self._request.reply(self._response)

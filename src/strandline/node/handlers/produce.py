@@ -100,7 +100,7 @@ class ProduceHandler:
         if replica.topic_partition.topic in self._replicas.internal_topics:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is internal.")
         acks_all = request.body.acks == _ACKS_ALL
-        result = replica.append(data.records, now, acks_all=acks_all)
+        result = replica.check_leading().append(data.records, now, acks_all=acks_all)
         answer.base_offset = result.base_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = replica.log.log_start_offset

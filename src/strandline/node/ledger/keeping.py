@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import logging
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
+from strandline.node.hosted_replica import HostedReplica
 from strandline.node.logs import Directory, Logs
 from strandline.node.metadata import Metadata
 from strandline.node.settings import Settings
 from strandline.storage.files import MissingFile
 from strandline.storage.ledger import ENTRY_BYTES_MAX, Cause, Entry, Ledger
 from strandline.types import Instant, Offset
-
-if TYPE_CHECKING:
-    from strandline.node.replica_state import ReplicaState
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +44,7 @@ class Ledgers:
         self.copied = 0
         self.failed = 0
 
-    def copy(self, replica: ReplicaState, offset: Offset, reason: Reason, now: Instant) -> None:
+    def copy(self, replica: HostedReplica, offset: Offset, reason: Reason, now: Instant) -> None:
         """Keep what a truncation to `offset` is about to remove. Never raises for a bad disk."""
         retention_bytes = self._settings.broker.strandline_ledger_retention_bytes
         directory = self._logs.directory_of(replica.topic_partition)

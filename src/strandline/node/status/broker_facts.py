@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from strandline.node.hosted_replica import Traffic
 from strandline.node.purgatory import Tells
-from strandline.node.replica_state import Traffic
 from strandline.node.status import document
 from strandline.node.status.history import EVENTS_MAX, Event, Kind
 from strandline.node.status.replica_facts import lag_of

@@ -90,7 +90,7 @@ def _leading(replica: Replica, leader: Leader, now: Instant) -> document.Leading
         min_in_sync=leader.effective_min_in_sync,
         start_offset=leader.start_offset,
         end_known=not replica.is_end_unknown,
-        low_watermark=known(replica.low_watermark),
+        low_watermark=known(replica.check_leading().low_watermark),
         followers=[
             _follower(replica, leader, broker_id, progress, now)
             for broker_id, progress in sorted(leader.progress.items())

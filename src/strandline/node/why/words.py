@@ -24,7 +24,7 @@ def follower(replica: Replica, progress: Progress, now: Instant) -> str:
     if progress.log_end_offset < 0:
         return f"broker {progress.broker_id} ({state}) has not fetched from this leader yet"
     lag = replica.log.log_end_offset - progress.log_end_offset
-    leader = replica.check_leading()
+    leader = replica.check_leading().state
     caught_up, fetched = seen_of(replica, leader, progress, now)
     return (
         f"broker {progress.broker_id} ({state}) is at offset {progress.log_end_offset}, {lag} "

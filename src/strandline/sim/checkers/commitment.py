@@ -119,7 +119,7 @@ class Commitment:
                 )
             if broker not in leader.in_sync.maximal or replica is None or self.may_lose(truth):
                 continue
-            low = replica.low_watermark if low is None else low
+            low = replica.check_leading().low_watermark if low is None else low
             if low > log.log_start_offset:
                 self._findings.add(
                     "I-27",

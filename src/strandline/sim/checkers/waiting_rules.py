@@ -193,7 +193,8 @@ def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[FetchKey, Shadow]) ->
 def _reason_to_tell(deletion: list[tuple[Replica, int]]) -> str | None:
     """Why a DeleteRecords should have been answered: all of its partitions are decided."""
     for replica, target in deletion:
-        if replica.is_leading and not replica.is_retired and replica.low_watermark < target:
+        leading = replica.leading
+        if leading is not None and not replica.is_retired and leading.low_watermark < target:
             return None
     ends = [(str(replica.topic_partition), target) for replica, target in deletion]
     return f"every live replica of {ends} starts there"
