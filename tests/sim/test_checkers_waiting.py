@@ -15,7 +15,7 @@ from strandline.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from strandline.sim.checkers.peeking import parked, sessions_of
+from strandline.sim.checkers.node_internals import parked, sessions_of
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
 from tests.sim.checked_world import AT, Checked, always

@@ -18,7 +18,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.errors import StrandlineError
 from strandline.sim.checkers.checkers import Checkers
-from strandline.sim.checkers.peeking import is_turn_over
+from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.clients.crew import Crew
 from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.faults.nemesis import VERBS

@@ -22,7 +22,7 @@ from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
 from strandline.sim.checkers.lag_rules import GAP_US
 from strandline.sim.checkers.marks import mark_of
-from strandline.sim.checkers.peeking import is_turn_over
+from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.recovery_rules import LastWords
 from strandline.sim.checkers.rehearsal import Rehearsal
 from strandline.sim.checkers.rules import Rules

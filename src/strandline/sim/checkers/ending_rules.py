@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from strandline.sim.checkers.peeking import commits_of, parked, parked_fetch
+from strandline.sim.checkers.node_internals import commits_of, parked, parked_fetch
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, Offset, TopicPartition

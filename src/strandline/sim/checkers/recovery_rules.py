@@ -17,7 +17,7 @@ from strandline.records.batch import CONTROL_BIT, LOG_OVERHEAD, SEQUENCE_MAX
 from strandline.sim.checkers.batches import Writer, header_fields
 from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.marks import CUTS, LOG_START, RECOVERY_POINT
-from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from strandline.sim.checkers.hosting import Hosted
 from strandline.sim.checkers.marks import mark_without_role
-from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth

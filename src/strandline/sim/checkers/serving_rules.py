@@ -15,7 +15,7 @@ from crc32c import crc32c
 from strandline.node.effects import Chunk
 from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
 from strandline.sim.checkers.batches import header_fields
-from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings

@@ -43,7 +43,7 @@ from strandline.sim.checkers.marks import (
     Mark,
     first_base,
 )
-from strandline.sim.checkers.peeking import bytes_in, peek
+from strandline.sim.checkers.node_internals import bytes_in, peek
 from strandline.sim.checkers.readable import unreadable
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition

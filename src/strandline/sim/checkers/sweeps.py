@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.hosting import Hosting
-from strandline.sim.checkers.peeking import is_turn_over
+from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth

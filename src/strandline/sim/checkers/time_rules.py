@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from strandline.sim.checkers.batches import records_in
-from strandline.sim.checkers.peeking import peek
+from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.storage_rules import position_in
 from strandline.sim.checkers.truths import Truths

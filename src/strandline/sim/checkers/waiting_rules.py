@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from strandline.node.follower_sessions import Followed, FollowerSession
-from strandline.sim.checkers.peeking import (
+from strandline.sim.checkers.node_internals import (
     ParkedFetch,
     commits_of,
     fetchers_of,
