@@ -31,8 +31,8 @@ from strandline.cluster.store import (
 from strandline.cluster.tree import NodeTree
 from strandline.sim.schedule import Schedule
 from strandline.sim.store_client import Listener, StoreClient
-from strandline.sim.store_letters import Lag
 from strandline.sim.streams import Streams
+from strandline.sim.watch_events import Lag
 from strandline.types import BrokerId
 
 Watcher = Callable[[Changes, ClusterImage], None]

@@ -2,15 +2,16 @@
 
     ready ──connection lost──▶ lost ──a server is found──▶ surveying ──everything told──▶ ready
 
-What the store has to tell a client goes in *letters*: a letter holds the net effect of some
-transactions and the outcomes of the writes that it covers, as what `broker.zookeeper_mirror` reads
-in one cut. A letter is open, and takes in what happens, until the client reads it; then it is on
-its way, in order with all others, to be told: first the news, then the outcomes.
+What the store has to tell a client goes in *notifications*: a notification holds the net effect of
+some transactions and the outcomes of the writes that it covers, as what `broker.zookeeper_mirror`
+reads in one cut. A notification is open, and takes in what happens, until the client reads it; then
+it is on its way, in order with all others, to be told: first the news, then the outcomes.
 
-When the connection is lost, requests on their way are lost, and letters that were not told yet
-become part of what was missed. The first letter of the next connection (the survey) tells all of
-it; after it, whoever waits for a lost answer hears `OutcomeUnknown`, and writes are taken again.
-Nobody waits longer than a time or two that sessions last: then the failure is told before the news.
+When the connection is lost, requests on their way are lost, and notifications that were not told
+yet become part of what was missed. The first notification of the next connection (the survey) tells
+all of it; after it, whoever waits for a lost answer hears `OutcomeUnknown`, and writes are taken
+again. Nobody waits longer than a time or two that sessions last: then the failure is told before
+the news.
 
 Silence is not loss: while a broker is cut off or its process is paused, what either side sends is
 held, and goes on if that was short. A server that hears nothing ends the session at its time.
@@ -35,7 +36,7 @@ from strandline.cluster.store import (
 )
 from strandline.errors import InvariantViolated
 from strandline.sim.schedule import Pipe
-from strandline.sim.store_letters import Lag, Letter, Told, Write, unknown
+from strandline.sim.watch_events import Lag, Notification, Told, Write, unknown
 from strandline.types import BrokerId
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class StoreClient:
         self._connection = 0
         self._silences = 0
         self._requests: Pipe[Write] = Pipe(store.schedule, self._latency_us, self._serve)
-        self._letters: Pipe[Letter] = Pipe(store.schedule, self._latency_us, self._tell)
-        self._open_letter: Letter | None = None
+        self._notifications: Pipe[Notification] = Pipe(store.schedule, self._latency_us, self._tell)
+        self._open_notification: Notification | None = None
         self._missed = NetEffect()
         self._writes: dict[Write, None] = {}
         self._told_zxid = store.tree.zxid
@@ -104,8 +105,8 @@ class StoreClient:
         """Whether it is in touch and the listener has heard everything."""
         return (
             self.is_ready
-            and not (self._is_severed or self._is_silent or self._letters)
-            and self._open_letter is None
+            and not (self._is_severed or self._is_silent or self._notifications)
+            and self._open_notification is None
         )
 
     def write(self, operations: Sequence[Operation], told: Told) -> None:
@@ -135,8 +136,8 @@ class StoreClient:
             return
         can_say = self.is_ready and not (self._is_severed or self._is_silent)
         self.is_gone = True
-        self._letters.take()
-        self._open_letter = None
+        self._notifications.take()
+        self._open_notification = None
         self._writes.clear()
         self._store.clients.remove(self)
         self._session.client = None
@@ -219,7 +220,7 @@ class StoreClient:
         if self.is_gone or self._state is _State.LOST:
             return
         self._silences += 1
-        self._letters.hold()
+        self._notifications.hold()
         self._store.leave(self._session)
         self._limit_waiting()
 
@@ -240,9 +241,9 @@ class StoreClient:
             return
         self._silences += 1
         self._requests.release()
-        self._letters.release()
-        if self._open_letter is not None:
-            self._post(self._open_letter)
+        self._notifications.release()
+        if self._open_notification is not None:
+            self._post(self._open_notification)
 
     def _lose(self, connection: int) -> None:
         """The client learns that its connection is no more."""
@@ -259,15 +260,15 @@ class StoreClient:
         self._is_severed = False
         self._requests.take()
         self._requests.release()
-        untold = self._letters.take()
-        self._letters.release()
-        if self._open_letter is not None:
-            untold.append(self._open_letter)
-            self._open_letter = None
-        for letter in untold:
-            for changes in letter.news:
+        untold = self._notifications.take()
+        self._notifications.release()
+        if self._open_notification is not None:
+            untold.append(self._open_notification)
+            self._open_notification = None
+        for notification in untold:
+            for changes in notification.news:
                 self._missed.add(changes)
-            for write in letter.answered:
+            for write in notification.answered:
                 write.is_answer_known = self._random.random() < _KNOWN_WHEN_LOST
         self._store.leave(self._session)
         self._limit_waiting()
@@ -287,7 +288,7 @@ class StoreClient:
         self._store.keep(self._session)
         self._state = _State.SURVEYING
         missed = self._missed.take()
-        self._letters.send(Letter([] if missed is None else [missed], is_survey=True))
+        self._notifications.send(Notification([] if missed is None else [missed], is_survey=True))
 
     # -- the server's side -------------------------------------------------------------------
 
@@ -309,56 +310,56 @@ class StoreClient:
             write.answer = refusal
         if self.is_gone:
             return
-        letter = self._letter()
-        letter.answered.append(write)
+        notification = self._notification()
+        notification.answered.append(write)
         if write.fate is True:
             self.sever()
         elif not self._lag.us:
-            self._post(letter)
+            self._post(notification)
 
     def hear(self, changes: Changes) -> None:
         """Something was changed, by whomever."""
         if self._state is _State.LOST:
             self._missed.add(changes)
         else:
-            self._letter().news.append(changes)
+            self._notification().news.append(changes)
 
-    def _letter(self) -> Letter:
-        """The open letter, or a new one, which the client reads after a while."""
-        letter = self._open_letter
-        if letter is None:
-            letter = self._open_letter = Letter()
+    def _notification(self) -> Notification:
+        """The open notification, or a new one, which the client reads after a while."""
+        notification = self._open_notification
+        if notification is None:
+            notification = self._open_notification = Notification()
             lag_us = self._lag.us
             delay_us = self._random.randint(lag_us // 2, lag_us) if lag_us else 0
             if self._store.lag_us:
                 delay_us += self._random.randrange(self._store.lag_us)
-            self._store.schedule.after(delay_us, partial(self._post, letter))
-        return letter
+            self._store.schedule.after(delay_us, partial(self._post, notification))
+        return notification
 
-    def _post(self, letter: Letter) -> None:
-        """The client reads the open letter, if it can."""
-        if letter is not self._open_letter or self._is_severed or self._is_silent:
+    def _post(self, notification: Notification) -> None:
+        """The client reads the open notification, if it can."""
+        if notification is not self._open_notification or self._is_severed or self._is_silent:
             return
-        self._open_letter = None
-        rest = letter.tear(self._random) if self._lag.torn else None
-        self._letters.send(letter)
+        self._open_notification = None
+        rest = notification.tear(self._random) if self._lag.torn else None
+        self._notifications.send(notification)
         if rest is not None:
-            self._letter().news.append(rest)
+            self._notification().news.append(rest)
 
     # -- the client's side -------------------------------------------------------------------
 
-    def _tell(self, letter: Letter) -> None:
+    def _tell(self, notification: Notification) -> None:
         lost: tuple[Write, ...] = ()
-        if letter.is_survey:
+        if notification.is_survey:
             self._state = _State.READY
             lost = tuple(self._writes)
-        changes = letter.net()
+        changes = notification.net()
         if changes is not None:
             if changes.zxid <= self._told_zxid:
                 changes = Changes(Zxid(self._told_zxid + 1), changes.changes)
             self._told_zxid = changes.zxid
             self._listener.metadata_changed(changes)
-        for write in letter.answered:
+        for write in notification.answered:
             self._end(write, write.answer)
         for write in lost:
             self._end(write, write.answer if write.is_answer_known else unknown())

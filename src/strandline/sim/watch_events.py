@@ -1,7 +1,7 @@
-"""What goes between the simulated metadata store and one client: writes, and letters.
+"""What goes between the simulated metadata store and one client: writes, and notifications.
 
-A letter tells what was changed, as one net effect, and then what came of the writes whose changes
-it covers (see `store_client`).
+A notification tells what was changed, as one net effect, and then what came of the writes whose
+changes it covers (see `store_client`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Write:
 
 
 @dataclass(slots=True, eq=False)
-class Letter:
+class Notification:
     """See the module."""
 
     news: list[Changes] = field(default_factory=list)
