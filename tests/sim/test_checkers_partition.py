@@ -19,7 +19,7 @@ from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from strandline.records.batch import set_crc
 from strandline.replication.in_sync import Committed
 from strandline.replication.leader import Leader
-from strandline.sim.checkers.rehearsal import Rehearsal
+from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.storage.log_reader import LogSlice
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import Caller
@@ -243,7 +243,7 @@ def test_the_same_batch_behind_another_one(checked: Checked, *, is_deleted: bool
         hosting.take_in(log)  # as of the next process
         assert "I-21" not in checked.found
         checked.replica(2).host.logs.save_log_starts()
-        rehearsal = Rehearsal(checked.checkers.rules.findings, Random(1))
+        rehearsal = CrashRecoveryCheck(checked.checkers.rules.findings, Random(1))
         rehearsal.check(hosting.machine, list(hosting.seen.values()))
         assert "I-21" not in checked.found
         return

@@ -17,6 +17,7 @@ from strandline.cluster.store import Changes
 from strandline.errors import StrandlineError
 from strandline.node.effects import Chunk, ConnectionId
 from strandline.sim.checkers.compaction_rules import content_of
+from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
@@ -24,7 +25,6 @@ from strandline.sim.checkers.lag_rules import GAP_US
 from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.recovery_rules import LastWords
-from strandline.sim.checkers.rehearsal import Rehearsal
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
 from strandline.sim.checkers.touching import Touching
@@ -268,7 +268,7 @@ class Checkers:
         candidates = [each for each in self._hostings.values() if each.machine.is_up]
         if candidates:
             hosting = random.choice(candidates)
-            Rehearsal(findings, random).check(hosting.machine, list(hosting.seen.values()))
+            CrashRecoveryCheck(findings, random).check(hosting.machine, list(hosting.seen.values()))
 
 
 def _topic_of(log: Log, before: Iterable[PartitionTruth]) -> TopicId:

@@ -37,7 +37,7 @@ OPERATIONS_MAX: Final = 60
 Logs: TypeAlias = dict[TopicPartition, Log]
 
 
-class Rehearsal:
+class CrashRecoveryCheck:
     """See the module."""
 
     def __init__(self, findings: Findings, random: Random) -> None:
