@@ -16,6 +16,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.errors import StrandlineError
 from strandline.node.effects import Chunk, ConnectionId
+from strandline.sim.checkers.change_dispatcher import ChangeDispatcher
 from strandline.sim.checkers.compaction_rules import content_of
 from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.sim.checkers.ending_rules import EndingRules
@@ -27,7 +28,6 @@ from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.recovery_rules import LastWords
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
-from strandline.sim.checkers.touching import Touching
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.client import place_of
@@ -52,7 +52,7 @@ class Checkers:
         faults excuse partition by partition is worked out here."""
         self.rules = Rules.of(world, allows_loss)
         self._world = world
-        self._touching = Touching(self.rules)
+        self._dispatcher = ChangeDispatcher(self.rules)
         self._sweeps = Sweeps(self.rules)
         self._hostings: dict[BrokerId, Hosting] = {}
         self._last_words: dict[BrokerId, dict[PartitionTruth, LastWords]] = {}
@@ -144,11 +144,11 @@ class Checkers:
                 0 if leader is None else leader.min_in_sync,
             )
             if mark != hosted[0].mark:
-                self._touching.touched(hosting, hosted, mark)
+                self._dispatcher.touched(hosting, hosted, mark)
         if count != len(seen):
             hosting.drop_missing()
         if hosting.unsettled and is_turn_over(node.purgatory):
-            self._touching.settled(hosting, node)
+            self._dispatcher.settled(hosting, node)
         self._note_time(machine)
         self._steps += 1
         if self._steps >= SWEEP_STEPS:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from strandline.node.node import Node
 
 
-class Touching:
+class ChangeDispatcher:
     """See the module."""
 
     def __init__(self, rules: Rules) -> None:
