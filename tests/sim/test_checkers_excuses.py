@@ -13,7 +13,7 @@ from strandline.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from strandline.sim.checkers.recovery_rules import LastWords
+from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.storage.log import Log
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import controller_caller
@@ -100,14 +100,14 @@ def test_a_log_that_comes_back_with_what_it_did_not_have(checked: Checked) -> No
 
 
 def test_a_worse_end_replaces_a_better_one(checked: Checked) -> None:
-    words = LastWords(shadow_of(checked, 2), "kill")
-    words.worsen("stop")
-    assert words.how == "kill"
-    words.worsen("power")
-    assert words.how == "power"
-    words.worsen("swap")
-    words.worsen("power")
-    assert words.how == "swap"
+    last_known = LastKnownState(shadow_of(checked, 2), "kill")
+    last_known.worsen("stop")
+    assert last_known.how == "kill"
+    last_known.worsen("power")
+    assert last_known.how == "power"
+    last_known.worsen("swap")
+    last_known.worsen("power")
+    assert last_known.how == "swap"
 
 
 def test_what_is_done_to_a_machine_without_a_process_is_excused(checked: Checked) -> None:

@@ -25,7 +25,7 @@ from strandline.sim.checkers.invariants import BUG
 from strandline.sim.checkers.lag_rules import GAP_US
 from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.node_internals import is_turn_over
-from strandline.sim.checkers.recovery_rules import LastWords
+from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
 from strandline.sim.checkers.truth import PartitionTruth
@@ -55,7 +55,7 @@ class Checkers:
         self._dispatcher = ChangeDispatcher(self.rules)
         self._sweeps = Sweeps(self.rules)
         self._hostings: dict[BrokerId, Hosting] = {}
-        self._last_words: dict[BrokerId, dict[PartitionTruth, LastWords]] = {}
+        self._last_known: dict[BrokerId, dict[PartitionTruth, LastKnownState]] = {}
         self._steps = 0
 
     # -- Results -----------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Checkers:
         what its next process finds."""
         for truth in self.rules.truths:
             truth.lost(BrokerId(broker))
-        self._last_words.pop(BrokerId(broker), None)
+        self._last_known.pop(BrokerId(broker), None)
 
     def note_records_deleted(self, at: TopicPartition, low_watermark: int) -> None:
         """A client was told that the records below are gone for good (I-27)."""
@@ -160,32 +160,32 @@ class Checkers:
         hosting = self._hostings[broker] = Hosting(machine, rules)
         rules.findings.counters["starts"] += 1
         self._note_time(machine)
-        before = self._last_words.setdefault(broker, {})
+        before = self._last_known.setdefault(broker, {})
         for directory in machine.node.replicas.directories:
             if directory.offline_reason is not None:
                 continue
             for log in directory.logs.values():
                 shadow, truth = hosting.take_in(log, _topic_of(log, before))
-                words = before.pop(truth, None)
-                if words is not None:
-                    rules.recovery.check_recovered(truth, shadow, words)
+                last_known = before.pop(truth, None)
+                if last_known is not None:
+                    rules.recovery.check_recovered(truth, shadow, last_known)
                 rules.commitment.follower_rose(truth, shadow, -1)
                 rules.recovery.check_producers(shadow, machine)
-        for truth, words in list(before.items()):
-            if not rules.recovery.check_missing(truth, words, machine):
+        for truth, last_known in list(before.items()):
+            if not rules.recovery.check_missing(truth, last_known, machine):
                 del before[truth]
 
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
         """A process is over, or a machine without one has lost its power: remember what it had."""
         broker = machine.broker_id
-        before = self._last_words.setdefault(broker, {})
-        for words in before.values():
-            words.worsen(how)
+        before = self._last_known.setdefault(broker, {})
+        for last_known in before.values():
+            last_known.worsen(how)
         hosting = self._hostings.pop(broker, None)
         for shadow, truth in () if hosting is None else hosting.by_log.values():
             if shadow.is_live:
                 shadow.is_live = False
-                before[truth] = LastWords(shadow, how)
+                before[truth] = LastKnownState(shadow, how)
         if lossy:
             for truth in before:
                 truth.lost(broker)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BATCHES_REMEMBERED = 5
 
 
-class LastWords:
+class LastKnownState:
     """What a process left behind of one log when it ended.
 
     It may have died in the middle of an event, of which nobody was told: then more is on disk than
@@ -66,7 +66,9 @@ class RecoveryRules:
         self._findings = findings
         self._compaction = compaction
 
-    def check_recovered(self, truth: PartitionTruth, shadow: Shadow, before: LastWords) -> None:
+    def check_recovered(
+        self, truth: PartitionTruth, shadow: Shadow, before: LastKnownState
+    ) -> None:
         """A process has loaded a log; `before` is what the last one had."""
         self._findings.counters["recoveries"] += 1
         shadow.start_fell = (
@@ -98,7 +100,7 @@ class RecoveryRules:
             )
         self._note_loss(truth, shadow, former)
 
-    def _check_prefix(self, truth: PartitionTruth, shadow: Shadow, before: LastWords) -> None:
+    def _check_prefix(self, truth: PartitionTruth, shadow: Shadow, before: LastKnownState) -> None:
         former = before.shadow
         newest = shadow.below(former.end)
         if (
@@ -121,7 +123,9 @@ class RecoveryRules:
             truth.lost(shadow.broker_id)
             self._findings.counters["lossy recoveries"] += 1
 
-    def check_missing(self, truth: PartitionTruth, before: LastWords, machine: Machine) -> bool:
+    def check_missing(
+        self, truth: PartitionTruth, before: LastKnownState, machine: Machine
+    ) -> bool:
         """A process has started, and a log that was there before is not. Returns whether it may
         come back: its disk fails."""
         truth.lost(before.shadow.broker_id)
@@ -250,7 +254,7 @@ def _offsets(batches: deque[tuple[int, int, int, int]]) -> list[int]:
     return [batch[1] for batch in batches]
 
 
-def _words(before: LastWords) -> str:
+def _words(before: LastKnownState) -> str:
     return {"kill": "a kill", "power": "a power cut", "stop": "a clean stop"}.get(
         before.how, f"its end ({before.how})"
     )
