@@ -27,10 +27,10 @@ from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, Strandli
 from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
 from strandline.ui import questions, scenarios
-from strandline.ui.asking import Asking
-from strandline.ui.faults import FAULT_BYTES_MAX, FaultDesk, wanted_fault
+from strandline.ui.faults import FAULT_BYTES_MAX, FaultInjector, wanted_fault
 from strandline.ui.guard import Guard
 from strandline.ui.live import Streams
+from strandline.ui.request_cache import RequestCache
 from strandline.ui.watcher import Watcher
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -46,15 +46,15 @@ _FAULT_STATUS: Final = {ErrorCode.POLICY_VIOLATION: 403, ErrorCode.INVALID_REQUE
 def application(
     bootstrap: str | None,
     hosts: tuple[str, ...] = (),
-    desk: FaultDesk | None = None,
+    injector: FaultInjector | None = None,
     schemas: Schemas | None = None,
 ) -> Starlette:
     """The server for one cluster; without one it serves scenarios only.
 
-    `desk` causes faults, `schemas` are for the records.
+    `injector` causes faults, `schemas` are for the records.
     """
     watcher = None if bootstrap is None else Watcher(bootstrap)
-    asking = None if bootstrap is None else Asking(bootstrap, _CLIENT)
+    cache = None if bootstrap is None else RequestCache(bootstrap, _CLIENT)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -64,8 +64,8 @@ def application(
         yield
         if watcher is not None:
             await run_in_threadpool(watcher.close)
-        if asking is not None:
-            asking.close()
+        if cache is not None:
+            cache.close()
 
     routes = [
         Route("/", _page),
@@ -74,11 +74,11 @@ def application(
         Route("/api/scenarios/{name}", _scenario),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    if watcher is not None and asking is not None and bootstrap is not None:
-        routes += _live_routes(watcher, asking)
-        routes += _question_routes(watcher, asking, bootstrap, schemas or Schemas())
-    if desk is not None:
-        routes += _fault_routes(desk)
+    if watcher is not None and cache is not None and bootstrap is not None:
+        routes += _live_routes(watcher, cache)
+        routes += _question_routes(watcher, cache, bootstrap, schemas or Schemas())
+    if injector is not None:
+        routes += _fault_routes(injector)
     return Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -87,7 +87,7 @@ def application(
     )
 
 
-def _live_routes(watcher: Watcher, asking: Asking) -> list[Route]:
+def _live_routes(watcher: Watcher, cache: RequestCache) -> list[Route]:
     streams, time_line = Streams(watcher), watcher.time_line
 
     async def stream(request: Request) -> Response:
@@ -110,7 +110,7 @@ def _live_routes(watcher: Watcher, asking: Asking) -> list[Route]:
     async def metrics(request: Request) -> Response:
         del request
         return Response(
-            await asking.ask(questions.metrics, {}),
+            await cache.ask(questions.metrics, {}),
             media_type="text/plain; version=0.0.4; charset=utf-8",
         )
 
@@ -123,9 +123,9 @@ def _live_routes(watcher: Watcher, asking: Asking) -> list[Route]:
 
 
 def _question_routes(
-    watcher: Watcher, asking: Asking, bootstrap: str, schemas: Schemas
+    watcher: Watcher, cache: RequestCache, bootstrap: str, schemas: Schemas
 ) -> list[Route]:
-    ask_partition = _polled(asking, questions.partition)
+    ask_partition = _polled(cache, questions.partition)
 
     async def partition(request: Request) -> Any:
         key = (request.path_params["topic"], request.path_params["partition"])
@@ -137,7 +137,7 @@ def _question_routes(
         if function is questions.partition:
             return partition
         if function in questions.POLLED:
-            return _polled(asking, function)
+            return _polled(cache, function)
         return _question(bootstrap, function)
 
     return [
@@ -145,16 +145,16 @@ def _question_routes(
     ]
 
 
-def _fault_routes(desk: FaultDesk) -> list[Route]:
+def _fault_routes(injector: FaultInjector) -> list[Route]:
     async def states(request: Request) -> Response:
         del request
-        return answer(await desk.states())
+        return answer(await injector.states())
 
     async def cause(request: Request) -> Response:
         if int(request.headers["content-length"]) > FAULT_BYTES_MAX:
             raise HTTPException(413, f"A fault is asked for in at most {FAULT_BYTES_MAX} bytes.")
         try:
-            return answer(await desk.cause(wanted_fault(await request.body())))
+            return answer(await injector.cause(wanted_fault(await request.body())))
         except questions.BadQuestion as error:
             raise HTTPException(400, str(error)) from error
         except ProtocolError as error:
@@ -233,9 +233,9 @@ def _question(bootstrap: str, function: questions.Question) -> Callable[[Request
     return _respond(lambda values: run_in_threadpool(ask, values))
 
 
-def _polled(asking: Asking, function: questions.Question) -> Callable[[Request], Any]:
+def _polled(cache: RequestCache, function: questions.Question) -> Callable[[Request], Any]:
     """Asked for all pages together."""
-    return _respond(lambda values: asking.ask(function, values))
+    return _respond(lambda values: cache.ask(function, values))
 
 
 def _respond(ask: Callable[[Mapping[str, str]], Awaitable[Any]]) -> Callable[[Request], Any]:

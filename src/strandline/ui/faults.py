@@ -71,15 +71,15 @@ def refused_elsewhere() -> Address:
     )
 
 
-class FaultDesk:
+class FaultInjector:
     """See the module. Methods belong to the event loop of the page's server."""
 
     def __init__(self, find: Finder) -> None:
         self._find = find
         self._address: Address | None = None
-        self._looking = asyncio.Lock()
-        self._told: list[Json] | None = None
-        self._told_at_s = 0.0
+        self._lock = asyncio.Lock()
+        self._known: list[Json] | None = None
+        self._states_at_s = 0.0
 
     async def states(self) -> Json:
         """What is allowed, and how each broker is. Raises `ProtocolError` if nobody says.
@@ -104,19 +104,19 @@ class FaultDesk:
     async def cause(self, fault: Fault) -> Json:
         """Have it done: `done`, a sentence, and what `states` says then. Raises `ProtocolError`."""
         done = done_of(await self._ask(asking(fault), PATIENCE_S))
-        async with self._looking:
-            self._told = None  # somebody may have looked just before
+        async with self._lock:
+            self._known = None  # somebody may have looked just before
         return {"done": done, **await self.states()}
 
     async def _states(self) -> list[Json]:
         """From the control, or what it said a moment ago."""
-        async with self._looking:
+        async with self._lock:
             now_s = asyncio.get_running_loop().time()
-            if self._told is None or now_s - self._told_at_s > _FRESH_S:
-                self._told = None
-                self._told = states_of(await self._ask(asking_for_states(), _LOOK_PATIENCE_S))
-                self._told_at_s = now_s
-            return self._told
+            if self._known is None or now_s - self._states_at_s > _FRESH_S:
+                self._known = None
+                self._known = states_of(await self._ask(asking_for_states(), _LOOK_PATIENCE_S))
+                self._states_at_s = now_s
+            return self._known
 
     async def _ask(self, line: bytes, patience_s: float) -> bytes:
         address = self._address

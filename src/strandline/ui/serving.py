@@ -24,7 +24,7 @@ from strandline.config.listeners import host_and_port
 from strandline.errors import InvalidSetting
 from strandline.schemas.sources import Schemas
 from strandline.ui.app import application
-from strandline.ui.faults import FaultDesk, finder, refused_elsewhere
+from strandline.ui.faults import FaultInjector, finder, refused_elsewhere
 
 DEFAULT_PORT: Final = 8989
 """Of a page beside brokers."""
@@ -84,13 +84,13 @@ def serve(
     that records are decoded by.
     """
     host = listening.getsockname()[0]
-    desk = None
+    injector = None
     if bootstrap is not None:
         is_local = ip_address(host).is_loopback
-        desk = FaultDesk(finder(bootstrap, control) if is_local else refused_elsewhere)
+        injector = FaultInjector(finder(bootstrap, control) if is_local else refused_elsewhere)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(bootstrap, (host,), desk, schemas),
+            application(bootstrap, (host,), injector, schemas),
             log_level="warning",
             access_log=False,
             lifespan="on",

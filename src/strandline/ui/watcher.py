@@ -24,7 +24,7 @@ from strandline.client.inspection import Document, answers_of, inspect
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import MalformedFrame, ProtocolError
 from strandline.types import BrokerId
-from strandline.ui.looking import Looking
+from strandline.ui.cluster_poller import ClusterPoller
 from strandline.ui.picture import Assembly, Key, Picture, Piece, Told
 from strandline.ui.timeline import TimeLine
 
@@ -59,7 +59,7 @@ class Watcher:
         self._ending = threading.Event()
         self._watchers = 0
         self._listeners: set[Callable[[], object]] = set()
-        self._looking = Looking(_CLIENT)
+        self._poller = ClusterPoller(_CLIENT)
         self._brokers: Mapping[BrokerId, Address] = {}
         """Those that are registered, as far as was heard in the last look."""
         self._assembly = Assembly()
@@ -115,7 +115,7 @@ class Watcher:
                 begun = time.monotonic()
                 self._look(cluster)
                 self._rest(time.monotonic() - begun)
-        self._looking.close()
+        self._poller.close()
 
     def _rest(self, took: float) -> None:
         is_first_time = not self._has_seen_all and self.trouble is None
@@ -154,7 +154,7 @@ class Watcher:
         def ask_one(client: ClusterClient, broker_id: BrokerId) -> Document:
             return inspect(client, broker_id, "picture", **wanted)
 
-        told = self._looking.ask(self._brokers, ask_one)
+        told = self._poller.ask(self._brokers, ask_one)
         self._brokers = _registered(told)
         return told
 

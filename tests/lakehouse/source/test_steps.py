@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from strandline.lakehouse.reading.catalogue import End, EpochEnd, TopicFacts
 from strandline.lakehouse.reading.settings import OffsetRange
 from strandline.lakehouse.source.facts import Facts
-from strandline.lakehouse.source.limits import shares
 from strandline.lakehouse.source.losses import DataLost, Losses
 from strandline.lakehouse.source.options import Splitting
 from strandline.lakehouse.source.positions import (
@@ -23,7 +22,7 @@ from strandline.lakehouse.source.positions import (
     Positions,
     ranges_between,
 )
-from strandline.lakehouse.source.progress import next_positions
+from strandline.lakehouse.source.progress import next_positions, shares
 from strandline.lakehouse.source.splits import split
 from strandline.types import TopicPartition
 

@@ -1,7 +1,7 @@
-"""What a query asks for and is not there any more: with `failOnDataLoss` it fails, else it says so.
+"""Requested offsets that no longer exist: with `failOnDataLoss` the query fails, else it warns.
 
-Loss is never silent: without the option each loss is a warning, once, on the stderr of the process
-that met it, which Spark shows with its own.
+Loss is never silent: without the option each loss is one warning on the stderr of the process that
+met it, which Spark shows with its own.
 """
 
 from __future__ import annotations

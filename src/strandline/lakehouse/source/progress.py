@@ -12,8 +12,9 @@ records that are not there any more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.lakehouse.source.facts import Facts
-from strandline.lakehouse.source.limits import shares
 from strandline.lakehouse.source.losses import Losses
 from strandline.lakehouse.source.positions import Position, Positions
 from strandline.types import TopicPartition
@@ -105,3 +106,18 @@ def _goes_on_at(
         )
         return earliest
     return position.offset
+
+
+def shares(waiting: Mapping[TopicPartition, int], at_most: int | None) -> dict[TopicPartition, int]:
+    """How many offsets to take of each partition, in proportion to how many wait there.
+
+    At least one where any wait, so that no partition starves beside a large one; with more
+    partitions than `at_most` the sum is therefore larger.
+    """
+    total = sum(waiting.values())
+    if at_most is None or total <= at_most:
+        return dict(waiting)
+    return {
+        partition: min(count, max(1, count * at_most // total))
+        for partition, count in waiting.items()
+    }

@@ -153,8 +153,8 @@ class Committer:
         if self._spec.mode == "upsert":
             adds, removes = merge_changes(self._spec, snapshot, proposal.files)
             check_written(directory, adds)
-        graves = self._graves(proposal, sequence)
-        sides = _side_changes(proposal, graves)
+        lost_letter_files = self._lost_range_letters(proposal, sequence)
+        sides = _side_changes(proposal, lost_letter_files)
         counts = _count(proposal)
         change = Change(
             adds=adds,
@@ -182,7 +182,7 @@ class Committer:
         except Conflict:
             if self._spec.mode == "upsert":
                 remove_files(self._spec.directory(), adds)
-            remove_files(self._spec.directory(DEAD_LETTERS), graves)
+            remove_files(self._spec.directory(DEAD_LETTERS), lost_letter_files)
             raise
         stamp_removed(removes)
         self._sides.settle(self._backend.load())
@@ -232,7 +232,7 @@ class Committer:
             )
         return snapshot
 
-    def _graves(self, proposal: Proposal, sequence: int) -> tuple[WrittenFile, ...]:
+    def _lost_range_letters(self, proposal: Proposal, sequence: int) -> tuple[WrittenFile, ...]:
         """A file with a letter for each range whose loss was accepted."""
         if not proposal.lost:
             return ()
@@ -243,8 +243,10 @@ class Committer:
         return made
 
 
-def _side_changes(proposal: Proposal, graves: Sequence[WrittenFile]) -> dict[str, SideChange]:
-    adds: dict[str, list[WrittenFile]] = {DEAD_LETTERS: list(graves), LATE: []}
+def _side_changes(
+    proposal: Proposal, lost_letter_files: Sequence[WrittenFile]
+) -> dict[str, SideChange]:
+    adds: dict[str, list[WrittenFile]] = {DEAD_LETTERS: list(lost_letter_files), LATE: []}
     for write in proposal.writes:
         adds[DEAD_LETTERS] += write.dead_letters
         adds[LATE] += write.late

@@ -1,8 +1,8 @@
-"""Questions that open pages ask again and again, asked of the brokers once for all of them.
+"""A cache of requests that open pages repeat: the brokers get each of them once for all pages.
 
-A question that is under way, or was answered less than `FRESH_S` ago, is not asked again: whoever
-asks gets the same answer. Different questions begin `SPACING_S` apart at least. So what the
-brokers have to answer is bounded, however many pages are open and whatever they show.
+A request that is under way, or was answered less than `FRESH_S` ago, is not sent again: every page
+gets the same answer. Different requests begin `SPACING_S` apart at least. So what the brokers have
+to answer is bounded, however many pages are open and whatever they show.
 
 Connections are kept for the next question: to open them and to agree on versions costs a broker
 more than most answers do.
@@ -28,7 +28,7 @@ SPACING_S: Final = 0.1
 ASKED_MAX: Final = 100
 """So many different questions wait, or have been answered just now."""
 CLIENTS_MAX: Final = 4
-"""So many clients are kept while nobody uses them."""
+"""So many unused clients are kept."""
 
 Values = Mapping[str, str]
 Function = Callable[[ClusterClient, Values], Any]
@@ -36,18 +36,18 @@ _Key = tuple[Function, frozenset[tuple[str, str]]]
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Entry:
     answer: asyncio.Task[Any]
     since_s: float
     """When it was answered, or asked if it is not answered yet; in the loop's time."""
 
 
-class Asking:
+class RequestCache:
     """See the module; on one event loop. `close` ends the connections that are kept."""
 
     def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
         self._clients = _Clients(bootstrap, settings)
-        self._asked: dict[_Key, _Asked] = {}
+        self._entries: dict[_Key, _Entry] = {}
         self._next_s = 0.0
         """Before this, in the loop's time, no question begins."""
 
@@ -57,20 +57,20 @@ class Asking:
         loop = asyncio.get_running_loop()
         self._forget(loop.time())
         key = (function, frozenset(values.items()))
-        asked = self._asked.get(key)
-        if asked is None:
-            if len(self._asked) == ASKED_MAX:
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(self._entries) == ASKED_MAX:
                 raise ProtocolError(
                     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                     f"Pages ask {ASKED_MAX} different questions already: try again.",
                 )
-            asked = _Asked(asyncio.create_task(self._answer(key, values)), loop.time())
-            self._asked[key] = asked
+            entry = _Entry(asyncio.create_task(self._answer(key, values)), loop.time())
+            self._entries[key] = entry
         # A page that goes away leaves the question to those that still wait for it.
-        return await asyncio.shield(asked.answer)
+        return await asyncio.shield(entry.answer)
 
     def close(self) -> None:
-        """End the connections that nobody uses."""
+        """End the connections that are not in use."""
         self._clients.close()
 
     async def _answer(self, key: _Key, values: Values) -> Any:
@@ -81,16 +81,16 @@ class Asking:
         try:
             return await run_in_threadpool(self._clients.ask, key[0], values)
         finally:
-            self._asked[key].since_s = loop.time()
+            self._entries[key].since_s = loop.time()
 
     def _forget(self, now_s: float) -> None:
         old = [
             key
-            for key, asked in self._asked.items()
-            if asked.answer.done() and now_s - asked.since_s > FRESH_S
+            for key, entry in self._entries.items()
+            if entry.answer.done() and now_s - entry.since_s > FRESH_S
         ]
         for key in old:
-            del self._asked[key]
+            del self._entries[key]
 
 
 class _Clients:
@@ -118,7 +118,7 @@ class _Clients:
         try:
             yield cluster
         except BaseException:
-            cluster.close()  # who knows what is still on its way
+            cluster.close()  # an answer may still be on its way
             raise
         with self._lock:
             if len(self._idle) < CLIENTS_MAX:

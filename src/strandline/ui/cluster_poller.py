@@ -1,8 +1,8 @@
-"""One look at all brokers, in which nobody waits for a broker that is known to be slow.
+"""One question to all brokers at a time, without waiting for those that are known to be slow.
 
-Each broker has a thread and a connection of its own here. A look waits `PATIENCE_S` for those that
-were in time before. Who was not is silent: it is asked on, but looks go on without it until an
-answer of it has come in time. So a paused broker holds up one look, and not all of them.
+Each broker has a thread and a connection of its own here. A round waits `PATIENCE_S` for those that
+were in time before. A broker that was not is silent: it is still asked, but rounds go on without it
+until one of its answers has come in time. So a paused broker holds up one round, and not all.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ PATIENCE_S: Final = 1.5
 Question = Callable[[ClusterClient, BrokerId], Document]
 
 
-class Looking:
+class ClusterPoller:
     """See the module; for one thread. `patience_s` in seconds."""
 
     def __init__(self, settings: ClientSettings, *, patience_s: float = PATIENCE_S) -> None:
         self.patience_s = patience_s
         self._settings = settings
-        self._lookouts: dict[BrokerId, _Lookout] = {}
+        self._pollers: dict[BrokerId, _BrokerPoller] = {}
 
     def ask(
         self, brokers: Mapping[BrokerId, Address], question: Question
     ) -> dict[BrokerId, Document | ProtocolError]:
-        """What every broker says, or why it says nothing."""
-        for broker_id, lookout in list(self._lookouts.items()):
-            if brokers.get(broker_id) != lookout.address:
-                self._lookouts.pop(broker_id).close(waits=False)
+        """The answer of every broker, or why there is none."""
+        for broker_id, poller in list(self._pollers.items()):
+            if brokers.get(broker_id) != poller.address:
+                self._pollers.pop(broker_id).close(waits=False)
         for broker_id, address in brokers.items():
-            if broker_id not in self._lookouts:
-                self._lookouts[broker_id] = _Lookout(broker_id, address, self._settings)
-        asked = {broker_id: self._lookouts[broker_id] for broker_id in sorted(brokers)}
-        for lookout in asked.values():
-            lookout.ask(question, self.patience_s)
+            if broker_id not in self._pollers:
+                self._pollers[broker_id] = _BrokerPoller(broker_id, address, self._settings)
+        asked = {broker_id: self._pollers[broker_id] for broker_id in sorted(brokers)}
+        for poller in asked.values():
+            poller.ask(question, self.patience_s)
         wait([each.answer for each in asked.values() if not each.is_silent], self.patience_s)
-        return {broker_id: lookout.told() for broker_id, lookout in asked.items()}
+        return {broker_id: poller.result() for broker_id, poller in asked.items()}
 
     def close(self) -> None:
         """End all threads, when what they wait for has come or failed, and their connections."""
-        while self._lookouts:
-            self._lookouts.popitem()[1].close(waits=True)
+        while self._pollers:
+            self._pollers.popitem()[1].close(waits=True)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    told: Document | ProtocolError
+    result: Document | ProtocolError
     took_s: float
 
 
-class _Lookout:
-    """Who asks one broker, in a thread of its own."""
+class _BrokerPoller:
+    """Asks one broker, in a thread of its own."""
 
     def __init__(self, broker_id: BrokerId, address: Address, settings: ClientSettings) -> None:
         self.address = address
@@ -70,7 +70,7 @@ class _Lookout:
         self.is_silent = False
         self._broker_id = broker_id
         self._client = ClusterClient((address,), settings)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lookout-{broker_id}")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"poller-{broker_id}")
         self._has_asked = False
 
     def ask(self, question: Question, patience_s: float) -> None:
@@ -82,12 +82,12 @@ class _Lookout:
         self._has_asked = True
         self.answer = self._thread.submit(self._put, question)
 
-    def told(self) -> Document | ProtocolError:
-        """What the broker said to the last question, if it was in time."""
+    def result(self) -> Document | ProtocolError:
+        """The answer to the last question, if it was in time."""
         self.is_silent |= not self.answer.done()
         if self.is_silent:
             return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "It does not answer in time.")
-        return self.answer.result().told
+        return self.answer.result().result
 
     def close(self, *, waits: bool) -> None:
         """End the thread and the connection, at the latest when the request times out."""
@@ -97,11 +97,11 @@ class _Lookout:
     def _put(self, question: Question) -> _Answer:
         begun = time.monotonic()
         try:
-            told: Document | ProtocolError = question(self._client, self._broker_id)
+            result: Document | ProtocolError = question(self._client, self._broker_id)
         except ProtocolError as error:
-            told = error
+            result = error
         except MalformedFrame as error:
-            told = ProtocolError(
+            result = ProtocolError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"Its answer cannot be read: {error}"
             )
-        return _Answer(told, time.monotonic() - begun)
+        return _Answer(result, time.monotonic() - begun)

@@ -12,7 +12,7 @@ from strandline.client.inspection import Document
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.types import BrokerId
-from strandline.ui.looking import Looking
+from strandline.ui.cluster_poller import ClusterPoller
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 BROKERS = {ONE: Address("127.0.0.1", 1), TWO: Address("127.0.0.1", 2)}
@@ -29,14 +29,14 @@ def paused() -> Iterator[Event]:
 
 
 @pytest.fixture
-def looking(paused: Event) -> Iterator[Looking]:
-    looking = Looking(ClientSettings(), patience_s=LONG_S)
-    yield looking
+def poller(paused: Event) -> Iterator[ClusterPoller]:
+    poller = ClusterPoller(ClientSettings(), patience_s=LONG_S)
+    yield poller
     paused.set()
-    looking.close()
+    poller.close()
 
 
-def test_one_that_is_silent_holds_up_one_look_only(looking: Looking, paused: Event) -> None:
+def test_one_that_is_silent_holds_up_one_look_only(poller: ClusterPoller, paused: Event) -> None:
     asked: list[int] = []
 
     def question(client: ClusterClient, broker_id: BrokerId) -> Document:
@@ -45,24 +45,24 @@ def test_one_that_is_silent_holds_up_one_look_only(looking: Looking, paused: Eve
             assert paused.wait(LONG_S)
         return {"broker": broker_id}
 
-    looking.patience_s = 0.01
-    while not isinstance(looking.ask(BROKERS, question)[TWO], ProtocolError):
+    poller.patience_s = 0.01
+    while not isinstance(poller.ask(BROKERS, question)[TWO], ProtocolError):
         pass
-    looking.patience_s = LONG_S
+    poller.patience_s = LONG_S
     for _ in range(3):
-        told = looking.ask(BROKERS, question)
+        told = poller.ask(BROKERS, question)
         assert told[ONE] == {"broker": 1}
         silent = told[TWO]
         assert isinstance(silent, ProtocolError)
         assert silent.code is ErrorCode.REQUEST_TIMED_OUT
     assert asked.count(TWO) == 1, "It is not asked again before it has answered."
     paused.set()
-    while isinstance(looking.ask(BROKERS, question)[TWO], ProtocolError):
+    while isinstance(poller.ask(BROKERS, question)[TWO], ProtocolError):
         pass
-    assert looking.ask(BROKERS, question) == {ONE: {"broker": 1}, TWO: {"broker": 2}}
+    assert poller.ask(BROKERS, question) == {ONE: {"broker": 1}, TWO: {"broker": 2}}
 
 
-def test_what_a_broker_refuses_is_told(looking: Looking) -> None:
+def test_what_a_broker_refuses_is_told(poller: ClusterPoller) -> None:
     refusal = ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, "It is down.")
 
     def question(client: ClusterClient, broker_id: BrokerId) -> Document:
@@ -70,7 +70,7 @@ def test_what_a_broker_refuses_is_told(looking: Looking) -> None:
             raise refusal
         raise MalformedFrame("It sent no JSON.")
 
-    told = looking.ask(BROKERS, question)
+    told = poller.ask(BROKERS, question)
     assert told[ONE] is refusal
     unread = told[TWO]
     assert isinstance(unread, ProtocolError)
@@ -78,7 +78,7 @@ def test_what_a_broker_refuses_is_told(looking: Looking) -> None:
 
 
 def test_a_broker_that_is_gone_is_asked_no_more_and_one_that_moved_is_asked_anew(
-    looking: Looking, paused: Event
+    poller: ClusterPoller, paused: Event
 ) -> None:
     clients: dict[Address, BrokerId] = {}
 
@@ -89,10 +89,10 @@ def test_a_broker_that_is_gone_is_asked_no_more_and_one_that_moved_is_asked_anew
             assert paused.wait(LONG_S)
         return {}
 
-    looking.patience_s = 0.01
-    looking.ask(BROKERS, question)
-    looking.patience_s = LONG_S
-    assert looking.ask({ONE: BROKERS[ONE]}, question) == {ONE: {}}
+    poller.patience_s = 0.01
+    poller.ask(BROKERS, question)
+    poller.patience_s = LONG_S
+    assert poller.ask({ONE: BROKERS[ONE]}, question) == {ONE: {}}
     moved = Address("127.0.0.1", 3)
-    assert looking.ask({TWO: moved}, question) == {TWO: {}}, "Nobody waits for the old address."
+    assert poller.ask({TWO: moved}, question) == {TWO: {}}, "Nobody waits for the old address."
     assert clients[moved] == TWO

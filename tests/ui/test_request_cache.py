@@ -12,8 +12,8 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.testing import Cluster
-from strandline.ui.asking import ASKED_MAX, SPACING_S, Asking, Values
 from strandline.ui.questions import why
+from strandline.ui.request_cache import ASKED_MAX, SPACING_S, RequestCache, Values
 
 pytestmark = pytest.mark.xdist_group("ui")
 
@@ -33,16 +33,16 @@ class Question:
 
 
 @pytest.fixture
-def asking(cluster: Cluster) -> Asking:
-    return Asking(cluster.bootstrap_servers, ClientSettings())
+def cache(cluster: Cluster) -> RequestCache:
+    return RequestCache(cluster.bootstrap_servers, ClientSettings())
 
 
-def test_what_many_want_to_know_is_asked_once(asking: Asking) -> None:
+def test_what_many_want_to_know_is_asked_once(cache: RequestCache) -> None:
     question = Question()
 
     async def pages() -> list[int]:
-        waiting = [asyncio.create_task(asking.ask(question, {"topic": "a"})) for _ in range(20)]
-        gone = asyncio.create_task(asking.ask(question, {"topic": "a"}))
+        waiting = [asyncio.create_task(cache.ask(question, {"topic": "a"})) for _ in range(20)]
+        gone = asyncio.create_task(cache.ask(question, {"topic": "a"}))
         await asyncio.sleep(0)
         gone.cancel()
         question.released.set()
@@ -52,36 +52,36 @@ def test_what_many_want_to_know_is_asked_once(asking: Asking) -> None:
     assert question.asked == [{"topic": "a"}]
 
 
-def test_different_questions_begin_one_after_the_other(asking: Asking) -> None:
+def test_different_questions_begin_one_after_the_other(cache: RequestCache) -> None:
     question = Question()
     question.released.set()
 
     async def pages() -> float:
         begun = asyncio.get_running_loop().time()
         wanted: list[Mapping[str, str]] = [{"topic": str(number)} for number in range(5)]
-        await asyncio.gather(*(asking.ask(question, each) for each in wanted))
+        await asyncio.gather(*(cache.ask(question, each) for each in wanted))
         return asyncio.get_running_loop().time() - begun
 
     assert asyncio.run(pages()) >= 4 * SPACING_S  # so long at least, on any machine
     assert len(question.asked) == 5
 
 
-def test_a_refusal_is_for_all_who_asked(asking: Asking) -> None:
+def test_a_refusal_is_for_all_who_asked(cache: RequestCache) -> None:
     async def pages() -> list[object]:
         wrong = {"topic": "orders", "partition": "1"}
-        asked = [asking.ask(refusing, wrong) for _ in range(3)]
+        asked = [cache.ask(refusing, wrong) for _ in range(3)]
         return list(await asyncio.gather(*asked, return_exceptions=True))
 
     found = asyncio.run(pages())
     assert [str(each) for each in found] == ["INVALID_REQUEST: No."] * 3
 
 
-def test_too_many_questions_are_refused(asking: Asking) -> None:
+def test_too_many_questions_are_refused(cache: RequestCache) -> None:
     question = Question()
 
     async def pages() -> list[object]:
         wanted = [{"topic": str(number)} for number in range(ASKED_MAX + 1)]
-        waiting = [asyncio.create_task(asking.ask(question, each)) for each in wanted]
+        waiting = [asyncio.create_task(cache.ask(question, each)) for each in wanted]
         found, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
         question.released.set()
         for each in waiting:
@@ -97,7 +97,7 @@ def refusing(cluster: ClusterClient, values: Values) -> None:
     raise ProtocolError(ErrorCode.INVALID_REQUEST, "No.")
 
 
-def test_connections_are_kept_for_the_next_question(asking: Asking, cluster: Cluster) -> None:
+def test_connections_are_kept_for_the_next_question(cache: RequestCache, cluster: Cluster) -> None:
     clients: list[ClusterClient] = []
 
     def noted(client: ClusterClient, values: Values) -> object:
@@ -106,9 +106,9 @@ def test_connections_are_kept_for_the_next_question(asking: Asking, cluster: Clu
 
     async def pages() -> None:
         for topic in ("a", "b"):
-            told = await asking.ask(noted, {"topic": topic})
+            told = await cache.ask(noted, {"topic": topic})
             assert sorted(told["brokers"]) == ["1", "2", "3"]
-        asking.close()
+        cache.close()
 
     asyncio.run(pages())
     assert clients[0] is clients[1]
