@@ -13,7 +13,7 @@ from strandline.node.replica import Replica
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.replication.leader import Leader
 from strandline.sim.checkers import Checkers, Violation
-from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.plan import Options
 from strandline.sim.world import World
 from strandline.types import BrokerId, TopicPartition
@@ -145,11 +145,11 @@ class Checked:
         self.world.close()
 
 
-def shadow_of(checked: Checked, broker_id: int) -> Shadow:
+def model_of(checked: Checked, broker_id: int) -> LogModel:
     """What the checkers know of a log."""
     truth = checked.checkers.rules.truths.newest(AT)
     assert truth is not None
-    return truth.shadows[BrokerId(broker_id)]
+    return truth.models[BrokerId(broker_id)]
 
 
 def always(value: Any) -> Callable[..., Any]:

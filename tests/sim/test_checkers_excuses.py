@@ -17,7 +17,7 @@ from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.storage.log import Log
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import controller_caller
-from tests.sim.checked_world import AT, Checked, always, shadow_of
+from tests.sim.checked_world import AT, Checked, always, model_of
 from tests.sim.test_checkers_recovery import LOG, batch_bytes, restart
 
 
@@ -100,7 +100,7 @@ def test_a_log_that_comes_back_with_what_it_did_not_have(checked: Checked) -> No
 
 
 def test_a_worse_end_replaces_a_better_one(checked: Checked) -> None:
-    last_known = LastKnownState(shadow_of(checked, 2), "kill")
+    last_known = LastKnownState(model_of(checked, 2), "kill")
     last_known.worsen("stop")
     assert last_known.how == "kill"
     last_known.worsen("power")
@@ -134,7 +134,7 @@ def test_a_disk_that_cannot_be_read_is_waited_for(checked: Checked) -> None:
     restart(checked, 2)
     assert checked.world.run_until(checked.world.is_settled)
     assert checked.found == []
-    assert shadow_of(checked, 2).end == 5
+    assert model_of(checked, 2).end == 5
 
 
 def test_a_damaged_table_of_epochs_is_not_held_against_anybody(checked: Checked) -> None:
@@ -160,35 +160,35 @@ def test_rot_below_the_recovery_point_is_not_held_against_anybody(
     machine.disk.damaged[LOG] = "rotten by a test"
     restart(checked, 2)
     assert checked.found == []
-    shadow = shadow_of(checked, 2)
-    assert (shadow.end, shadow.is_blind) == (5, False)
-    assert shadow.holds(shadow_of(checked, 1).batches[-1])
+    model = model_of(checked, 2)
+    assert (model.end, model.is_blind) == (5, False)
+    assert model.holds(model_of(checked, 1).batches[-1])
     assert checked.world.run_until(checked.world.is_settled)
     checked.write(2)
     checked.checkers.sweep()
     assert checked.found == []
-    assert shadow.end == 7
+    assert model.end == 7
 
 
 @pytest.mark.parametrize("position", [17, 23, 62])
 def test_what_rots_while_the_process_runs_is_what_stood_there(
     checked: Checked, position: int
 ) -> None:
-    shadow, file = shadow_of(checked, 2), checked.replica(2).log.active.log
-    before = list(shadow.batches)
+    model, file = model_of(checked, 2), checked.replica(2).log.active.log
+    before = list(model.batches)
     at = 3 * batch_bytes(checked) + position
     file.write_at(at, bytes([file.peek(at, 1)[0] ^ 0x80]))
     checked.world[2].disk.damaged[LOG] = "rotten by a test"
-    shadow.read_anew()
-    assert (shadow.batches, shadow.is_followed) == (before, True)
+    model.read_anew()
+    assert (model.batches, model.is_followed) == (before, True)
     assert checked.found == []
     checked.world[2].disk.damaged.clear()
-    shadow.read_anew()
+    model.read_anew()
     assert "I-02" in checked.found
 
 
 def test_what_has_rotted_before_anybody_read_it_is_not_known(checked: Checked) -> None:
-    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    model, log = model_of(checked, 2), checked.replica(2).log
     again = bytearray(log.active.log.peek(0, batch_bytes(checked)))
     again[:8] = (5).to_bytes(8, "big")
     again[30] ^= 1
@@ -196,8 +196,8 @@ def test_what_has_rotted_before_anybody_read_it_is_not_known(checked: Checked) -
     log.active.size += len(again)
     log.offsets.log_end_offset = Offset(6)
     checked.world[2].disk.damaged[LOG] = "rotten by a test"
-    shadow.extend()
-    assert shadow.is_blind
+    model.extend()
+    assert model.is_blind
     assert checked.found == []
 
 
@@ -223,7 +223,7 @@ def test_a_log_without_a_topic_id_is_that_of_its_replica(checked: Checked) -> No
     restart(checked, 2)
     assert checked.world.run_until(checked.world.is_settled)
     checked.write(2)
-    assert shadow_of(checked, 2).end == 7
+    assert model_of(checked, 2).end == 7
     assert checked.found == []
 
 
@@ -241,17 +241,17 @@ def test_records_that_rot_are_not_what_is_remembered_of_their_producer(checked: 
 
 def test_what_is_appended_to_a_damaged_log_is_what_it_says(checked: Checked) -> None:
     """Also if it is a retry, with the checksum of a batch that another leader wrote there."""
-    shadow, replica = shadow_of(checked, 2), checked.replica(2)
+    model, replica = model_of(checked, 2), checked.replica(2)
     again = bytearray(replica.log.active.log.peek(4 * batch_bytes(checked), batch_bytes(checked)))
     again[12:16] = (1).to_bytes(4, "big")  # the leader epoch, which the checksum does not cover
-    shadow.was_damaged = True
+    model.was_damaged = True
     replica.log.truncation.truncate_to(Offset(4), 0)
     checked.act(2)
     replica.leader_epoch = LeaderEpoch(1)
     replica.log.appender.append_as_follower(again, 0)
     checked.act(2)
-    assert [batch.leader_epoch for batch in shadow.batches] == [0, 0, 0, 0, 1]
-    assert shadow.batches[-1] is not shadow_of(checked, 1).batches[-1]
+    assert [batch.leader_epoch for batch in model.batches] == [0, 0, 0, 0, 1]
+    assert model.batches[-1] is not model_of(checked, 1).batches[-1]
 
 
 def test_a_leader_whose_log_failed_may_still_commit_what_all_have() -> None:
@@ -263,7 +263,7 @@ def test_a_leader_whose_log_failed_may_still_commit_what_all_have() -> None:
     log.health.fail("a test")
     checked.world.network.heal()
     assert checked.world.run_until(lambda: checked.replica(2).log.high_watermark == 3)
-    assert shadow_of(checked, 1).has_failed
+    assert model_of(checked, 1).has_failed
     assert checked.found == []
     checked.close()
 
@@ -274,7 +274,7 @@ def test_a_leader_whose_log_failed_must_not_commit_alone(checked: Checked) -> No
     checked.write(acks=1, settle=False)
     log = checked.replica(1).log
     log.health.fail("a test")
-    shadow_of(checked, 1).has_failed = True  # it has been looked at since
+    model_of(checked, 1).has_failed = True  # it has been looked at since
     log.offsets.high_watermark = log.log_end_offset
     checked.act(1)
     assert "lacks batch 5 of epoch 0" in checked.only("I-14").what
@@ -333,7 +333,7 @@ def test_a_turn_that_waits_for_its_disk_is_judged_when_it_is_over(checked: Check
     assert checked.found == []
     checked.act(1)
     assert "has dropped batch 4 of epoch 0" in checked.only("I-43").what
-    assert shadow_of(checked, 1).is_current
+    assert model_of(checked, 1).is_current
 
 
 def test_a_log_with_more_bytes_than_batches(

@@ -23,7 +23,7 @@ from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.storage.log_reader import LogSlice
 from strandline.types import BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import Caller
-from tests.sim.checked_world import AT, Checked, shadow_of
+from tests.sim.checked_world import AT, Checked, model_of
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ def test_deleted_records_that_are_there_again(checked: Checked) -> None:
 def test_a_log_start_from_a_damaged_table_may_be_older(checked: Checked) -> None:
     """Seed 61253: somebody has put an older log-start-offset-checkpoint in place."""
     checked.checkers.note_records_deleted(AT, 3)
-    shadow_of(checked, 2).was_damaged = True
+    model_of(checked, 2).was_damaged = True
     assert checked.checkers.undone_deletions == []
     lead(checked, 2)
     assert checked.found == []
@@ -373,16 +373,16 @@ def test_a_high_watermark_from_a_damaged_table_may_be_that_of_other_records(
     for broker_id in (2, 3):
         checked.isolate(broker_id)
     checked.write(acks=1, settle=False)
-    shadow = shadow_of(checked, 1)
-    shadow.mark = (6, 6, *shadow.mark[2:])
+    model = model_of(checked, 1)
+    model.mark = (6, 6, *model.mark[2:])
     truth = checked.checkers.rules.truths.newest(AT)
     assert truth is not None
     follower_rose = checked.checkers.rules.commitment.follower_rose
-    shadow.was_damaged = True
-    follower_rose(truth, shadow, -1)
+    model.was_damaged = True
+    follower_rose(truth, model, -1)
     assert checked.found == []
-    shadow.was_damaged = False
-    follower_rose(truth, shadow, -1)
+    model.was_damaged = False
+    follower_rose(truth, model, -1)
     assert checked.found == ["I-22"]
 
 
@@ -394,7 +394,7 @@ def test_deleted_records_may_come_back_where_committed_ones_may_be_lost(checked:
     assert "I-27" not in checked.found
 
 
-def test_the_shadow_follows_records_that_are_deleted(checked: Checked) -> None:
+def test_the_model_follows_records_that_are_deleted(checked: Checked) -> None:
     log = checked.replica(1).log
     log.roller.roll(0)
     checked.write(2)
@@ -404,6 +404,6 @@ def test_the_shadow_follows_records_that_are_deleted(checked: Checked) -> None:
     log.retention.apply_retention(checked.world[1].now.wall_ms)
     checked.act(1)
     assert checked.found == []
-    assert shadow_of(checked, 1).bases == [5, 6]
+    assert model_of(checked, 1).bases == [5, 6]
     checked.checkers.at_phase_end()
     assert checked.found == []

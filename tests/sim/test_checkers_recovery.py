@@ -14,7 +14,7 @@ from strandline.storage.retention import Retention
 from strandline.types import BrokerId, Offset
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
-from tests.sim.checked_world import AT, Checked, shadow_of
+from tests.sim.checked_world import AT, Checked, model_of
 
 LOG = "/data1/t-0/00000000000000000000.log"
 
@@ -51,7 +51,7 @@ def test_honest_restarts_break_nothing(checked: Checked, how: str) -> None:
     checked.checkers.at_phase_end()
     checked.checkers.at_end()
     assert checked.found == []
-    assert shadow_of(checked, 2).end == 7
+    assert model_of(checked, 2).end == 7
 
 
 def test_a_kill_that_loses_something(checked: Checked) -> None:
@@ -81,7 +81,7 @@ def test_a_power_cut_that_loses_what_was_not_durable(checked: Checked) -> None:
     checked.world[2].power_cut("none")
     restart(checked, 2)
     assert checked.found == []
-    assert shadow_of(checked, 2).end == -1
+    assert model_of(checked, 2).end == -1
 
 
 def test_a_log_that_comes_back_with_other_batches(checked: Checked) -> None:
@@ -130,7 +130,7 @@ def test_a_crash_in_the_middle_of_an_append(checked: Checked) -> None:
     assert checked.world.run_until(lambda: not checked.world[1].is_up)
     restart(checked, 1)
     assert checked.found == []
-    assert shadow_of(checked, 1).end == 6
+    assert model_of(checked, 1).end == 6
 
 
 def test_a_process_that_dies_before_anybody_hears_of_its_append(checked: Checked) -> None:
@@ -138,7 +138,7 @@ def test_a_process_that_dies_before_anybody_hears_of_its_append(checked: Checked
     checked.world[1].kill()
     restart(checked, 1)
     assert checked.found == []
-    assert shadow_of(checked, 1).end == 6
+    assert model_of(checked, 1).end == 6
 
 
 def test_a_lossy_crash_excuses_loss_where_one_is_too_many() -> None:

@@ -15,7 +15,7 @@ from strandline.protocol.messages.list_offsets import (
 from strandline.sim.clients.times import TimesAsker
 from strandline.sim.history.lookups import NEWEST, Leadership, TimeAnswer
 from strandline.types import BrokerId
-from tests.sim.checked_world import AT, Checked, shadow_of
+from tests.sim.checked_world import AT, Checked, model_of
 from tests.sim.clients_stage import TOPIC_ID, Asked, Stage
 
 
@@ -76,7 +76,7 @@ def judge(checked: Checked, asked: int, offset: int, timestamp: int) -> list[str
 
 
 def times(checked: Checked) -> list[int]:
-    return [batch.max_timestamp for batch in shadow_of(checked, 1).batches]
+    return [batch.max_timestamp for batch in model_of(checked, 1).batches]
 
 
 def test_right_answers(checked: Checked) -> None:

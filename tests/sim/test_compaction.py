@@ -19,14 +19,14 @@ from strandline.sim.checkers.batches import (
     records_in,
 )
 from strandline.sim.checkers.compaction_rules import CompactionRules, Content, content_of
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.replica_rules import _segments_of
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.segment import Segment
 from strandline.storage.segments import Removal
 from strandline.types import BrokerId, Offset
-from tests.sim.checked_world import Checked, shadow_of
+from tests.sim.checked_world import Checked, model_of
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 
@@ -95,10 +95,10 @@ def compare(
     """What is said of a log that had the first batches, and has the others now."""
     findings = Findings(lambda: 0, lambda _: None)
     known = Batches("t-0", findings)
-    shadow = shadow_of(checked, 2)
+    model = model_of(checked, 2)
     contents = [_content(known, each) for each in (before, after)]
-    _show(shadow, contents[1])
-    CompactionRules(findings).check_swap(shadow, contents[0], latest_ms, lambda _: committed)
+    _show(model, contents[1])
+    CompactionRules(findings).check_swap(model, contents[0], latest_ms, lambda _: committed)
     return [violation.what for violation in findings.violations]
 
 
@@ -117,11 +117,11 @@ def _content(known: Batches, batches: list[bytes]) -> Content:
     return Content(tuple(found), remains)
 
 
-def _show(shadow: Shadow, content: Content) -> None:
-    shadow.batches = list(content.batches)
-    shadow.remains = dict(content.remains)
-    shadow.log.roller.roll(0)
-    assert content_of(shadow) == content
+def _show(model: LogModel, content: Content) -> None:
+    model.batches = list(content.batches)
+    model.remains = dict(content.remains)
+    model.log.roller.roll(0)
+    assert content_of(model) == content
 
 
 OLD, NEW = batch(0, (b"k", b"1"), (b"l", b"2")), batch(2, (b"k", b"3"))
@@ -138,7 +138,7 @@ def test_what_is_committed_may_go_though_the_mark_has_fallen(
 ) -> None:
     """Seed 61214: a follower's high watermark fell at an election, behind the plan of a round."""
     checked.write(5)
-    log = shadow_of(checked, 2).log
+    log = model_of(checked, 2).log
     log.offsets.high_watermark = Offset(5)
     old, new = batch(5, (b"k", b"1"), (b"l", b"2")), batch(7, (b"k", b"3"))
     told = compare(checked, [old, new], [without(old, 5), new], committed=committed)
@@ -180,12 +180,12 @@ def test_who_was_away_too_long_never_hears_of_a_tombstone(checked: Checked) -> N
     findings = Findings(lambda: 0, lambda _: None)
     known = Batches("t-0", findings)
     rules = CompactionRules(findings)
-    follower, leader = shadow_of(checked, 1), shadow_of(checked, 2)
+    follower, leader = model_of(checked, 1), model_of(checked, 2)
     erased = batch(2, (b"k", None))
     truth = PartitionTruth(leader.at, leader.log.topic_id, findings)
     truth._committed.extend(_content(known, [OLD, erased]).batches)
-    for shadow in (follower, leader):
-        _show(shadow, _content(known, [OLD]))
+    for model in (follower, leader):
+        _show(model, _content(known, [OLD]))
     rules.check_history(truth, follower)
     [found] = findings.violations
     assert found.invariant == "I-36"
@@ -218,26 +218,26 @@ def test_a_start_finds_what_the_process_wrote_last(checked: Checked) -> None:
     """It died in the event in which it appended: nobody had seen that yet."""
     findings = Findings(lambda: 0, lambda _: None)
     known, rules = Batches("t-0", findings), CompactionRules(findings)
-    former, shadow = shadow_of(checked, 1), shadow_of(checked, 2)
+    former, model = model_of(checked, 1), model_of(checked, 2)
     _show(former, _content(known, [OLD]))
-    _show(shadow, _content(known, [without(OLD, 0), NEW]))
-    rules.check_recovered(shadow, former, 1000, 0, is_same=True)
+    _show(model, _content(known, [without(OLD, 0), NEW]))
+    rules.check_recovered(model, former, 1000, 0, is_same=True)
     [found] = findings.violations
     assert "has nothing for b'k', and had b'1' at 0" in found.what
     findings.violations.clear()
-    _show(shadow, _content(known, [OLD, NEW]))
-    rules.check_recovered(shadow, former, 1000, 0, is_same=True)
+    _show(model, _content(known, [OLD, NEW]))
+    rules.check_recovered(model, former, 1000, 0, is_same=True)
     assert findings.violations == []
 
 
 def test_what_was_deleted_may_be_compacted_though_the_log_start_falls(checked: Checked) -> None:
     findings = Findings(lambda: 0, lambda _: None)
     known, rules = Batches("t-0", findings), CompactionRules(findings)
-    former, shadow = shadow_of(checked, 1), shadow_of(checked, 2)
+    former, model = model_of(checked, 1), model_of(checked, 2)
     _show(former, _content(known, [OLD, NEW]))
-    _show(shadow, _content(known, [NEW]))
-    assert shadow.log.log_start_offset == 0
-    rules.check_recovered(shadow, former, 1000, 2, is_same=True)
+    _show(model, _content(known, [NEW]))
+    assert model.log.log_start_offset == 0
+    rules.check_recovered(model, former, 1000, 2, is_same=True)
     assert findings.violations == []
 
 
@@ -245,7 +245,7 @@ def test_what_nobody_could_compare_may_be_missing_elsewhere(checked: Checked) ->
     """Tombstones as well; but what went with the front of the log was not compacted."""
     findings = Findings(lambda: 0, lambda _: None)
     known, rules = Batches("t-0", findings), CompactionRules(findings)
-    follower, leader = shadow_of(checked, 1), shadow_of(checked, 2)
+    follower, leader = model_of(checked, 1), model_of(checked, 2)
     erased, later = batch(2, (b"k", None)), batch(3, (b"m", b"1"))
     before = _content(known, [OLD, erased, later])
     truth = PartitionTruth(leader.at, leader.log.topic_id, findings)
@@ -266,23 +266,23 @@ def test_what_nobody_could_compare_may_be_missing_elsewhere(checked: Checked) ->
 
 
 def test_a_log_was_compacted_whatever_its_policy_is_now(checked: Checked) -> None:
-    shadow = shadow_of(checked, 2)
-    assert not shadow.is_compacted
-    config = shadow.log.config
-    shadow.log.update_config(replace(config, cleanup_policies=frozenset({"compact"})))
-    assert shadow.is_compacted
-    shadow.log.update_config(config)
-    assert shadow.is_compacted
+    model = model_of(checked, 2)
+    assert not model.is_compacted
+    config = model.log.config
+    model.log.update_config(replace(config, cleanup_policies=frozenset({"compact"})))
+    assert model.is_compacted
+    model.log.update_config(config)
+    assert model.is_compacted
 
 
 def test_a_segment_that_begins_in_front_of_its_first_batch(checked: Checked) -> None:
     """Each segment is judged by itself, with the size and the age that compaction has left it."""
-    shadow = shadow_of(checked, 2)
-    old, new = _content(Batches("t-0", shadow._findings), [OLD, NEW]).batches
+    model = model_of(checked, 2)
+    old, new = _content(Batches("t-0", model._findings), [OLD, NEW]).batches
     dropped = [Dropped(old, 70, 5), Dropped(new, 60, 1)]
-    shadow.log.files.make_directory("/data1/x")
+    model.log.files.make_directory("/data1/x")
     for base in (0, 1):
         path = f"/data1/t-0/{base:020}.log.deleted"
-        segment = Segment.create(shadow.log.files, "/data1/x", base, shadow.log.config)
-        shadow.log.segments.removals.append(Removal(0, (path,), segment))
-    assert _segments_of(shadow, dropped) == [[dropped[0]], [dropped[1]]]
+        segment = Segment.create(model.log.files, "/data1/x", base, model.log.config)
+        model.log.segments.removals.append(Removal(0, (path,), segment))
+    assert _segments_of(model, dropped) == [[dropped[0]], [dropped[1]]]

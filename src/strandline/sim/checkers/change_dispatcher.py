@@ -1,7 +1,7 @@
 """What is asked of a replica after an event has touched it.
 
 The fingerprints before and after say what has changed; each change has its questions, in an order
-that matters: first the shadow follows the log, then the log is judged by itself, then leadership,
+that matters: first the model follows the log, then the log is judged by itself, then leadership,
 then what is committed, since each of these looks at what the one before has settled.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.hosting import Hosted, Hosting
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import (
     CUTS,
     END,
@@ -27,7 +28,6 @@ from strandline.sim.checkers.marks import (
     Mark,
 )
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.shadow import Shadow
 
 if TYPE_CHECKING:
     from strandline.node.node import Node
@@ -41,18 +41,18 @@ class ChangeDispatcher:
 
     def touched(self, hosting: Hosting, hosted: Hosted, mark: Mark) -> None:
         """A replica has another fingerprint than before."""
-        shadow = hosted[0]
-        before, shadow.mark = shadow.mark, mark
-        replica = shadow.replica
+        model = hosted[0]
+        before, model.mark = model.mark, mark
+        replica = model.replica
         if replica is None:
             return
-        has_content = _has_content(shadow, before)
+        has_content = _has_content(model, before)
         if has_content:
             self._follow(hosting, hosted, before)
         if mark[LEADER] is not before[LEADER] or mark[IN_SYNC] is not before[IN_SYNC]:
             self._check_leadership(hosting, hosted, before)
         if mark[HIGH_WATERMARK] > before[HIGH_WATERMARK] and (
-            has_content or _can_still_commit(shadow, before)
+            has_content or _can_still_commit(model, before)
         ):
             self._risen(hosted)
         if (
@@ -60,8 +60,8 @@ class ChangeDispatcher:
             or mark[LEADER_EPOCH] != before[LEADER_EPOCH]
             or mark[LEADER] is not before[LEADER]
         ):
-            shadow.rounds = 0
-            self._rules.waiting.check_role(hosting.machine.node, shadow)
+            model.rounds = 0
+            self._rules.waiting.check_role(hosting.machine.node, model)
         hosting.unsettled[replica] = None
 
     def settled(self, hosting: Hosting, node: Node) -> None:
@@ -77,113 +77,113 @@ class ChangeDispatcher:
     # -- The log -----------------------------------------------------------------------------
 
     def _follow(self, hosting: Hosting, hosted: Hosted, before: Mark) -> None:
-        shadow, rules = hosted[0], self._rules.replica
-        mark = shadow.mark
+        model, rules = hosted[0], self._rules.replica
+        mark = model.mark
         added: Sequence[Batch] = ()
         if mark[CUTS] != before[CUTS]:
             self._cut(hosted, before)
         else:
             if mark[FIRST_BASE] != before[FIRST_BASE]:
-                removed = shadow.drop_front()
-                rules.check_retention(shadow, before, removed, hosting.machine.now.wall_ms)
+                removed = model.drop_front()
+                rules.check_retention(model, before, removed, hosting.machine.now.wall_ms)
             if mark[END] != before[END]:
-                added = shadow.extend()
-                rules.check_appended(shadow, added)
+                added = model.extend()
+                rules.check_appended(model, added)
                 if mark[LEADER] is not None:
-                    shadow.note_growth(hosting.machine.world.schedule.now_us)
-        rules.check_offsets(shadow)
+                    model.note_growth(hosting.machine.world.schedule.now_us)
+        rules.check_offsets(model)
         if mark[LOG_START] != before[LOG_START]:
-            shadow.start_rose_us = hosting.machine.world.schedule.now_us
+            model.start_rose_us = hosting.machine.world.schedule.now_us
         if (
             mark[LATEST_EPOCH] != before[LATEST_EPOCH]
             or mark[LOG_START] != before[LOG_START]
             or mark[CUTS] != before[CUTS]
             or (added and added[0].leader_epoch != added[-1].leader_epoch)
         ):
-            rules.check_epoch_table(shadow)
-        if shadow.log.producers.first_unstable_offset is not None:
-            rules.check_stable(shadow)
+            rules.check_epoch_table(model)
+        if model.log.producers.first_unstable_offset is not None:
+            rules.check_stable(model)
         if mark[RECOVERY_POINT] > before[RECOVERY_POINT]:
-            rules.check_durable(shadow, hosting.machine, before[RECOVERY_POINT])
+            rules.check_durable(model, hosting.machine, before[RECOVERY_POINT])
         if mark[LEADER] is not None and mark[LEADER] is before[LEADER]:
-            rules.check_reign(hosted[1], shadow, before)
+            rules.check_reign(hosted[1], model, before)
 
     def _cut(self, hosted: Hosted, before: Mark) -> None:
-        shadow, truth = hosted
+        model, truth = hosted
         self._rules.findings.counters["truncations"] += 1
-        removed = shadow.cut()
-        if shadow.leader is None:
-            leading = None if truth.state is None else truth.shadows.get(truth.state.leader)
-            end = shadow.log.log_end_offset
+        removed = model.cut()
+        if model.leader is None:
+            leading = None if truth.state is None else truth.models.get(truth.state.leader)
+            end = model.log.log_end_offset
             is_vouched_for = leading is None or leading.log.log_start_offset < end
             # What comes in place of what was cut is the leader's again.
-            shadow.unvouched_to = min(shadow.unvouched_to, end) if is_vouched_for else end
-            self._rules.replica.check_round(shadow, before)
-            self._rules.commitment.cut(truth, shadow, removed)
+            model.unvouched_to = min(model.unvouched_to, end) if is_vouched_for else end
+            self._rules.replica.check_round(model, before)
+            self._rules.commitment.cut(truth, model, removed)
 
     # -- Leading -----------------------------------------------------------------------------
 
     def _check_leadership(self, hosting: Hosting, hosted: Hosted, before: Mark) -> None:
-        shadow, truth = hosted
-        leader, commitment = shadow.leader, self._rules.commitment
+        model, truth = hosted
+        leader, commitment = model.leader, self._rules.commitment
         if leader is None:
             return
         if leader is before[LEADER]:
-            commitment.check_quorum(truth, shadow, leader)
+            commitment.check_quorum(truth, model, leader)
         else:
-            shadow.note_leadership(hosting.machine.world.schedule.now_us)
-            commitment.accepted(truth, shadow, leader, hosting.machine.life)
-            self._rules.replica.check_leaders_epoch(shadow, leader.leader_epoch)
-            if shadow.log_start < truth.deleted_to and leader.leader_epoch >= truth.newest_epoch:
-                self._check_deletion(shadow, hosted)
-        commitment.check_members(truth, shadow)
+            model.note_leadership(hosting.machine.world.schedule.now_us)
+            commitment.accepted(truth, model, leader, hosting.machine.life)
+            self._rules.replica.check_leaders_epoch(model, leader.leader_epoch)
+            if model.log_start < truth.deleted_to and leader.leader_epoch >= truth.newest_epoch:
+                self._check_deletion(model, hosted)
+        commitment.check_members(truth, model)
 
-    def _check_deletion(self, shadow: Shadow, hosted: Hosted) -> None:
+    def _check_deletion(self, model: LogModel, hosted: Hosted) -> None:
         """I-27: a new leader shows records again that a client was told are gone."""
         truth = hosted[1]
-        may_fall = shadow.was_damaged or truth.unclean_epoch >= 0
+        may_fall = model.was_damaged or truth.unclean_epoch >= 0
         if not may_fall and not self._rules.commitment.may_lose(truth):
             self._rules.findings.add(
                 "I-27",
-                f"{shadow} leads in epoch {shadow.mark[LEADER_EPOCH]} and its log starts at "
-                f"{shadow.log_start}, but a client was told that everything below "
+                f"{model} leads in epoch {model.mark[LEADER_EPOCH]} and its log starts at "
+                f"{model.log_start}, but a client was told that everything below "
                 f"{truth.deleted_to} is deleted",
                 truth.at,
             )
-        truth.came_back(shadow.log_start)
+        truth.came_back(model.log_start)
 
     def _risen(self, hosted: Hosted) -> None:
         """The high watermark is higher than before."""
-        shadow, truth = hosted
-        leader, commitment = shadow.leader, self._rules.commitment
+        model, truth = hosted
+        leader, commitment = model.leader, self._rules.commitment
         if leader is None:
-            commitment.follower_rose(truth, shadow, shadow.mark[LEADER_EPOCH])
+            commitment.follower_rose(truth, model, model.mark[LEADER_EPOCH])
         else:
-            commitment.leader_rose(truth, shadow, leader)
-            commitment.check_progress(truth, shadow, leader)
+            commitment.leader_rose(truth, model, leader)
+            commitment.check_progress(truth, model, leader)
 
 
-def _has_content(shadow: Shadow, before: Mark) -> bool:
+def _has_content(model: LogModel, before: Mark) -> bool:
     """Whether the log can be followed. One that fails is followed a last time: what it did in the
     same event before it failed counts, unless that was a truncation, which may be half done."""
-    if shadow.log.failure is None:
-        return not shadow.is_blind
-    had_failed, shadow.has_failed = shadow.has_failed, True
-    return not had_failed and shadow.mark[CUTS] == before[CUTS]
+    if model.log.failure is None:
+        return not model.is_blind
+    had_failed, model.has_failed = model.has_failed, True
+    return not had_failed and model.mark[CUTS] == before[CUTS]
 
 
-def _can_still_commit(shadow: Shadow, before: Mark) -> bool:
+def _can_still_commit(model: LogModel, before: Mark) -> bool:
     """Whether a rise counts although the log has failed: its leader leads on (F-46).
 
-    Nothing is appended to a log that has failed, and a leader does not cut, so the shadow still
+    Nothing is appended to a log that has failed, and a leader does not cut, so the model still
     tells what is in it; and what all members of the in-sync set have got from it before is
     committed by the rise, and is found so at them.
     """
-    mark = shadow.mark
+    mark = model.mark
     return (
-        shadow.has_failed
-        and not shadow.is_blind
+        model.has_failed
+        and not model.is_blind
         and mark[LEADER] is not None
         and mark[CUTS] == before[CUTS]
-        and mark[END] == shadow.end
+        and mark[END] == model.end
     )

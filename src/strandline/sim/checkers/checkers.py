@@ -165,12 +165,12 @@ class Checkers:
             if directory.offline_reason is not None:
                 continue
             for log in directory.logs.values():
-                shadow, truth = hosting.take_in(log, _topic_of(log, before))
+                model, truth = hosting.take_in(log, _topic_of(log, before))
                 last_known = before.pop(truth, None)
                 if last_known is not None:
-                    rules.recovery.check_recovered(truth, shadow, last_known)
-                rules.commitment.follower_rose(truth, shadow, -1)
-                rules.recovery.check_producers(shadow, machine)
+                    rules.recovery.check_recovered(truth, model, last_known)
+                rules.commitment.follower_rose(truth, model, -1)
+                rules.recovery.check_producers(model, machine)
         for truth, last_known in list(before.items()):
             if not rules.recovery.check_missing(truth, last_known, machine):
                 del before[truth]
@@ -182,10 +182,10 @@ class Checkers:
         for last_known in before.values():
             last_known.worsen(how)
         hosting = self._hostings.pop(broker, None)
-        for shadow, truth in () if hosting is None else hosting.by_log.values():
-            if shadow.is_live:
-                shadow.is_live = False
-                before[truth] = LastKnownState(shadow, how)
+        for model, truth in () if hosting is None else hosting.by_log.values():
+            if model.is_live:
+                model.is_live = False
+                before[truth] = LastKnownState(model, how)
         if lossy:
             for truth in before:
                 truth.lost(broker)
@@ -216,22 +216,22 @@ class Checkers:
         hosting = self._hostings[machine.broker_id]
         self._note_time(machine)
         latest_ms = self.rules.recovery.latest_ms[machine.broker_id]
-        for shadow, truth in hosting.by_log.values():
-            if shadow.at != result.topic_partition or not shadow.is_live or shadow.is_blind:
+        for model, truth in hosting.by_log.values():
+            if model.at != result.topic_partition or not model.is_live or model.is_blind:
                 continue
-            if shadow.log.failure is not None:
+            if model.log.failure is not None:
                 # Of a swap that has failed half of the segments may be out and none in. The next
                 # start finishes it; until then the log has, for all others, what it had.
-                shadow.has_failed = True
+                model.has_failed = True
                 continue
-            is_judged, before = shadow.is_current and shadow.is_followed, content_of(shadow)
-            shadow.read_anew()
+            is_judged, before = model.is_current and model.is_followed, content_of(model)
+            model.read_anew()
             if is_judged:
-                self.rules.compaction.check_swap(shadow, before, latest_ms, truth.was_committed)
-            elif not shadow.is_blind:
+                self.rules.compaction.check_swap(model, before, latest_ms, truth.was_committed)
+            elif not model.is_blind:
                 # A turn that waits for its disk has changed the log as well, nobody knows how; or
                 # what the disk says is not what was written.
-                self.rules.compaction.note_gone(shadow, before, shadow.log.high_watermark)
+                self.rules.compaction.note_gone(model, before, model.log.high_watermark)
         self.rules.waiting.note_compacted(machine.node, hosting.by_key)
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
@@ -256,13 +256,13 @@ class Checkers:
         self._sweeps.full(self._hostings.values())
         findings = self.rules.findings
         for hosting in self._hostings.values():
-            for shadow, truth in hosting.seen.values():
+            for model, truth in hosting.seen.values():
                 if (
-                    shadow.is_compacted
-                    and shadow.is_followed
-                    and not self.allows_loss(shadow.at.topic, shadow.at.partition)
+                    model.is_compacted
+                    and model.is_followed
+                    and not self.allows_loss(model.at.topic, model.at.partition)
                 ):
-                    self.rules.compaction.check_history(truth, shadow)
+                    self.rules.compaction.check_history(truth, model)
         EndingRules(self._world, findings).check(hosted_logs(self._hostings.values()))
         random = self._world.streams("rehearsal")
         candidates = [each for each in self._hostings.values() if each.machine.is_up]

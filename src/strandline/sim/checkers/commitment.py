@@ -16,7 +16,7 @@ from strandline.replication.leader import Leader
 from strandline.replication.progress import NO_BROKER_EPOCH, Progress
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.cluster import Cluster
-from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
@@ -39,9 +39,9 @@ class Commitment:
 
     # -- Leaders -----------------------------------------------------------------------------
 
-    def accepted(self, truth: PartitionTruth, shadow: Shadow, leader: Leader, life: int) -> None:
+    def accepted(self, truth: PartitionTruth, model: LogModel, leader: Leader, life: int) -> None:
         """A replica has accepted leadership in an epoch (I-11, I-23)."""
-        epoch, broker = leader.leader_epoch, shadow.broker_id
+        epoch, broker = leader.leader_epoch, model.broker_id
         holder = truth.leaders.setdefault(epoch, (broker, life))
         if holder != (broker, life):
             self._findings.add(
@@ -52,33 +52,33 @@ class Commitment:
             )
         self._findings.counters["leaderships"] += 1
         if epoch >= truth.newest_epoch:
-            self._check_complete(truth, shadow, epoch)
+            self._check_complete(truth, model, epoch)
             truth.newest_epoch = epoch
-        self.check_quorum(truth, shadow, leader)
+        self.check_quorum(truth, model, leader)
 
-    def _check_complete(self, truth: PartitionTruth, shadow: Shadow, epoch: int) -> None:
-        if shadow.is_blind:
+    def _check_complete(self, truth: PartitionTruth, model: LogModel, epoch: int) -> None:
+        if model.is_blind:
             return
         last = truth.last_committed
         is_unclean = truth.newest_epoch < truth.unclean_epoch <= epoch
-        if last is not None and last.next_offset > shadow.log_start and not shadow.holds(last):
-            lost = truth.forgive_beyond(shadow)
+        if last is not None and last.next_offset > model.log_start and not model.holds(last):
+            lost = truth.forgive_beyond(model)
             if is_unclean or self.may_lose(truth):
                 self._findings.counters["forgiven batches"] += len(lost)
             elif lost:
                 self._findings.add(
                     "I-23",
-                    f"{truth.at}: broker {shadow.broker_id} leads in epoch {epoch}, but its log, "
-                    f"which ends at {shadow.end}, lacks {len(lost)} committed batches, the first "
+                    f"{truth.at}: broker {model.broker_id} leads in epoch {epoch}, but its log, "
+                    f"which ends at {model.end}, lacks {len(lost)} committed batches, the first "
                     f"of them {lost[0]}",
                     truth.at,
                 )
             truth.floor = epoch
         elif is_unclean:
             truth.floor = epoch
-        truth.made_good(shadow.broker_id)
+        truth.made_good(model.broker_id)
 
-    def check_quorum(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
+    def check_quorum(self, truth: PartitionTruth, model: LogModel, leader: Leader) -> None:
         """I-12 and I-13: a leader waits for itself and for all whom the metadata calls in sync."""
         in_sync, state = leader.in_sync, truth.state
         if leader.broker_id not in in_sync.members or not in_sync.maximal <= set(leader.replicas):
@@ -95,24 +95,24 @@ class Commitment:
         if any(b not in counted for b in state.in_sync_replicas):
             self._findings.add(
                 "I-13",
-                f"{truth.at}: broker {shadow.broker_id} leads in epoch {leader.leader_epoch} and "
+                f"{truth.at}: broker {model.broker_id} leads in epoch {leader.leader_epoch} and "
                 f"waits for {sorted(counted)}, but the in-sync set is "
                 f"{state.in_sync_replicas} (partition epoch {state.partition_epoch})",
                 truth.at,
             )
 
-    def check_progress(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
+    def check_progress(self, truth: PartitionTruth, model: LogModel, leader: Leader) -> None:
         """I-15, and I-27: no follower is believed to have, or to have deleted, more than it has."""
-        replica, low = shadow.replica, None
+        replica, low = model.replica, None
         for broker, progress in leader.progress.items():
-            follower = truth.shadows.get(broker)
+            follower = truth.models.get(broker)
             if follower is None or not self._is_known(follower, progress, leader):
                 continue
             log = follower.log
             if progress.log_end_offset > log.log_end_offset:
                 self._findings.add(
                     "I-15",
-                    f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
+                    f"{truth.at}: broker {model.broker_id}, which leads in epoch "
                     f"{leader.leader_epoch}, believes that broker {broker} has everything below "
                     f"{progress.log_end_offset}, but its log ends at {log.log_end_offset}",
                     truth.at,
@@ -123,13 +123,13 @@ class Commitment:
             if low > log.log_start_offset:
                 self._findings.add(
                     "I-27",
-                    f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
+                    f"{truth.at}: broker {model.broker_id}, which leads in epoch "
                     f"{leader.leader_epoch}, has the low watermark {low}, but the log of broker "
                     f"{broker} starts at {log.log_start_offset}",
                     truth.at,
                 )
 
-    def _is_known(self, follower: Shadow, progress: Progress, leader: Leader) -> bool:
+    def _is_known(self, follower: LogModel, progress: Progress, leader: Leader) -> bool:
         """Whether what a leader believes is about what the follower's process has now."""
         return (
             follower.replica is not None
@@ -142,82 +142,82 @@ class Commitment:
 
     # -- High watermarks ---------------------------------------------------------------------
 
-    def leader_rose(self, truth: PartitionTruth, shadow: Shadow, leader: Leader) -> None:
+    def leader_rose(self, truth: PartitionTruth, model: LogModel, leader: Leader) -> None:
         """A leader's high watermark is higher than before (I-25, I-14)."""
         if leader.leader_epoch < truth.floor:
             # A leader that was passed over by a permitted loss goes on alone for a while.
-            self._forgive_below(truth, shadow)
+            self._forgive_below(truth, model)
             return
-        contradicted = truth.commit(shadow, shadow.high_watermark)
+        contradicted = truth.commit(model, model.high_watermark)
         self._findings.counters["commits"] += 1
         if contradicted is not None:
             self._findings.add(
                 "I-25",
-                f"{truth.at}: broker {shadow.broker_id}, which leads in epoch "
-                f"{leader.leader_epoch}, calls everything below {shadow.high_watermark} committed, "
+                f"{truth.at}: broker {model.broker_id}, which leads in epoch "
+                f"{leader.leader_epoch}, calls everything below {model.high_watermark} committed, "
                 f"but its log lacks {contradicted}, which is committed",
                 truth.at,
             )
-        self.check_members(truth, shadow)
+        self.check_members(truth, model)
 
-    def follower_rose(self, truth: PartitionTruth, shadow: Shadow, leader_epoch: int) -> None:
+    def follower_rose(self, truth: PartitionTruth, model: LogModel, leader_epoch: int) -> None:
         """A follower's high watermark is higher than before, or is known again (I-22)."""
-        newest = shadow.below(shadow.high_watermark)
+        newest = model.below(model.high_watermark)
         if newest is None or truth.is_committed(newest) or truth.is_excused(newest):
             return
-        if any(each.is_blind for each in truth.shadows.values()):
+        if any(each.is_blind for each in truth.models.values()):
             return  # it may have committed this
-        if leader_epoch < 0 and shadow.was_damaged:
+        if leader_epoch < 0 and model.was_damaged:
             return  # an older table may name what was truncated since, and is something else now
         if 0 <= leader_epoch < truth.floor:
-            self._forgive_below(truth, shadow)
-        elif newest.next_offset > shadow.log_start:
+            self._forgive_below(truth, model)
+        elif newest.next_offset > model.log_start:
             self._findings.add(
                 "I-22",
-                f"{shadow} has the high watermark {shadow.high_watermark}, but {newest} is not "
+                f"{model} has the high watermark {model.high_watermark}, but {newest} is not "
                 f"what is committed there (which ends at {truth.committed_end})",
                 truth.at,
             )
 
-    def _forgive_below(self, truth: PartitionTruth, shadow: Shadow) -> None:
-        stop = shadow.index_at(shadow.high_watermark)
-        while stop and not truth.is_committed(shadow.batches[stop - 1]):
+    def _forgive_below(self, truth: PartitionTruth, model: LogModel) -> None:
+        stop = model.index_at(model.high_watermark)
+        while stop and not truth.is_committed(model.batches[stop - 1]):
             stop -= 1
-            truth.forgiven.add(shadow.batches[stop])
+            truth.forgiven.add(model.batches[stop])
 
     # -- The in-sync set ---------------------------------------------------------------------
 
     def check_all_leaders(self, truth: PartitionTruth) -> None:
         """The in-sync set has changed: whoever believes to lead must agree with it."""
-        for shadow in truth.shadows.values():
-            leader = shadow.leader
-            if shadow.is_live and leader is not None:
-                self.check_quorum(truth, shadow, leader)
-                self.check_members(truth, shadow)
+        for model in truth.models.values():
+            leader = model.leader
+            if model.is_live and leader is not None:
+                self.check_quorum(truth, model, leader)
+                self.check_members(truth, model)
 
-    def check_members(self, truth: PartitionTruth, shadow: Shadow) -> None:
+    def check_members(self, truth: PartitionTruth, model: LogModel) -> None:
         """I-14 and I-32: in-sync and eligible replicas have all that this leader commits."""
-        state, leader = truth.state, shadow.leader
+        state, leader = truth.state, model.leader
         if state is None or leader is None or leader.leader_epoch < truth.floor:
             return
-        newest = shadow.below(shadow.high_watermark)
-        if newest is None or newest.next_offset <= shadow.log_start:
+        newest = model.below(model.high_watermark)
+        if newest is None or newest.next_offset <= model.log_start:
             return
         for broker in state.in_sync_replicas:
-            if broker != shadow.broker_id:
-                self._check_member("I-14", truth, shadow, broker, newest)
+            if broker != model.broker_id:
+                self._check_member("I-14", truth, model, broker, newest)
         for broker in state.elr:
-            self._check_member("I-32", truth, shadow, broker, newest)
+            self._check_member("I-32", truth, model, broker, newest)
 
     def _check_member(
         self,
         invariant: str,
         truth: PartitionTruth,
-        shadow: Shadow,
+        model: LogModel,
         broker: BrokerId,
         newest: Batch,
     ) -> None:
-        member = truth.shadows.get(broker)
+        member = truth.models.get(broker)
         if (
             member is None
             or not member.is_live
@@ -237,27 +237,27 @@ class Commitment:
         self._findings.add(
             invariant,
             f"{truth.at}: broker {broker} is {what}, but its log, which ends at {member.end}, "
-            f"lacks {newest}, and broker {shadow.broker_id}, which leads in epoch "
-            f"{shadow.leader.leader_epoch if shadow.leader else -1}, has the high watermark "
-            f"{shadow.high_watermark}",
+            f"lacks {newest}, and broker {model.broker_id}, which leads in epoch "
+            f"{model.leader.leader_epoch if model.leader else -1}, has the high watermark "
+            f"{model.high_watermark}",
             truth.at,
         )
 
     # -- Truncation --------------------------------------------------------------------------
 
-    def cut(self, truth: PartitionTruth, shadow: Shadow, removed: Sequence[Batch]) -> None:
+    def cut(self, truth: PartitionTruth, model: LogModel, removed: Sequence[Batch]) -> None:
         """A log has lost batches at its end (I-24)."""
         state = truth.state
-        if state is None or shadow.broker_id not in state.in_sync_replicas:
+        if state is None or model.broker_id not in state.in_sync_replicas:
             return
-        recorded = state.in_sync_epochs.get(shadow.broker_id)
-        if not self._cluster.is_meant(shadow.broker_id, recorded) or self.may_lose(truth):
+        recorded = state.in_sync_epochs.get(model.broker_id)
+        if not self._cluster.is_meant(model.broker_id, recorded) or self.may_lose(truth):
             return
         for batch in removed:
-            if batch.next_offset > shadow.log_start and truth.is_committed(batch):
+            if batch.next_offset > model.log_start and truth.is_committed(batch):
                 self._findings.add(
                     "I-24",
-                    f"{shadow} is in sync and has truncated {batch}, which is committed",
+                    f"{model} is in sync and has truncated {batch}, which is committed",
                     truth.at,
                 )
                 return

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from strandline.sim.checkers.batches import Batch, Records, Remains
-from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.types import TopicId
@@ -38,9 +38,9 @@ class Content(NamedTuple):
     remains: Mapping[int, Remains]
 
 
-def content_of(shadow: Shadow) -> Content:
-    """What is in the log now, as its shadow has it."""
-    return Content(tuple(shadow.batches), dict(shadow.remains))
+def content_of(model: LogModel) -> Content:
+    """What is in the log now, as its model has it."""
+    return Content(tuple(model.batches), dict(model.remains))
 
 
 class CompactionRules:
@@ -53,21 +53,21 @@ class CompactionRules:
 
     def check_swap(
         self,
-        shadow: Shadow,
+        model: LogModel,
         before: Content,
         latest_ms: int,
         was_committed: Callable[[Batch], bool],
     ) -> None:
-        """I-44: the shadow has read a log anew in which cleaned segments took their places.
+        """I-44: the model has read a log anew in which cleaned segments took their places.
 
         `latest_ms` is the latest wall time of the broker: the cleaner had none that is later.
         `was_committed` says of a batch whether any leader has ever called it that.
         """
-        after = content_of(shadow)
+        after = content_of(model)
         if after == before:
             return
         self._findings.counters["swaps"] += 1
-        active = shadow.log.active.base_offset
+        active = model.log.active.base_offset
         there = {id(batch) for batch in after.batches}
         for batch in before.batches:
             is_gone = id(batch) not in there
@@ -76,18 +76,18 @@ class CompactionRules:
                 continue
             # A follower's high watermark may fall between the plan and the swap, at an election; at
             # an unclean one what is committed falls, too.
-            is_kept = batch.next_offset > shadow.log.high_watermark and not was_committed(batch)
+            is_kept = batch.next_offset > model.log.high_watermark and not was_committed(batch)
             if is_kept or batch.next_offset > active:
-                self._add(shadow, f"has lost records of {batch}, which was not to be compacted yet")
+                self._add(model, f"has lost records of {batch}, which was not to be compacted yet")
                 return
             if is_gone:
                 _note_gone(batch, before)
             self._findings.counters["batches compacted"] += 1
-        start = shadow.log.log_start_offset
-        self._compare(shadow, _newest(before), _newest(after), latest_ms, start)
+        start = model.log.log_start_offset
+        self._compare(model, _newest(before), _newest(after), latest_ms, start)
 
     def check_recovered(
-        self, shadow: Shadow, former: Shadow, latest_ms: int, former_start: int, *, is_same: bool
+        self, model: LogModel, former: LogModel, latest_ms: int, former_start: int, *, is_same: bool
     ) -> None:
         """A start may have finished a swap that the process before had begun.
 
@@ -95,37 +95,37 @@ class CompactionRules:
         may be lower. `is_same`: nothing else may have happened to the log meanwhile, but that it
         has what the process wrote in the event in which it died.
         """
-        self.note_gone(shadow, content_of(former), former.high_watermark)
+        self.note_gone(model, content_of(former), former.high_watermark)
         if is_same:
-            before, after = content_of(former), content_of(shadow)
+            before, after = content_of(former), content_of(model)
             known = tuple(batch for batch in after.batches if batch.base_offset < former.end)
             after = Content(known, after.remains)
-            start = max(former_start, shadow.log.log_start_offset)
-            self._compare(shadow, _newest(before), _newest(after), latest_ms, start)
+            start = max(former_start, model.log.log_start_offset)
+            self._compare(model, _newest(before), _newest(after), latest_ms, start)
 
-    def note_gone(self, shadow: Shadow, before: Content, high_watermark: int) -> None:
+    def note_gone(self, model: LogModel, before: Content, high_watermark: int) -> None:
         """What the log had before and has no more may be missing elsewhere, too, as far as it was
         compaction that took it."""
-        there = set(map(id, shadow.batches))
-        first = shadow.log.segments.first.base_offset
-        limit = min(high_watermark, shadow.log.active.base_offset)
+        there = set(map(id, model.batches))
+        first = model.log.segments.first.base_offset
+        limit = min(high_watermark, model.log.active.base_offset)
         for batch in before.batches:
             if id(batch) not in there and first <= batch.base_offset and batch.next_offset <= limit:
                 _note_gone(batch, before)
-        after = _newest(content_of(shadow))
+        after = _newest(content_of(model))
         for key, was in _newest(before).items():
             if was.value is None and key not in after:
-                self._note_tombstone(shadow, was.offset)
+                self._note_tombstone(model, was.offset)
 
-    def check_history(self, truth: PartitionTruth, shadow: Shadow) -> None:
+    def check_history(self, truth: PartitionTruth, model: LogModel) -> None:
         """I-36: the log says of every key what all that was committed says."""
         written = Content(tuple(truth.committed), {})
         if any(batch.records is None for batch in written.batches):
             return  # The topic has not always been a compacted one.
         self._findings.counters["compacted logs compared"] += 1
-        said, says = _newest(written), _newest(content_of(shadow))
+        said, says = _newest(written), _newest(content_of(model))
         for key, newest in said.items():
-            if newest.offset < shadow.log.log_start_offset:
+            if newest.offset < model.log.log_start_offset:
                 continue
             found = says.get(key)
             if newest.value is None and (
@@ -136,8 +136,8 @@ class CompactionRules:
             if found is None or (found.offset, found.value) != (newest.offset, newest.value):
                 self._findings.add(
                     "I-36",
-                    f"{shadow} has {_words(found)} for {key!r}, but {_words(newest)} was committed",
-                    shadow.at,
+                    f"{model} has {_words(found)} for {key!r}, but {_words(newest)} was committed",
+                    model.at,
                 )
                 return
 
@@ -146,7 +146,7 @@ class CompactionRules:
 
     def _compare(
         self,
-        shadow: Shadow,
+        model: LogModel,
         before: Mapping[bytes, Newest],
         after: Mapping[bytes, Newest],
         latest_ms: int,
@@ -160,25 +160,25 @@ class CompactionRules:
                 self._findings.counters["tombstones compacted"] += 1
                 if was.horizon_ms is None or was.horizon_ms > latest_ms:
                     self._add(
-                        shadow,
+                        model,
                         f"has dropped the tombstone of {key!r} at {was.offset}, which was to stay "
                         f"until {was.horizon_ms} (it is {latest_ms})",
                     )
                     return
-                self._note_tombstone(shadow, was.offset)
+                self._note_tombstone(model, was.offset)
             elif found is None or (found.offset, found.value) != (was.offset, was.value):
-                self._add(shadow, f"has {_words(found)} for {key!r}, and had {_words(was)}")
+                self._add(model, f"has {_words(found)} for {key!r}, and had {_words(was)}")
                 return
         for key, found in after.items():
             if key not in before:
-                self._add(shadow, f"has {_words(found)} for {key!r}, which was gone")
+                self._add(model, f"has {_words(found)} for {key!r}, which was gone")
                 return
 
-    def _note_tombstone(self, shadow: Shadow, offset: int) -> None:
-        self._gone.add((shadow.log.topic_id, shadow.at.partition, offset))
+    def _note_tombstone(self, model: LogModel, offset: int) -> None:
+        self._gone.add((model.log.topic_id, model.at.partition, offset))
 
-    def _add(self, shadow: Shadow, what: str) -> None:
-        self._findings.add("I-44", f"{shadow} was compacted and {what}", shadow.at)
+    def _add(self, model: LogModel, what: str) -> None:
+        self._findings.add("I-44", f"{model} was compacted and {what}", model.at)
 
 
 def _note_gone(batch: Batch, before: Content) -> None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from zlib import crc32
 
 from strandline.sim.checkers.hosting import Hosted
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import mark_without_role
 from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.recovery_rules import is_touched
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
@@ -47,24 +47,24 @@ class CrashRecoveryCheck:
     def check(self, machine: Machine, hosted: Sequence[Hosted]) -> None:
         """Rehearse the ends of one broker."""
         alive = [
-            (shadow, truth)
-            for shadow, truth in hosted
-            if shadow.log.failure is None and not is_touched(machine, shadow.log.directory)
+            (model, truth)
+            for model, truth in hosted
+            if model.log.failure is None and not is_touched(machine, model.log.directory)
         ]
         after_kill = machine.disk.image()
         found = self._recovered(machine, after_kill)
-        for shadow, truth in alive:
-            self._compare(shadow, truth, found, shadow.log.log_end_offset, "a kill")
+        for model, truth in alive:
+            self._compare(model, truth, found, model.log.log_end_offset, "a kill")
         after_power_cut = machine.disk.image("any", self._random)
         cut_short = after_power_cut.kill_clone()
         found = self._recovered(machine, after_power_cut)
-        for shadow, truth in alive:
-            self._compare(shadow, truth, found, shadow.log.recovery_point, "a power cut")
+        for model, truth in alive:
+            self._compare(model, truth, found, model.log.recovery_point, "a power cut")
         self._recover_again(machine, cut_short, found, alive)
 
     def _compare(
         self,
-        shadow: Shadow,
+        model: LogModel,
         truth: PartitionTruth,
         found: Logs,
         needed: int,
@@ -72,29 +72,27 @@ class CrashRecoveryCheck:
     ) -> None:
         """I-46 for one log."""
         self._findings.counters["rehearsals"] += 1
-        log = found.get(shadow.at)
+        log = found.get(model.at)
         if log is None:
             if needed > 0:
-                self._findings.add("I-46", f"{shadow} would be gone after {cause}", shadow.at)
+                self._findings.add("I-46", f"{model} would be gone after {cause}", model.at)
             return
-        after = Shadow(shadow.broker_id, log, truth.batches, self._findings)
+        after = LogModel(model.broker_id, log, truth.batches, self._findings)
         after.mark = mark_without_role(log)  # what lies below the log start is read with other eyes
         after.read_anew()
-        newest = after.below(shadow.end)
-        needed = shadow.content_end(needed)
+        newest = after.below(model.end)
+        needed = model.content_end(needed)
         if log.log_end_offset < needed:
             problem = f"end at {log.log_end_offset}, but everything below {needed} is to survive"
-        elif after.end > max(shadow.end, shadow.log_start):
-            problem = f"have {after.batches[-1]}, but ends at {shadow.end} now"
+        elif after.end > max(model.end, model.log_start):
+            problem = f"have {after.batches[-1]}, but ends at {model.end} now"
         elif (
-            newest is not None
-            and newest.next_offset > shadow.log_start
-            and not shadow.holds(newest)
+            newest is not None and newest.next_offset > model.log_start and not model.holds(newest)
         ):
             problem = f"have {newest}, which it does not have there now"
         else:
             return
-        self._findings.add("I-46", f"{shadow} would after {cause} {problem}", shadow.at)
+        self._findings.add("I-46", f"{model} would after {cause} {problem}", model.at)
 
     def _recover_again(
         self, machine: Machine, files: MemoryFiles, found: Logs, hosted: Sequence[Hosted]
@@ -112,14 +110,14 @@ class CrashRecoveryCheck:
         with suppress(ProcessEnded):
             self._recovered(machine, files)
         again = self._recovered(machine, files.kill_clone())
-        for shadow, _ in hosted:
-            first, second = _words(found.get(shadow.at)), _words(again.get(shadow.at))
+        for model, _ in hosted:
+            first, second = _words(found.get(model.at)), _words(again.get(model.at))
             if first != second:
                 self._findings.add(
                     "I-45",
-                    f"{shadow} would be recovered to {first}, but to {second} if a crash came in "
+                    f"{model} would be recovered to {first}, but to {second} if a crash came in "
                     f"between",
-                    shadow.at,
+                    model.at,
                 )
 
     def _recovered(self, machine: Machine, files: MemoryFiles) -> Logs:

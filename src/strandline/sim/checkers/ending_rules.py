@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import commits_of, parked, parked_fetch
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, Offset, TopicPartition
 
@@ -38,14 +38,14 @@ class EndingRules:
         self._world = world
         self._findings = findings
 
-    def check(self, hosted: Iterable[tuple[Machine, Shadow]]) -> None:
+    def check(self, hosted: Iterable[tuple[Machine, LogModel]]) -> None:
         """Everything. `hosted`: the logs of all brokers that are up."""
         image = self._world.image
         self._check_controller(image)
-        by_partition: dict[TopicPartition, dict[BrokerId, Shadow]] = {}
-        for machine, shadow in hosted:
-            if shadow.replica is not None:
-                by_partition.setdefault(shadow.at, {})[machine.broker_id] = shadow
+        by_partition: dict[TopicPartition, dict[BrokerId, LogModel]] = {}
+        for machine, model in hosted:
+            if model.replica is not None:
+                by_partition.setdefault(model.at, {})[machine.broker_id] = model
         for name, topic in image.topics.items():
             for number, state in topic.partitions.items():
                 at = TopicPartition(name, number)
@@ -68,7 +68,7 @@ class EndingRules:
         image: ClusterImage,
         at: TopicPartition,
         state: PartitionImage,
-        shadows: dict[BrokerId, Shadow],
+        models: dict[BrokerId, LogModel],
     ) -> None:
         candidates = [b for b in (*state.in_sync_replicas, *state.elr) if b in image.brokers]
         if candidates and (not state.has_leader or state.leader not in image.brokers):
@@ -83,57 +83,57 @@ class EndingRules:
             self._findings.add(
                 "I-49", f"{at}: brokers {missing} live and are not in sync: {state}", at
             )
-        self._check_equal(at, live, shadows)
-        leader = shadows.get(state.leader)
+        self._check_equal(at, live, models)
+        leader = models.get(state.leader)
         if leader is not None and leader.leader is None:
             self._findings.add("I-48", f"{leader} is to lead and does not", at)
         elif leader is not None:
-            self._check_starts(leader, shadows.values())
+            self._check_starts(leader, models.values())
 
-    def _check_starts(self, leader: Shadow, shadows: Iterable[Shadow]) -> None:
+    def _check_starts(self, leader: LogModel, models: Iterable[LogModel]) -> None:
         """I-27: what the leader has deleted some time ago is deleted everywhere."""
         if self._world.schedule.now_us - leader.start_rose_us < FOLLOWED_US:
             return
-        for shadow in shadows:
-            if shadow.log_start < leader.log_start:
+        for model in models:
+            if model.log_start < leader.log_start:
                 self._findings.add(
                     "I-27",
-                    f"{shadow} starts at {shadow.log_start}, but {leader}, which leads, has "
+                    f"{model} starts at {model.log_start}, but {leader}, which leads, has "
                     f"started at {leader.log_start} for a while",
-                    shadow.at,
+                    model.at,
                 )
 
     def _check_equal(
-        self, at: TopicPartition, live: list[BrokerId], shadows: dict[BrokerId, Shadow]
+        self, at: TopicPartition, live: list[BrokerId], models: dict[BrokerId, LogModel]
     ) -> None:
         """I-49: same offsets, same batches, same epochs; and nothing is undecided (I-50)."""
-        first: Shadow | None = None
+        first: LogModel | None = None
         for broker in live:
-            shadow = shadows.get(broker)
-            if shadow is None:
+            model = models.get(broker)
+            if model is None:
                 self._findings.add("I-49", f"{at}: broker {broker} lives and has no log of it", at)
                 continue
-            log = shadow.log
+            log = model.log
             if (
                 log.last_stable_offset != log.high_watermark
                 or log.high_watermark != log.log_end_offset
             ):
                 self._findings.add(
                     "I-50",
-                    f"{shadow} ends at {log.log_end_offset}, but its high watermark is "
+                    f"{model} ends at {log.log_end_offset}, but its high watermark is "
                     f"{log.high_watermark} and its last stable offset {log.last_stable_offset}",
                     at,
                 )
             if first is None:
-                first = shadow
+                first = model
                 continue
             # Retention runs on each replica by itself.
             start = max(log.log_start_offset, first.log.log_start_offset)
-            has_epochs = not (shadow.was_damaged or first.was_damaged)
-            mine = _summary(shadow, start, has_epochs=has_epochs)
+            has_epochs = not (model.was_damaged or first.was_damaged)
+            mine = _summary(model, start, has_epochs=has_epochs)
             other = _summary(first, start, has_epochs=has_epochs)
             if mine != other:
-                self._findings.add("I-49", f"{shadow} has {mine}, but {first} has {other}", at)
+                self._findings.add("I-49", f"{model} has {mine}, but {first} has {other}", at)
 
     def _check_work(self, image: ClusterImage) -> None:
         """I-51: nothing that was begun is left undone."""
@@ -176,14 +176,14 @@ class EndingRules:
                 )
 
 
-def _summary(shadow: Shadow, start: int, *, has_epochs: bool) -> tuple[object, ...]:
+def _summary(model: LogModel, start: int, *, has_epochs: bool) -> tuple[object, ...]:
     """What must be equal on all replicas, of a log that starts there."""
-    log = shadow.log
-    first = shadow.index_at(start)
-    if shadow.is_compacted:
+    log = model.log
+    first = model.index_at(start)
+    if model.is_compacted:
         # Each replica is compacted by itself; what is left is compared key by key (I-36).
         return (log.high_watermark, log.log_end_offset)
-    newest = shadow.batches[-1] if len(shadow.batches) > first else None
+    newest = model.batches[-1] if len(model.batches) > first else None
     epochs = log.leader_epochs.entries_in_range(Offset(start), log.log_end_offset)
     table = tuple(map(tuple, epochs)) if has_epochs else ()
     return (log.high_watermark, log.log_end_offset, newest, table)

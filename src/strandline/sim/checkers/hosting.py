@@ -1,4 +1,4 @@
-"""Which logs and replicas one process has, and the shadow of each.
+"""Which logs and replicas one process has, and the model of each.
 
 A log is known from the moment at which its process has loaded or made it; a replica comes with its
 role. A replica goes when it is moved away, deleted, or its disk fails; the log of the last kind is
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.node.fetch_sessions import FetchKey
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import LEADER, NO_ROLE, mark_without_role
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.types import NO_TOPIC_ID, TopicId
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strandline.sim.machine import Machine
     from strandline.storage.log import Log
 
-Hosted: TypeAlias = tuple[Shadow, PartitionTruth]
+Hosted: TypeAlias = tuple[LogModel, PartitionTruth]
 
 
 class Hosting:
@@ -50,7 +50,7 @@ class Hosting:
     def __init__(self, machine: Machine, rules: Rules) -> None:
         self.machine = machine
         self.seen: dict[Replica, Hosted] = {}
-        self.by_key: dict[FetchKey, Shadow] = {}
+        self.by_key: dict[FetchKey, LogModel] = {}
         self.by_log: dict[Log, Hosted] = {}
         self.by_directory: dict[str, Hosted] = {}
         self.unsettled: dict[Replica, None] = {}
@@ -63,18 +63,18 @@ class Hosting:
         rules, broker = self._rules, self.machine.broker_id
         truth = rules.truths.of(log.topic_partition, topic_id or log.topic_id)
         is_rotten = self.machine.disk.is_damaged
-        shadow = Shadow(broker, log, truth.batches, rules.findings, is_rotten)
-        shadow.was_damaged = is_touched(self.machine, log.directory)
+        model = LogModel(broker, log, truth.batches, rules.findings, is_rotten)
+        model.was_damaged = is_touched(self.machine, log.directory)
         # First: what lies below the log start is read with other eyes.
-        shadow.mark = mark_without_role(log)
-        former = truth.shadows.get(broker)
+        model.mark = mark_without_role(log)
+        former = truth.models.get(broker)
         if former is not None and log.segments.size_bytes:
-            shadow.unvouched_to = former.unvouched_to
-        shadow.read_anew()
-        truth.shadows[broker] = shadow
-        rules.replica.check_offsets(shadow)
-        rules.replica.check_epoch_table(shadow)
-        hosted = self.by_log[log] = self.by_directory[log.directory] = (shadow, truth)
+            model.unvouched_to = former.unvouched_to
+        model.read_anew()
+        truth.models[broker] = model
+        rules.replica.check_offsets(model)
+        rules.replica.check_epoch_table(model)
+        hosted = self.by_log[log] = self.by_directory[log.directory] = (model, truth)
         return hosted
 
     def enter(self, replica: Replica) -> Hosted:
@@ -82,29 +82,29 @@ class Hosting:
         hosted = self.by_log.get(replica.log)
         if hosted is None or hosted[1].topic_id != replica.topic_id:
             hosted = self.take_in(replica.log, replica.topic_id)
-        shadow = hosted[0]
-        shadow.replica = replica
-        shadow.is_live = True
-        shadow.mark = (*shadow.mark[:LEADER], *NO_ROLE)
+        model = hosted[0]
+        model.replica = replica
+        model.is_live = True
+        model.mark = (*model.mark[:LEADER], *NO_ROLE)
         self.seen[replica] = hosted
         for key in _keys_of(replica):
-            self.by_key[key] = shadow
+            self.by_key[key] = model
         return hosted
 
     def drop_missing(self) -> None:
         """Replicas are not there any more."""
         present = set(self.machine.node.replicas)
         for replica in [each for each in self.seen if each not in present]:
-            shadow, truth = self.seen.pop(replica)
+            model, truth = self.seen.pop(replica)
             self.unsettled.pop(replica, None)
             for key in _keys_of(replica):
-                if self.by_key.get(key) is shadow:
+                if self.by_key.get(key) is model:
                     del self.by_key[key]
-            shadow.replica = None
+            model.replica = None
             if replica.log.closed:
-                shadow.is_live = False
+                model.is_live = False
                 self.by_log.pop(replica.log, None)
-                truth.forget(shadow)
+                truth.forget(model)
 
 
 def _keys_of(replica: Replica) -> tuple[FetchKey, FetchKey]:

@@ -219,15 +219,15 @@ class MetadataRules:
     ) -> None:
         """I-16: as far as both ends are there to be asked."""
         truth.made_good(broker)
-        shadow = truth.shadows.get(new.leader)
-        leader = None if shadow is None or not shadow.is_live else shadow.replica
-        if shadow is None or leader is None or leader.leader is None:
+        model = truth.models.get(new.leader)
+        leader = None if model is None or not model.is_live else model.replica
+        if model is None or leader is None or leader.leader is None:
             return
         if leader.leader.leader_epoch != new.leader_epoch:
             return
         progress = leader.leader.progress.get(broker)
-        needed = max(shadow.log.high_watermark, leader.leader.start_offset)
-        member = truth.shadows.get(broker)
+        needed = max(model.log.high_watermark, leader.leader.start_offset)
+        member = truth.models.get(broker)
         problem = None
         if progress is None or not progress.has_fetched:
             problem = "has not fetched in this leader epoch"
@@ -244,7 +244,7 @@ class MetadataRules:
             self._findings.add(
                 "I-16",
                 f"{truth.at}: broker {broker} joined the in-sync set of broker {new.leader}, which "
-                f"has committed everything below {shadow.log.high_watermark} and leads since "
+                f"has committed everything below {model.log.high_watermark} and leads since "
                 f"{leader.leader.start_offset}, but {problem}",
                 truth.at,
             )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from strandline.records.batch import CONTROL_BIT, LOG_OVERHEAD, SEQUENCE_MAX
 from strandline.sim.checkers.batches import Writer, header_fields
 from strandline.sim.checkers.compaction_rules import CompactionRules
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import CUTS, LOG_START, RECOVERY_POINT
 from strandline.sim.checkers.node_internals import peek
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
@@ -36,19 +36,19 @@ class LastKnownState:
     """What a process left behind of one log when it ended.
 
     It may have died in the middle of an event, of which nobody was told: then more is on disk than
-    the shadow knows (`may_have_more`), or a truncation is half done (`was_cutting`).
+    the model knows (`may_have_more`), or a truncation is half done (`was_cutting`).
     """
 
-    def __init__(self, shadow: Shadow, how: Ending) -> None:
+    def __init__(self, model: LogModel, how: Ending) -> None:
         """To be made while the node can still be looked at."""
-        log = shadow.log
-        self.shadow = shadow
+        log = model.log
+        self.model = model
         self.how: Ending = how
-        self.was_cutting = log.offsets.truncations != shadow.mark[CUTS]
-        self.may_have_more = shadow.is_behind()
+        self.was_cutting = log.offsets.truncations != model.mark[CUTS]
+        self.may_have_more = model.is_behind()
         self.had_failed = log.failure is not None
-        self.log_start = max(log.log_start_offset, shadow.mark[LOG_START])
-        self.recovery_point = min(log.recovery_point, shadow.mark[RECOVERY_POINT])
+        self.log_start = max(log.log_start_offset, model.mark[LOG_START])
+        self.recovery_point = min(log.recovery_point, model.mark[RECOVERY_POINT])
 
     def worsen(self, how: Ending) -> None:
         """The machine met with another end before a process took the log up again."""
@@ -67,60 +67,58 @@ class RecoveryRules:
         self._compaction = compaction
 
     def check_recovered(
-        self, truth: PartitionTruth, shadow: Shadow, before: LastKnownState
+        self, truth: PartitionTruth, model: LogModel, before: LastKnownState
     ) -> None:
         """A process has loaded a log; `before` is what the last one had."""
         self._findings.counters["recoveries"] += 1
-        shadow.start_fell = (
-            shadow.log.log_start_offset < before.log_start or before.shadow.start_fell
-        )
-        former = before.shadow
-        if shadow.is_compacted and not shadow.was_damaged:
+        model.start_fell = model.log.log_start_offset < before.log_start or before.model.start_fell
+        former = before.model
+        if model.is_compacted and not model.was_damaged:
             is_same = before.how != "power" and not (before.was_cutting or before.had_failed)
-            latest_ms = self.latest_ms.get(shadow.broker_id, 0)
+            latest_ms = self.latest_ms.get(model.broker_id, 0)
             self._compaction.check_recovered(
-                shadow, former, latest_ms, before.log_start, is_same=is_same
+                model, former, latest_ms, before.log_start, is_same=is_same
             )
-        if before.was_cutting or before.had_failed or shadow.was_damaged:
-            self._note_loss(truth, shadow, former)
+        if before.was_cutting or before.had_failed or model.was_damaged:
+            self._note_loss(truth, model, former)
             return
-        self._check_prefix(truth, shadow, before)
+        self._check_prefix(truth, model, before)
         needed = former.end
         if before.how == "power":
             needed = min(before.recovery_point, former.end)
         elif before.how == "swap":
             needed = 0
         needed = former.content_end(needed)
-        if shadow.log.log_end_offset < needed:
+        if model.log.log_end_offset < needed:
             self._findings.add(
                 "I-46",
-                f"{shadow} came back after {_words(before)} and ends at "
-                f"{shadow.log.log_end_offset}, but everything below {needed} was to survive",
+                f"{model} came back after {_words(before)} and ends at "
+                f"{model.log.log_end_offset}, but everything below {needed} was to survive",
                 truth.at,
             )
-        self._note_loss(truth, shadow, former)
+        self._note_loss(truth, model, former)
 
-    def _check_prefix(self, truth: PartitionTruth, shadow: Shadow, before: LastKnownState) -> None:
-        former = before.shadow
-        newest = shadow.below(former.end)
+    def _check_prefix(self, truth: PartitionTruth, model: LogModel, before: LastKnownState) -> None:
+        former = before.model
+        newest = model.below(former.end)
         if (
             newest is not None
             and newest.next_offset > before.log_start
             and not former.holds(newest)
         ):
             problem = f"with {newest}, which it did not have there before"
-        elif shadow.end > max(former.end, before.log_start) and not before.may_have_more:
-            problem = f"with {shadow.batches[-1]}, but had ended at {former.end} before"
+        elif model.end > max(former.end, before.log_start) and not before.may_have_more:
+            problem = f"with {model.batches[-1]}, but had ended at {former.end} before"
         else:
             return
-        self._findings.add("I-46", f"{shadow} came back after {_words(before)} {problem}", truth.at)
+        self._findings.add("I-46", f"{model} came back after {_words(before)} {problem}", truth.at)
 
-    def _note_loss(self, truth: PartitionTruth, shadow: Shadow, former: Shadow) -> None:
+    def _note_loss(self, truth: PartitionTruth, model: LogModel, former: LogModel) -> None:
         """Whether this partition is among what the machine has lost."""
-        if shadow.end >= former.end:
-            truth.made_good(shadow.broker_id)
+        if model.end >= former.end:
+            truth.made_good(model.broker_id)
         else:
-            truth.lost(shadow.broker_id)
+            truth.lost(model.broker_id)
             self._findings.counters["lossy recoveries"] += 1
 
     def check_missing(
@@ -128,21 +126,21 @@ class RecoveryRules:
     ) -> bool:
         """A process has started, and a log that was there before is not. Returns whether it may
         come back: its disk fails."""
-        truth.lost(before.shadow.broker_id)
+        truth.lost(before.model.broker_id)
         state = truth.state
         if before.how == "swap" or before.had_failed or state is None:
             return False
-        directory = before.shadow.log.directory
+        directory = before.model.log.directory
         if machine.disk.peek(f"{directory}/partition.metadata") is not None:
             return True
-        if before.shadow.broker_id not in state.replicas or is_touched(machine, directory):
+        if before.model.broker_id not in state.replicas or is_touched(machine, directory):
             return False
         if _lies_aside(machine, directory):
             return False  # it was assigned elsewhere when the process looked
-        if before.recovery_point > 0 and before.shadow.batches:
+        if before.recovery_point > 0 and before.model.batches:
             self._findings.add(
                 "I-46",
-                f"{before.shadow}, whose log was durable below {before.recovery_point}, is gone "
+                f"{before.model}, whose log was durable below {before.recovery_point}, is gone "
                 f"after {_words(before)}",
                 truth.at,
             )
@@ -150,66 +148,66 @@ class RecoveryRules:
 
     # -- Producers ---------------------------------------------------------------------------
 
-    def check_producers(self, shadow: Shadow, machine: Machine) -> None:
+    def check_producers(self, model: LogModel, machine: Machine) -> None:
         """I-05: compare what is remembered of producers with what the batches say.
 
         Batches that rot after they were read (F-50) say something else than was remembered.
         """
-        if is_touched(machine, shadow.log.directory):
+        if is_touched(machine, model.log.directory):
             return
-        found = producers_in(shadow)
-        states, start = shadow.log.producers, shadow.log.log_start_offset
-        now_ms = self.latest_ms.get(shadow.broker_id, 0)
+        found = producers_in(model)
+        states, start = model.log.producers, model.log.log_start_offset
+        now_ms = self.latest_ms.get(model.broker_id, 0)
         for producer_id, (epoch, batches, newest_ms) in found.items():
             entry = states.active.get(ProducerId(producer_id))
             if entry is None:
                 # One that is idle, or whose records are all deleted, may be forgotten.
                 if batches[-1][1] >= start and now_ms - newest_ms < states.expiration_ms:
-                    self._add(shadow, f"does not know producer {producer_id}")
+                    self._add(model, f"does not know producer {producer_id}")
             elif (entry.epoch, entry.last_sequence, entry.last_offset) != (
                 epoch,
                 *batches[-1],
-            ) and not _outlived(shadow, entry):
+            ) and not _outlived(model, entry):
                 self._add(
-                    shadow,
+                    model,
                     f"remembers epoch {entry.epoch}, sequence {entry.last_sequence} and offset "
                     f"{entry.last_offset} of producer {producer_id}, but its batches say epoch "
                     f"{epoch}, sequence {batches[-1][0]} and offset {batches[-1][1]}",
                 )
-            elif not shadow.is_compacted and not {
+            elif not model.is_compacted and not {
                 # Batches that retention has removed are still remembered.
                 offset
                 for offset in _offsets(entry.batches)
-                if offset >= shadow.bases[0]
+                if offset >= model.bases[0]
             } <= {offset for _, offset in batches}:
                 self._add(
-                    shadow,
+                    model,
                     f"remembers batches of producer {producer_id} that end at "
                     f"{_offsets(entry.batches)}, but its log has {list(batches)}",
                 )
         for producer_id, entry in states.active.items():
-            ahead = entry.last_offset >= shadow.log.log_end_offset
+            ahead = entry.last_offset >= model.log.log_end_offset
             if ahead or (
                 producer_id not in found
-                and shadow.bases
-                and entry.last_offset >= shadow.bases[0]
-                and not _outlived(shadow, entry)
+                and model.bases
+                and entry.last_offset >= model.bases[0]
+                and not _outlived(model, entry)
             ):
                 self._add(
-                    shadow,
+                    model,
                     f"remembers that producer {producer_id} wrote up to {entry.last_offset}, but "
                     f"no batch says so",
                 )
 
-    def _add(self, shadow: Shadow, what: str) -> None:
-        self._findings.add("I-05", f"{shadow} {what}", shadow.at)
+    def _add(self, model: LogModel, what: str) -> None:
+        self._findings.add("I-05", f"{model} {what}", model.at)
 
 
-def _outlived(shadow: Shadow, entry: ProducerEntry) -> bool:
+def _outlived(model: LogModel, entry: ProducerEntry) -> bool:
     """Whether what is remembered last of a producer was compacted away, since there were batches
     behind it then, which the log has lost with its end since. A snapshot from before tells."""
     writer = Writer(entry.producer_id, entry.epoch, entry.last_sequence)
-    return shadow.is_compacted and shadow.was_followed(writer, entry.last_offset)
+    return model.is_compacted and model.was_followed(writer, entry.last_offset)
 
 
 def _lies_aside(machine: Machine, directory: str) -> bool:
@@ -231,10 +229,10 @@ def is_touched(machine: Machine, directory: str) -> bool:
     )
 
 
-def producers_in(shadow: Shadow) -> dict[int, tuple[int, deque[tuple[int, int]], int]]:
+def producers_in(model: LogModel) -> dict[int, tuple[int, deque[tuple[int, int]], int]]:
     """Of every producer in the log: its epoch, its last (sequence, offset)s, its newest time."""
     found: dict[int, tuple[int, deque[tuple[int, int]], int]] = {}
-    for segment in shadow.log.segments.all:
+    for segment in model.log.segments.all:
         data, position = peek(segment.log, 0, segment.size), 0
         while (fields := header_fields(data, position)) is not None:
             position += fields[1] + LOG_OVERHEAD

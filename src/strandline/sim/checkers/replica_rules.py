@@ -1,6 +1,6 @@
 """What must hold for one replica by itself: I-01 to I-03, I-06, I-07, I-10, I-17, I-20, I-27, I-43.
 
-Each rule compares the fingerprint of a replica before and after an event, and its shadow with what
+Each rule compares the fingerprint of a replica before and after an event, and its model with what
 its log says of itself. Other replicas are `commitment`'s affair.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from strandline.config.topic import TopicConfig
 from strandline.replication.in_sync import Committed
 from strandline.sim.checkers.batches import Batch, Dropped
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import (
     CUTS,
     END,
@@ -28,7 +29,6 @@ from strandline.sim.checkers.marks import (
     RECOVERY_POINT,
     Mark,
 )
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.types import Offset
@@ -45,273 +45,273 @@ class ReplicaRules:
 
     # -- Offsets and batches -----------------------------------------------------------------
 
-    def check_offsets(self, shadow: Shadow) -> None:
+    def check_offsets(self, model: LogModel) -> None:
         """I-01, and that the log ends where its last batch does (I-02)."""
-        mark = shadow.mark
+        mark = model.mark
         start, high_watermark, end = mark[LOG_START], mark[HIGH_WATERMARK], mark[END]
         if not 0 <= start <= high_watermark <= end:
             self._findings.add(
                 "I-01",
-                f"{shadow} starts at {start}, has the high watermark {high_watermark} and ends at "
+                f"{model} starts at {start}, has the high watermark {high_watermark} and ends at "
                 f"{end}",
-                shadow.at,
+                model.at,
             )
-        last = shadow.batches[-1].next_offset if shadow.batches else end
-        is_off = last > end or (last < end and not shadow.is_compacted)
-        if is_off and not shadow.was_damaged:
+        last = model.batches[-1].next_offset if model.batches else end
+        is_off = last > end or (last < end and not model.is_compacted)
+        if is_off and not model.was_damaged:
             self._findings.add(
                 "I-02",
-                f"{shadow} says that it ends at {end}, but its last batch is {shadow.batches[-1]}",
-                shadow.at,
+                f"{model} says that it ends at {end}, but its last batch is {model.batches[-1]}",
+                model.at,
             )
 
-    def check_appended(self, shadow: Shadow, added: Sequence[Batch]) -> None:
+    def check_appended(self, model: LogModel, added: Sequence[Batch]) -> None:
         """I-03: leader epochs never fall, and are known to whoever appends."""
-        leader_epoch = shadow.mark[LEADER_EPOCH]
+        leader_epoch = model.mark[LEADER_EPOCH]
         before = (
-            shadow.batches[-len(added) - 1].leader_epoch if len(shadow.batches) > len(added) else -1
+            model.batches[-len(added) - 1].leader_epoch if len(model.batches) > len(added) else -1
         )
         for batch in added:
             if not before <= batch.leader_epoch <= leader_epoch:
                 self._findings.add(
                     "I-03",
-                    f"{shadow} is in leader epoch {leader_epoch} and has appended {batch} behind "
+                    f"{model} is in leader epoch {leader_epoch} and has appended {batch} behind "
                     f"a batch of epoch {before}",
-                    shadow.at,
+                    model.at,
                 )
             before = batch.leader_epoch
 
-    def check_leaders_epoch(self, shadow: Shadow, leader_epoch: int) -> None:
+    def check_leaders_epoch(self, model: LogModel, leader_epoch: int) -> None:
         """I-03: an epoch begins with leadership, not with its first record (KAFKA-7415)."""
-        if shadow.mark[LATEST_EPOCH] != leader_epoch and shadow.log.failure is None:
+        if model.mark[LATEST_EPOCH] != leader_epoch and model.log.failure is None:
             self._findings.add(
                 "I-03",
-                f"{shadow} leads in epoch {leader_epoch}, but the newest epoch of its table is "
-                f"{shadow.mark[LATEST_EPOCH]}",
-                shadow.at,
+                f"{model} leads in epoch {leader_epoch}, but the newest epoch of its table is "
+                f"{model.mark[LATEST_EPOCH]}",
+                model.at,
             )
 
-    def check_epoch_table(self, shadow: Shadow) -> None:
+    def check_epoch_table(self, model: LogModel) -> None:
         """I-03: the table of leader epochs is what the batches say.
 
         One entry more may stand at the log's end, for an epoch in which nothing was written yet.
         The first entry may start anywhere from the first batch of its epoch to the log start; a log
         start that came back lower after a crash does not bring forgotten entries back.
         """
-        if shadow.was_damaged:
+        if model.was_damaged:
             return
-        log, start = shadow.log, shadow.log.log_start_offset
-        if shadow.is_compacted:
-            self._check_epochs_of_batches(shadow, start)
+        log, start = model.log, model.log.log_start_offset
+        if model.is_compacted:
+            self._check_epochs_of_batches(model, start)
             return
         table = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
-        expected = shadow.epoch_starts(start)
+        expected = model.epoch_starts(start)
         is_behind = not expected or not table or expected[-1][0] < table[-1][0]
         if table and is_behind and table[-1][1] == log.log_end_offset:
             table = table[:-1]
         if table == expected:
             return
-        if table and shadow.start_fell:
+        if table and model.start_fell:
             expected = [entry for entry in expected if entry[0] >= table[0][0]]
         if (
             table
             and expected
             and table[0][0] == expected[0][0]
-            and (table[0][1] <= max(start, expected[0][1]) or shadow.start_fell)
+            and (table[0][1] <= max(start, expected[0][1]) or model.start_fell)
         ):
             table, expected = table[1:], expected[1:]
         if table != expected:
             self._findings.add(
                 "I-03",
-                f"{shadow}, whose log goes from {start} to {log.log_end_offset}, has the leader "
+                f"{model}, whose log goes from {start} to {log.log_end_offset}, has the leader "
                 f"epochs {[tuple(entry) for entry in log.leader_epochs.entries]}, but its batches "
-                f"say {shadow.epoch_starts(start)}",
-                shadow.at,
+                f"say {model.epoch_starts(start)}",
+                model.at,
             )
 
-    def _check_epochs_of_batches(self, shadow: Shadow, start: int) -> None:
+    def _check_epochs_of_batches(self, model: LogModel, start: int) -> None:
         """I-03 where compaction may have left nothing of an epoch that the table still has."""
-        epochs = shadow.log.leader_epochs
-        known_from = epochs.entries[0].start_offset if epochs.entries else shadow.log.log_end_offset
-        for batch in shadow.batches:
+        epochs = model.log.leader_epochs
+        known_from = epochs.entries[0].start_offset if epochs.entries else model.log.log_end_offset
+        for batch in model.batches:
             at = max(batch.base_offset, start)
-            if batch.next_offset <= start or (shadow.start_fell and at < known_from):
+            if batch.next_offset <= start or (model.start_fell and at < known_from):
                 continue
             if epochs.epoch_for_offset(Offset(at)) != batch.leader_epoch:
                 self._findings.add(
                     "I-03",
-                    f"{shadow} has the leader epochs {[tuple(entry) for entry in epochs.entries]}, "
+                    f"{model} has the leader epochs {[tuple(entry) for entry in epochs.entries]}, "
                     f"but {batch} at {at}",
-                    shadow.at,
+                    model.at,
                 )
                 return
 
-    def check_stable(self, shadow: Shadow) -> None:
+    def check_stable(self, model: LogModel) -> None:
         """I-06: nothing undecided lies below the last stable offset."""
-        log = shadow.log
+        log = model.log
         stable, first_open = log.last_stable_offset, log.producers.first_undecided_offset
         if stable > log.high_watermark or (
             first_open is not None and max(first_open, log.log_start_offset) < stable
         ):
             self._findings.add(
                 "I-06",
-                f"{shadow} has the last stable offset {stable} and the high watermark "
+                f"{model} has the last stable offset {stable} and the high watermark "
                 f"{log.high_watermark}, and a transaction is open since {first_open}",
-                shadow.at,
+                model.at,
             )
 
-    def check_durable(self, shadow: Shadow, machine: Machine, since: int) -> None:
+    def check_durable(self, model: LogModel, machine: Machine, since: int) -> None:
         """I-07: what lies below the recovery point survives a power cut."""
-        if shadow.was_damaged:
+        if model.was_damaged:
             return
-        log, point = shadow.log, shadow.mark[RECOVERY_POINT]
+        log, point = model.log, model.mark[RECOVERY_POINT]
         for segment in log.segments.since(min(since, point)):
             if segment.base_offset >= point:
                 break
-            first, stop = shadow.index_at(segment.base_offset), shadow.index_at(point)
+            first, stop = model.index_at(segment.base_offset), model.index_at(point)
             above = log.segments.above(segment.base_offset)
             if above:
-                stop = min(stop, shadow.index_at(above[0].base_offset))
-            needed = shadow.bytes_between(first, stop)
+                stop = min(stop, model.index_at(above[0].base_offset))
+            needed = model.bytes_between(first, stop)
             durable = machine.disk.durable_end(segment.log.path) if needed else 0
             if durable < needed and not machine.disk.is_damaged(segment.log.path):
                 self._findings.add(
                     "I-07",
-                    f"{shadow} has the recovery point {point}, but of {segment.log.path} only "
+                    f"{model} has the recovery point {point}, but of {segment.log.path} only "
                     f"{durable} of {needed} bytes are durable",
-                    shadow.at,
+                    model.at,
                 )
 
     # -- Leading -----------------------------------------------------------------------------
 
-    def check_reign(self, truth: PartitionTruth, shadow: Shadow, before: Mark) -> None:
+    def check_reign(self, truth: PartitionTruth, model: LogModel, before: Mark) -> None:
         """I-10, I-17 and I-27, between two moments of one leadership."""
-        mark = shadow.mark
+        mark = model.mark
         if mark[CUTS] != before[CUTS] or mark[END] < before[END]:
             self._findings.add(
                 "I-10",
-                f"{shadow} leads in epoch {mark[LEADER_EPOCH]} and has truncated its log from "
+                f"{model} leads in epoch {mark[LEADER_EPOCH]} and has truncated its log from "
                 f"{before[END]} to {mark[END]}",
-                shadow.at,
+                model.at,
             )
         if mark[HIGH_WATERMARK] < before[HIGH_WATERMARK]:
             self._findings.add(
                 "I-10",
-                f"{shadow} leads in epoch {mark[LEADER_EPOCH]} and has lowered its high watermark "
+                f"{model} leads in epoch {mark[LEADER_EPOCH]} and has lowered its high watermark "
                 f"from {before[HIGH_WATERMARK]} to {mark[HIGH_WATERMARK]}",
-                shadow.at,
+                model.at,
             )
         if mark[LOG_START] < before[LOG_START]:
             self._findings.add(
                 "I-27",
-                f"{shadow} leads in epoch {mark[LEADER_EPOCH]} and has lowered its log start from "
+                f"{model} leads in epoch {mark[LEADER_EPOCH]} and has lowered its log start from "
                 f"{before[LOG_START]} to {mark[LOG_START]}",
-                shadow.at,
+                model.at,
             )
         if (
             mark[HIGH_WATERMARK] > before[HIGH_WATERMARK]
             and mark[LOG_START] <= before[HIGH_WATERMARK]
         ):
-            self._check_minimum(shadow, before)
-            self._check_promise(truth, shadow, before)
+            self._check_minimum(model, before)
+            self._check_promise(truth, model, before)
 
-    def _check_promise(self, truth: PartitionTruth, shadow: Shadow, before: Mark) -> None:
+    def _check_promise(self, truth: PartitionTruth, model: LogModel, before: Mark) -> None:
         """I-17 by what the metadata promise, whatever the leader's settings are: who is eligible in
         the state that it goes by has everything that is committed."""
-        known = {mark[PARTITION_EPOCH] for mark in (before, shadow.mark)}
+        known = {mark[PARTITION_EPOCH] for mark in (before, model.mark)}
         if known <= truth.with_eligible:
             self._findings.add(
                 "I-17",
-                f"{shadow} leads in epoch {shadow.mark[LEADER_EPOCH]}, knows partition epoch "
-                f"{shadow.mark[PARTITION_EPOCH]}, in which others are eligible, and has raised its "
-                f"high watermark from {before[HIGH_WATERMARK]} to {shadow.mark[HIGH_WATERMARK]}",
-                shadow.at,
+                f"{model} leads in epoch {model.mark[LEADER_EPOCH]}, knows partition epoch "
+                f"{model.mark[PARTITION_EPOCH]}, in which others are eligible, and has raised its "
+                f"high watermark from {before[HIGH_WATERMARK]} to {model.mark[HIGH_WATERMARK]}",
+                model.at,
             )
 
-    def _check_minimum(self, shadow: Shadow, before: Mark) -> None:
-        leader = shadow.mark[LEADER]
+    def _check_minimum(self, model: LogModel, before: Mark) -> None:
+        leader = model.mark[LEADER]
         replicas = len(leader.replicas)
         held = [
             isinstance(mark[IN_SYNC], Committed)
             and len(mark[IN_SYNC].members) < min(mark[MIN_IN_SYNC], replicas)
-            for mark in (before, shadow.mark)
+            for mark in (before, model.mark)
         ]
         if all(held):
             self._findings.add(
                 "I-17",
-                f"{shadow} leads in epoch {leader.leader_epoch} with only "
+                f"{model} leads in epoch {leader.leader_epoch} with only "
                 f"{sorted(leader.in_sync.members)} in sync, where {leader.effective_min_in_sync} "
                 f"must be, and has raised its high watermark from {before[HIGH_WATERMARK]} to "
-                f"{shadow.mark[HIGH_WATERMARK]}",
-                shadow.at,
+                f"{model.mark[HIGH_WATERMARK]}",
+                model.at,
             )
 
     # -- Following ---------------------------------------------------------------------------
 
-    def check_round(self, shadow: Shadow, before: Mark) -> None:
+    def check_round(self, model: LogModel, before: Mark) -> None:
         """I-20: a truncation brings the follower nearer; there are not more than it has epochs."""
-        mark = shadow.mark
+        mark = model.mark
         if mark[LOG_START] >= before[END]:
             return  # it begins again where its leader's log starts
-        if shadow.rounds == 0:
-            shadow.epochs_at_round_start = len(shadow.log.leader_epochs.entries) + 1
-        shadow.rounds += 1
+        if model.rounds == 0:
+            model.epochs_at_round_start = len(model.log.leader_epochs.entries) + 1
+        model.rounds += 1
         after = (mark[LATEST_EPOCH], mark[END])
         if not after < (before[LATEST_EPOCH], before[END]):
             self._findings.add(
                 "I-20",
-                f"{shadow} was truncated, but went from (epoch, end) "
+                f"{model} was truncated, but went from (epoch, end) "
                 f"({before[LATEST_EPOCH]}, {before[END]}) to {after}",
-                shadow.at,
+                model.at,
             )
-        if shadow.rounds > shadow.epochs_at_round_start + 1:
+        if model.rounds > model.epochs_at_round_start + 1:
             self._findings.add(
                 "I-20",
-                f"{shadow} was truncated {shadow.rounds} times in leader epoch "
-                f"{mark[LEADER_EPOCH]}, but had only {shadow.epochs_at_round_start} epochs",
-                shadow.at,
+                f"{model} was truncated {model.rounds} times in leader epoch "
+                f"{mark[LEADER_EPOCH]}, but had only {model.epochs_at_round_start} epochs",
+                model.at,
             )
 
     # -- Retention ---------------------------------------------------------------------------
 
     def check_retention(
-        self, shadow: Shadow, before: Mark, removed: Sequence[Dropped], now_ms: int
+        self, model: LogModel, before: Mark, removed: Sequence[Dropped], now_ms: int
     ) -> None:
         """I-43: only replicated segments go, and only those that a setting does not keep.
 
         Each segment needs a reason of its own: one goes because enough bytes are left without it,
         and the next, which may hold records of old, because of its age.
         """
-        first = shadow.mark[FIRST_BASE]
-        config = shadow.log.config
-        if first > shadow.mark[HIGH_WATERMARK]:
+        first = model.mark[FIRST_BASE]
+        config = model.log.config
+        if first > model.mark[HIGH_WATERMARK]:
             self._findings.add(
                 "I-43",
-                f"{shadow} has dropped segments up to {first}, beyond its high watermark "
-                f"{shadow.mark[HIGH_WATERMARK]}",
-                shadow.at,
+                f"{model} has dropped segments up to {first}, beyond its high watermark "
+                f"{model.mark[HIGH_WATERMARK]}",
+                model.at,
             )
-        left = shadow.log.segments.size_bytes
-        for segment in reversed(_segments_of(shadow, removed)):
+        left = model.log.segments.size_bytes
+        for segment in reversed(_segments_of(model, removed)):
             last = segment[-1].batch
             if last.next_offset > before[LOG_START]:
                 problem = _reason_to_keep(config, segment, left, now_ms)
                 if problem is not None:
                     self._findings.add(
-                        "I-43", f"{shadow} has dropped {last}, but {problem}", shadow.at
+                        "I-43", f"{model} has dropped {last}, but {problem}", model.at
                     )
                     return
             left += sum(each.size for each in segment)
 
 
-def _segments_of(shadow: Shadow, removed: Sequence[Dropped]) -> list[list[Dropped]]:
+def _segments_of(model: LogModel, removed: Sequence[Dropped]) -> list[list[Dropped]]:
     """Batches that were dropped, segment by segment, as the segments that are still to be removed
     from the disk tell.
 
     A segment may begin in front of its first batch, where compaction has left nothing. Those that
     were compacted into others count as well: of a segment that may go, each part may.
     """
-    removals = shadow.log.segments.removals
+    removals = model.log.segments.removals
     bases = sorted({each.segment.base_offset for each in removals if each.segment is not None})
     found: dict[int, list[Dropped]] = {}
     for each in removed:

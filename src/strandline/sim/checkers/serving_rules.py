@@ -15,8 +15,8 @@ from crc32c import crc32c
 from strandline.node.effects import Chunk
 from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
 from strandline.sim.checkers.batches import header_fields
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import peek
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log_reader import LogSlice
@@ -34,24 +34,24 @@ class ServingRules:
     def check_sent(
         self,
         chunks: Sequence[Chunk],
-        shadows: Mapping[str, tuple[Shadow, PartitionTruth]],
+        models: Mapping[str, tuple[LogModel, PartitionTruth]],
         disk: Disk,
     ) -> None:
-        """A client is sent these; `shadows` are the sender's logs by their directories.
+        """A client is sent these; `models` are the sender's logs by their directories.
 
         What has rotted on the sender's disk is sent as it is, as in Kafka: ranges of files are not
         read on their way. The client finds it by its checksum (ruling D-09).
         """
         for chunk in chunks:
             if isinstance(chunk, LogSlice) and not disk.is_damaged(chunk.file.path):
-                found = shadows.get(chunk.file.path.rpartition("/")[0])
+                found = models.get(chunk.file.path.rpartition("/")[0])
                 if found is not None:
                     self._check_slice(chunk, *found)
 
-    def _check_slice(self, chunk: LogSlice, shadow: Shadow, truth: PartitionTruth) -> None:
-        log = shadow.log
+    def _check_slice(self, chunk: LogSlice, model: LogModel, truth: PartitionTruth) -> None:
+        log = model.log
         limit: int = log.high_watermark
-        if shadow.replica is None or not shadow.replica.is_leading:
+        if model.replica is None or not model.replica.is_leading:
             limit = max(limit, truth.committed_end)
         data, position = peek(chunk.file, chunk.position, chunk.length), 0
         while position < len(data):
@@ -62,18 +62,18 @@ class ServingRules:
             if fields[0] + fields[6] >= limit:
                 self._findings.add(
                     "I-26",
-                    f"{shadow} sends a client the batch {fields[0]}-{fields[0] + fields[6]}, but "
+                    f"{model} sends a client the batch {fields[0]}-{fields[0] + fields[6]}, but "
                     f"its high watermark is {log.high_watermark}",
-                    shadow.at,
+                    model.at,
                 )
                 return
             crc = crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
-            if crc != fields[4] and not shadow.was_damaged:
+            if crc != fields[4] and not model.was_damaged:
                 self._findings.add(
                     "I-47",
-                    f"{shadow} sends a client the batch at {fields[0]}, which does not match its "
+                    f"{model} sends a client the batch at {fields[0]}, which does not match its "
                     f"checksum",
-                    shadow.at,
+                    model.at,
                 )
                 return
             position += size

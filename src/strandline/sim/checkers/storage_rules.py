@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import CorruptRecords, InvariantViolated, StorageError
 from strandline.records.batch import iterate_headers
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.recovery_rules import is_touched
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.batch_scan import checked_batches
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
@@ -54,26 +54,25 @@ class StorageRules:
 
     # -- One log -----------------------------------------------------------------------------
 
-    def check_state(self, shadow: Shadow) -> None:
+    def check_state(self, model: LogModel) -> None:
         """What a log says of itself agrees, and is as long as its batches; cheap."""
-        log = shadow.log
+        log = model.log
         if log.failure is not None or log.closed:
             return
         try:
             log.check()
         except InvariantViolated as error:
-            self._findings.add("I-02", f"{shadow}: {error}", shadow.at)
-        if log.segments.size_bytes != shadow.size_bytes and not shadow.was_damaged:
+            self._findings.add("I-02", f"{model}: {error}", model.at)
+        if log.segments.size_bytes != model.size_bytes and not model.was_damaged:
             self._findings.add(
                 "I-02",
-                f"{shadow} has {log.segments.size_bytes} bytes, but its batches "
-                f"{shadow.size_bytes}",
-                shadow.at,
+                f"{model} has {log.segments.size_bytes} bytes, but its batches {model.size_bytes}",
+                model.at,
             )
 
-    def check_log(self, machine: Machine, shadow: Shadow, *, is_full: bool) -> None:
+    def check_log(self, machine: Machine, model: LogModel, *, is_full: bool) -> None:
         """Read the log again, and look things up in its indexes: all, or a few in one segment."""
-        log = shadow.log
+        log = model.log
         if log.failure is not None or log.closed or is_touched(machine, log.directory):
             return
         counters = self._findings.counters
@@ -83,78 +82,78 @@ class StorageRules:
                 counters["storage sweeps"] += 1
                 segments = [segments[counters["storage sweeps"] % len(segments)]]
             for segment in segments:
-                first, stop = indexes_in(shadow, segment)
+                first, stop = indexes_in(model, segment)
                 if is_full:
-                    self._check_batches(shadow, segment, first, stop)
-                    self._check_indexes(shadow, segment, range(first, stop))
+                    self._check_batches(model, segment, first, stop)
+                    self._check_indexes(model, segment, range(first, stop))
                 elif stop > first:
                     at = first + counters["storage sweeps"] * PROBES % (stop - first)
                     window = range(at, min(stop, at + PROBES))
-                    self._check_batches(shadow, segment, window.start, window.stop)
-                    self._check_indexes(shadow, segment, window)
+                    self._check_batches(model, segment, window.start, window.stop)
+                    self._check_indexes(model, segment, window)
 
-    def _check_batches(self, shadow: Shadow, segment: Segment, first: int, stop: int) -> None:
+    def _check_batches(self, model: LogModel, segment: Segment, first: int, stop: int) -> None:
         """I-02: the batches are on disk as they were written."""
-        start = position_in(shadow, segment, first)
-        end = start + shadow.bytes_between(first, stop)
+        start = position_in(model, segment, first)
+        end = start + model.bytes_between(first, stop)
         index = first
         try:
             for _, header, _ in checked_batches(segment.log, start, end):
-                batch = shadow.batches[index] if index < stop else None
+                batch = model.batches[index] if index < stop else None
                 if batch is None or (header.base_offset, header.crc, header.leader_epoch) != (
                     batch.base_offset,
-                    shadow.crc_of(batch),
+                    model.crc_of(batch),
                     batch.leader_epoch,
                 ):
                     self._add_damage(
-                        shadow, segment, f"another batch at {header.base_offset} than {batch}"
+                        model, segment, f"another batch at {header.base_offset} than {batch}"
                     )
                     return
                 index += 1
         except (CorruptRecords, StorageError) as error:
-            self._add_damage(shadow, segment, f"no readable batches: {error}")
+            self._add_damage(model, segment, f"no readable batches: {error}")
             return
         if index != stop:
-            self._add_damage(shadow, segment, f"only {index - first} of {stop - first} batches")
+            self._add_damage(model, segment, f"only {index - first} of {stop - first} batches")
 
-    def _add_damage(self, shadow: Shadow, segment: Segment, what: str) -> None:
-        self._findings.add("I-02", f"{shadow}: {segment.log.path} has {what}", shadow.at)
+    def _add_damage(self, model: LogModel, segment: Segment, what: str) -> None:
+        self._findings.add("I-02", f"{model}: {segment.log.path} has {what}", model.at)
 
-    def _check_indexes(self, shadow: Shadow, segment: Segment, batches: range) -> None:
+    def _check_indexes(self, model: LogModel, segment: Segment, batches: range) -> None:
         """I-04. An index that the node has not opened since a crash may need to be rebuilt first;
         then it is left alone."""
         offsets = segment.offset_index
         if not offsets.is_open or not segment.time_index.is_open:
             return
-        for fault in _index_faults(shadow, segment):
+        for fault in _index_faults(model, segment):
             if fault is not None:
-                self._add_index(shadow, segment, fault.sentence)
+                self._add_index(model, segment, fault.sentence)
         for index in batches:
-            batch = shadow.batches[index]
+            batch = model.batches[index]
             floor = offsets.lookup(batch.next_offset - 1)
-            position = position_in(shadow, segment, index)
+            position = position_in(model, segment, index)
             if floor.position > position or (
                 floor.position
-                and self._position_of_end(shadow, segment, floor.offset) != floor.position
+                and self._position_of_end(model, segment, floor.offset) != floor.position
             ):
-                self._add_index(shadow, segment, f"It leads to {floor} for {batch} at {position}.")
+                self._add_index(model, segment, f"It leads to {floor} for {batch} at {position}.")
 
     @staticmethod
-    def _position_of_end(shadow: Shadow, segment: Segment, offset: int) -> int | None:
+    def _position_of_end(model: LogModel, segment: Segment, offset: int) -> int | None:
         """Where the batch stands that ends with the offset, if there is one."""
-        index = shadow.index_at(offset + 1) - 1
-        if index < 0 or shadow.batches[index].next_offset != offset + 1:
+        index = model.index_at(offset + 1) - 1
+        if index < 0 or model.batches[index].next_offset != offset + 1:
             return None
-        return position_in(shadow, segment, index)
+        return position_in(model, segment, index)
 
-    def _add_index(self, shadow: Shadow, segment: Segment, what: str) -> None:
-        self._findings.add("I-04", f"{shadow}: an index of {segment.log.path}: {what}", shadow.at)
+    def _add_index(self, model: LogModel, segment: Segment, what: str) -> None:
+        self._findings.add("I-04", f"{model}: an index of {segment.log.path}: {what}", model.at)
 
     # -- Directories -------------------------------------------------------------------------
 
-    def check_partition_files(self, machine: Machine, shadow: Shadow) -> None:
+    def check_partition_files(self, machine: Machine, model: LogModel) -> None:
         """I-08 for the directory of one partition."""
-        log = shadow.log
+        log = model.log
         if log.failure is not None or log.closed or is_touched(machine, log.directory):
             return
         if is_offline(machine, log.directory):
@@ -173,12 +172,12 @@ class StorageRules:
                 continue
             if not _belongs(name, bases, snapshots, leaving):
                 self._findings.add(
-                    "I-08", f"{shadow} has the file {name}, which belongs to nothing", shadow.at
+                    "I-08", f"{model} has the file {name}, which belongs to nothing", model.at
                 )
         for segment in log.segments.all:
             name = segment.log.path.rpartition("/")[2]
             if name not in names:
-                self._findings.add("I-08", f"{shadow} has no file {name} any more", shadow.at)
+                self._findings.add("I-08", f"{model} has no file {name} any more", model.at)
 
     def check_directories(self, machine: Machine) -> None:
         """I-08 for log directories, and I-07 for the recovery points written down there."""
@@ -237,18 +236,18 @@ class StorageRules:
             self._findings.add("I-08", f"Broker {machine.broker_id} has a bad ledger: {error}")
 
 
-def _index_faults(shadow: Shadow, segment: Segment) -> Iterator[IndexFault | None]:
+def _index_faults(model: LogModel, segment: Segment) -> Iterator[IndexFault | None]:
     """All entries of a segment's indexes, compared with all batches that it is known to have."""
     offsets, times = OffsetIndexCheck(segment.base_offset), TimeIndexCheck(segment.base_offset)
     for slot in range(segment.offset_index.entries):
         yield offsets.enter(*segment.offset_index.entry(slot))
     for slot in range(segment.time_index.entries):
         yield times.enter(*segment.time_index.entry(slot))
-    first, stop = indexes_in(shadow, segment)
+    first, stop = indexes_in(model, segment)
     for index in range(first, stop):
-        batch = shadow.batches[index]
-        yield offsets.see(shadow.bytes_between(first, index), batch.next_offset - 1)
-        yield times.see(batch.next_offset - 1, shadow.newest_in(batch))
+        batch = model.batches[index]
+        yield offsets.see(model.bytes_between(first, index), batch.next_offset - 1)
+        yield times.see(batch.next_offset - 1, model.newest_in(batch))
     yield from offsets.unanswered()
     yield from times.unanswered()
 
@@ -271,17 +270,17 @@ def checkpoint_in(data: bytes | None) -> dict[TopicPartition, int]:
     return found
 
 
-def indexes_in(shadow: Shadow, segment: Segment) -> tuple[int, int]:
-    """Which batches of the shadow lie in a segment: from the first index up to the second."""
-    first = shadow.index_at(segment.base_offset)
-    above = shadow.log.segments.above(segment.base_offset)
-    stop = shadow.index_at(above[0].base_offset) if above else len(shadow.batches)
+def indexes_in(model: LogModel, segment: Segment) -> tuple[int, int]:
+    """Which batches of the model lie in a segment: from the first index up to the second."""
+    first = model.index_at(segment.base_offset)
+    above = model.log.segments.above(segment.base_offset)
+    stop = model.index_at(above[0].base_offset) if above else len(model.batches)
     return first, stop
 
 
-def position_in(shadow: Shadow, segment: Segment, index: int) -> int:
+def position_in(model: LogModel, segment: Segment, index: int) -> int:
     """Where in the segment's file the batch with that index stands."""
-    return shadow.bytes_between(shadow.index_at(segment.base_offset), index)
+    return model.bytes_between(model.index_at(segment.base_offset), index)
 
 
 def _belongs(name: str, bases: set[int], snapshots: set[int], leaving: set[str]) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.hosting import Hosting
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.truth import PartitionTruth
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Sweeps:
         """What is cheap, and one log on disk."""
         rules = self._rules
         self._count += 1
-        candidates: list[tuple[Machine, Shadow]] = []
+        candidates: list[tuple[Machine, LogModel]] = []
         for hosting in hostings:
             machine = hosting.machine
             if not machine.is_up:
@@ -39,18 +39,18 @@ class Sweeps:
             rules.waiting.check_sessions(machine.node, machine.life)
             if is_turn_over(machine.node.purgatory):
                 rules.waiting.check_parked(machine.node, hosting.by_key)
-            for shadow, truth in hosting.seen.values():
-                if not shadow.is_current:
+            for model, truth in hosting.seen.values():
+                if not model.is_current:
                     continue
-                rules.storage.check_state(shadow)
-                rules.replica.check_epoch_table(shadow)
-                if shadow.leader is not None:
-                    rules.commitment.check_progress(truth, shadow, shadow.leader)
-                candidates.append((machine, shadow))
+                rules.storage.check_state(model)
+                rules.replica.check_epoch_table(model)
+                if model.leader is not None:
+                    rules.commitment.check_progress(truth, model, model.leader)
+                candidates.append((machine, model))
         if candidates:
-            machine, shadow = candidates[self._count % len(candidates)]
-            rules.storage.check_log(machine, shadow, is_full=False)
-            rules.storage.check_partition_files(machine, shadow)
+            machine, model = candidates[self._count % len(candidates)]
+            rules.storage.check_log(machine, model, is_full=False)
+            rules.storage.check_partition_files(machine, model)
 
     def full(self, hostings: Iterable[Hosting]) -> None:
         """Everything."""
@@ -63,30 +63,30 @@ class Sweeps:
             if is_turn_over(machine.node.purgatory):
                 rules.waiting.check_parked(machine.node, hosting.by_key)
             rules.storage.check_directories(machine)
-            for shadow, truth in hosting.seen.values():
-                if shadow.log.failure is None and shadow.is_current:
-                    self._check_log(machine, shadow, truth)
+            for model, truth in hosting.seen.values():
+                if model.log.failure is None and model.is_current:
+                    self._check_log(machine, model, truth)
 
-    def _check_log(self, machine: Machine, shadow: Shadow, truth: PartitionTruth) -> None:
-        rules, leader = self._rules, shadow.leader
-        rules.replica.check_offsets(shadow)
-        rules.replica.check_epoch_table(shadow)
-        rules.replica.check_stable(shadow)
-        rules.replica.check_durable(shadow, machine, 0)
-        rules.storage.check_state(shadow)
-        rules.storage.check_log(machine, shadow, is_full=True)
-        rules.storage.check_partition_files(machine, shadow)
-        rules.recovery.check_producers(shadow, machine)
-        rules.waiting.check_role(machine.node, shadow)
+    def _check_log(self, machine: Machine, model: LogModel, truth: PartitionTruth) -> None:
+        rules, leader = self._rules, model.leader
+        rules.replica.check_offsets(model)
+        rules.replica.check_epoch_table(model)
+        rules.replica.check_stable(model)
+        rules.replica.check_durable(model, machine, 0)
+        rules.storage.check_state(model)
+        rules.storage.check_log(machine, model, is_full=True)
+        rules.storage.check_partition_files(machine, model)
+        rules.recovery.check_producers(model, machine)
+        rules.waiting.check_role(machine.node, model)
         if leader is not None:
-            rules.commitment.check_quorum(truth, shadow, leader)
-            rules.commitment.check_members(truth, shadow)
-            rules.commitment.check_progress(truth, shadow, leader)
+            rules.commitment.check_quorum(truth, model, leader)
+            rules.commitment.check_members(truth, model)
+            rules.commitment.check_progress(truth, model, leader)
 
 
-def hosted_logs(hostings: Iterable[Hosting]) -> Iterator[tuple[Machine, Shadow]]:
+def hosted_logs(hostings: Iterable[Hosting]) -> Iterator[tuple[Machine, LogModel]]:
     """The log of every replica of a broker that is up."""
     for hosting in hostings:
         if hosting.machine.is_up:
-            for shadow, _ in hosting.seen.values():
-                yield hosting.machine, shadow
+            for model, _ in hosting.seen.values():
+                yield hosting.machine, model

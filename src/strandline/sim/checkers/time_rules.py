@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from strandline.sim.checkers.batches import records_in
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import peek
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.storage_rules import position_in
 from strandline.sim.checkers.truths import Truths
 from strandline.sim.checkers.violations import Findings
@@ -30,77 +30,77 @@ class TimeRules:
     def check(self, answer: TimeAnswer) -> None:
         """A client has got this answer just now."""
         truth = self._truths.of(answer.at, answer.led.topic_id)
-        shadow = truth.shadows.get(answer.led.broker_id)
+        model = truth.models.get(answer.led.broker_id)
         if (
-            shadow is None
-            or not (shadow.is_live and shadow.is_current and shadow.is_followed)
-            or 0 <= answer.offset < shadow.log_start
+            model is None
+            or not (model.is_live and model.is_current and model.is_followed)
+            or 0 <= answer.offset < model.log_start
         ):
             return
         self._findings.counters["look-ups by time"] += 1
-        problem = _what_is_there(shadow, answer)
+        problem = _what_is_there(model, answer)
         if problem is None and answer.asked != NEWEST:
-            problem = _what_was_passed_over(shadow, answer)
+            problem = _what_was_passed_over(model, answer)
         elif problem is None:
-            problem = _what_is_newer(shadow, answer)
+            problem = _what_is_newer(model, answer)
         if problem is not None:
             what = "the newest record" if answer.asked == NEWEST else f"time {answer.asked}"
             self._findings.add(
                 "I-56",
-                f"{shadow}: who asked for {what} was told offset {answer.offset} (time "
+                f"{model}: who asked for {what} was told offset {answer.offset} (time "
                 f"{answer.timestamp}), but {problem}",
-                shadow.at,
+                model.at,
             )
 
 
-def _what_is_there(shadow: Shadow, answer: TimeAnswer) -> str | None:
+def _what_is_there(model: LogModel, answer: TimeAnswer) -> str | None:
     """What is wrong with the record that was named."""
     if answer.offset < 0:
         return None
     if answer.timestamp < answer.asked:
         return "that is older"
-    found = dict(_times(shadow, answer.offset, answer.offset + 1, -1))
-    if shadow.is_compacted and answer.offset not in found:
+    found = dict(_times(model, answer.offset, answer.offset + 1, -1))
+    if model.is_compacted and answer.offset not in found:
         return None  # taken away since
     timestamp = found.get(answer.offset)
     return None if timestamp == answer.timestamp else f"its time there is {timestamp}"
 
 
-def _what_was_passed_over(shadow: Shadow, answer: TimeAnswer) -> str | None:
+def _what_was_passed_over(model: LogModel, answer: TimeAnswer) -> str | None:
     """Whether a record before the one that was named is new enough."""
     stop = answer.high_watermark if answer.offset < 0 else answer.offset
-    for offset, timestamp in _times(shadow, shadow.log_start, stop, answer.asked):
+    for offset, timestamp in _times(model, model.log_start, stop, answer.asked):
         if timestamp >= answer.asked:
             return f"offset {offset} has the time {timestamp}"
     return None
 
 
-def _what_is_newer(shadow: Shadow, answer: TimeAnswer) -> str | None:
+def _what_is_newer(model: LogModel, answer: TimeAnswer) -> str | None:
     """Whether a newer record was there all the time. If the newest of all is not committed yet, no
     record is named, as in Kafka."""
     if answer.offset < 0:
         return None
     newer = answer.timestamp + 1
-    for offset, timestamp in _times(shadow, shadow.log_start, answer.high_watermark, newer):
+    for offset, timestamp in _times(model, model.log_start, answer.high_watermark, newer):
         if timestamp >= newer:
             return f"offset {offset} has the time {timestamp}"
     return None
 
 
-def _times(shadow: Shadow, start: int, stop: int, least: int) -> Iterator[tuple[int, int]]:
+def _times(model: LogModel, start: int, stop: int, least: int) -> Iterator[tuple[int, int]]:
     """Offset and time of the records in [start, stop), of batches that have one as new as that."""
-    for segment in shadow.log.segments.since(Offset(max(0, start))):
+    for segment in model.log.segments.since(Offset(max(0, start))):
         if segment.base_offset >= stop:
             return
-        first = max(0, shadow.index_at(max(start, segment.base_offset) + 1) - 1)
-        above = shadow.log.segments.above(segment.base_offset)
-        last = shadow.index_at(min(stop, above[0].base_offset) if above else stop)
+        first = max(0, model.index_at(max(start, segment.base_offset) + 1) - 1)
+        above = model.log.segments.above(segment.base_offset)
+        last = model.index_at(min(stop, above[0].base_offset) if above else stop)
         for index in range(first, last):
-            batch = shadow.batches[index]
-            if batch.base_offset < segment.base_offset or shadow.newest_in(batch) < least:
+            batch = model.batches[index]
+            if batch.base_offset < segment.base_offset or model.newest_in(batch) < least:
                 continue
-            position = position_in(shadow, segment, index)
-            records = records_in(peek(segment.log, position, shadow.size_of(index)), 0)
+            position = position_in(model, segment, index)
+            records = records_in(peek(segment.log, position, model.size_of(index)), 0)
             for offset, record in (records or {}).items():
                 if start <= offset < stop:
                     yield offset, record.timestamp

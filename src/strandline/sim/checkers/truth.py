@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from strandline.cluster.image import PartitionImage
 from strandline.sim.checkers.batches import Batch, Batches
-from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicId, TopicPartition
 
@@ -26,7 +26,7 @@ class PartitionTruth:
 
     - `state`: the newest state in the store, `min_in_sync` the smallest effective minimum that a
       broker goes by.
-    - `shadows`: the newest log of each broker, that of a dead process included.
+    - `models`: the newest log of each broker, that of a dead process included.
     - `leaders`: who accepted leadership in each epoch: broker and life.
     - `floor`: leaders of epochs below commit nothing: a successor was permitted to contradict them.
     - `lossy`: members that lost what they had written and have not caught up since.
@@ -44,7 +44,7 @@ class PartitionTruth:
         """Partition epochs of states that name replicas which may lead beside the in-sync set."""
         self.min_in_sync = 1
         self.weakest = 1
-        self.shadows: dict[BrokerId, Shadow] = {}
+        self.models: dict[BrokerId, LogModel] = {}
         self.leaders: dict[int, tuple[BrokerId, int]] = {}
         self.newest_epoch = -1
         self.floor = -1
@@ -98,32 +98,32 @@ class PartitionTruth:
         """Whether the batch was committed once and is permitted to be contradicted since."""
         return batch in self.forgiven
 
-    def commit(self, shadow: Shadow, high_watermark: int) -> Batch | None:
+    def commit(self, model: LogModel, high_watermark: int) -> Batch | None:
         """A leader calls everything below its high watermark committed.
 
         Returns a committed batch that its log contradicts, if there is one. What stands below the
         start of its log is deleted there and contradicts nothing: nobody can read it.
         """
         committed, bases = self._committed, self._bases
-        newest = shadow.below(high_watermark)
+        newest = model.below(high_watermark)
         if newest is None:
             return None
         last = self.last_committed
         if last is None or last.next_offset <= newest.base_offset:
-            start = shadow.index_at(0 if last is None else last.next_offset)
-            stop = shadow.index_at(high_watermark)
+            start = model.index_at(0 if last is None else last.next_offset)
+            stop = model.index_at(high_watermark)
             if (
                 last is None
                 or not start
-                or shadow.batches[start - 1] is last
-                or shadow.batches[start - 1].next_offset <= shadow.log_start
+                or model.batches[start - 1] is last
+                or model.batches[start - 1].next_offset <= model.log_start
                 or last.compacted_away
             ):
-                committed.extend(shadow.batches[start:stop])
-                bases.extend(shadow.bases[start:stop])
+                committed.extend(model.batches[start:stop])
+                bases.extend(model.bases[start:stop])
                 return None
             return last
-        if self.is_committed(newest) or newest.next_offset <= shadow.log_start:
+        if self.is_committed(newest) or newest.next_offset <= model.log_start:
             return None
         return self._at(newest.base_offset)
 
@@ -131,10 +131,10 @@ class PartitionTruth:
         index = bisect_left(self._bases, offset + 1)
         return self._committed[max(0, index - 1)]
 
-    def forgive_beyond(self, shadow: Shadow) -> Sequence[Batch]:
+    def forgive_beyond(self, model: LogModel) -> Sequence[Batch]:
         """The committed records that this log lacks are lost; returns them."""
-        kept, visible = len(self._committed), shadow.visible_from
-        while kept and not shadow.holds(self._committed[kept - 1]):
+        kept, visible = len(self._committed), model.visible_from
+        while kept and not model.holds(self._committed[kept - 1]):
             if self._committed[kept - 1].next_offset <= visible:
                 break  # deleted there, and so is everything below
             kept -= 1
@@ -165,11 +165,11 @@ class PartitionTruth:
         """The broker has everything again, or lost nothing."""
         self.lossy.pop(broker, None)
 
-    def forget(self, shadow: Shadow) -> None:
+    def forget(self, model: LogModel) -> None:
         """A broker has deleted its log of the partition."""
-        if self.shadows.get(shadow.broker_id) is shadow:
-            del self.shadows[shadow.broker_id]
-            self.made_good(shadow.broker_id)
+        if self.models.get(model.broker_id) is model:
+            del self.models[model.broker_id]
+            self.made_good(model.broker_id)
 
     def deleted(self, low_watermark: int) -> None:
         """A client was told that the records below are gone for good."""

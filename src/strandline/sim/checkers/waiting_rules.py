@@ -1,6 +1,6 @@
 """Who fetches, who waits, and whether somebody waits in vain: I-09, I-40, I-42.
 
-Whether a parked fetch could be answered is worked out from the shadow of the log, not by asking the
+Whether a parked fetch could be answered is worked out from the model of the log, not by asking the
 fetch. Everything here holds between two events: at the end of a turn nobody is left who should have
 been woken, and a fetch session has nothing to tell that is not on its list of news.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from strandline.node.follower_sessions import Followed, FollowerSession
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import (
     ParkedFetch,
     commits_of,
@@ -25,7 +26,6 @@ from strandline.sim.checkers.node_internals import (
     place_of,
     sessions_of,
 )
-from strandline.sim.checkers.shadow import Shadow
 from strandline.sim.checkers.violations import Findings
 from strandline.types import NO_EPOCH, BrokerId
 
@@ -47,9 +47,9 @@ class WaitingRules:
 
     # -- Fetchers ----------------------------------------------------------------------------
 
-    def check_role(self, node: Node, shadow: Shadow) -> None:
+    def check_role(self, node: Node, model: LogModel) -> None:
         """I-09: a replica leads, or is fetched from its leader, or has none."""
-        replica = shadow.replica
+        replica = model.replica
         if replica is None or replica.is_retired:
             return
         place = place_of(node.fetchers, replica)
@@ -70,13 +70,13 @@ class WaitingRules:
         else:
             return
         role = "leads and " if replica.is_leading else ""
-        self._findings.add("I-09", f"{shadow} {role}{problem}", shadow.at)
+        self._findings.add("I-09", f"{model} {role}{problem}", model.at)
 
     # -- The purgatory -----------------------------------------------------------------------
 
-    def check_commits(self, node: Node, shadow: Shadow) -> None:
+    def check_commits(self, node: Node, model: LogModel) -> None:
         """I-40 for appends that wait for the high watermark."""
-        replica = shadow.replica
+        replica = model.replica
         commits = None if replica is None else commits_of(replica)
         if replica is None or commits is None or is_to_be_woken(node.purgatory, replica):
             return
@@ -86,13 +86,13 @@ class WaitingRules:
         ):
             self._findings.add(
                 "I-40",
-                f"{shadow} has the high watermark {replica.log.high_watermark}, but somebody "
+                f"{model} has the high watermark {replica.log.high_watermark}, but somebody "
                 f"still waits for {required}",
-                shadow.at,
+                model.at,
             )
 
-    def check_parked(self, node: Node, shadows: Mapping[FetchKey, Shadow]) -> None:
-        """I-40 for parked requests, after a turn; `shadows` by what requests call them."""
+    def check_parked(self, node: Node, models: Mapping[FetchKey, LogModel]) -> None:
+        """I-40 for parked requests, after a turn; `models` by what requests call them."""
         alarm_ms = node.next_deadline_ms()
         for entry in parked(node.purgatory):
             connection = entry.operation.connection
@@ -106,7 +106,7 @@ class WaitingRules:
             fetch = parked_fetch(entry.operation)
             deletion = None if fetch is not None else parked_deletion(entry.operation)
             if fetch is not None:
-                what, reason = "fetch", _reason_to_answer(fetch, shadows)
+                what, reason = "fetch", _reason_to_answer(fetch, models)
                 if reason is not None and entry in self._passed_over.get(node.broker_id, ()):
                     continue
             elif deletion is not None:
@@ -120,7 +120,7 @@ class WaitingRules:
                     f"but {reason}",
                 )
 
-    def note_compacted(self, node: Node, shadows: Mapping[FetchKey, Shadow]) -> None:
+    def note_compacted(self, node: Node, models: Mapping[FetchKey, LogModel]) -> None:
         """A log was compacted. Where a batch is gone or smaller, one more may fit into the limits
         of a fetch. As in Kafka nobody looks: the next append is soon enough, or its own time."""
         before = self._passed_over.get(node.broker_id, ())
@@ -130,7 +130,7 @@ class WaitingRules:
             if entry in before
             or (
                 (fetch := parked_fetch(entry.operation)) is not None
-                and _reason_to_answer(fetch, shadows) is not None
+                and _reason_to_answer(fetch, models) is not None
             )
         }
 
@@ -169,7 +169,7 @@ class WaitingRules:
             )
 
 
-def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[FetchKey, Shadow]) -> str | None:
+def _reason_to_answer(fetch: ParkedFetch, models: Mapping[FetchKey, LogModel]) -> str | None:
     """Why the fetch should have been answered; None if it waits rightly."""
     session = fetch.session
     partitions: Iterable[Fetched] = fetch.partitions
@@ -177,14 +177,14 @@ def _reason_to_answer(fetch: ParkedFetch, shadows: Mapping[FetchKey, Shadow]) ->
         partitions = session.partitions.values()
     total = 0
     for fetched in partitions:
-        shadow = shadows.get(fetched.key)
-        if shadow is None:
+        model = models.get(fetched.key)
+        if model is None:
             continue
-        reason = _error(shadow, fetched, fetch)
+        reason = _error(model, fetched, fetch)
         if reason is not None:
             return reason
-        if not _is_held_back(shadow, session):
-            total += _available(shadow, fetched, fetch, total)
+        if not _is_held_back(model, session):
+            total += _available(model, fetched, fetch, total)
     if total and total >= fetch.bytes_min:
         return f"{total} bytes are there of the {fetch.bytes_min} that it wants"
     return None
@@ -200,42 +200,42 @@ def _reason_to_tell(deletion: list[tuple[Replica, int]]) -> str | None:
     return f"every live replica of {ends} starts there"
 
 
-def _error(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch) -> str | None:
+def _error(model: LogModel, fetched: Fetched, fetch: ParkedFetch) -> str | None:
     """What the client should be told at once."""
-    replica, log = shadow.replica, shadow.log
+    replica, log = model.replica, model.log
     if replica is None or replica.is_retired:
-        return f"{shadow} is gone"
+        return f"{model} is gone"
     if not replica.is_leading and not (fetch.is_consumer and fetch.may_follow):
-        return f"{shadow} does not lead any more"
+        return f"{model} does not lead any more"
     if fetched.current_leader_epoch not in (NO_EPOCH, replica.leader_epoch):
-        return f"{shadow} is in epoch {replica.leader_epoch}, not {fetched.current_leader_epoch}"
+        return f"{model} is in epoch {replica.leader_epoch}, not {fetched.current_leader_epoch}"
     if not log.log_start_offset <= fetched.fetch_offset <= log.log_end_offset:
-        return f"{shadow} does not have offset {fetched.fetch_offset}"
+        return f"{model} does not have offset {fetched.fetch_offset}"
     return None
 
 
-def _is_held_back(shadow: Shadow, session: object) -> bool:
+def _is_held_back(model: LogModel, session: object) -> bool:
     """Whether a throttle may keep records from a follower (KIP-73)."""
     return isinstance(session, FollowerSession) and bool(
-        shadow.log.config.leader_replication_throttled_replicas
+        model.log.config.leader_replication_throttled_replicas
     )
 
 
-def _available(shadow: Shadow, fetched: Fetched, fetch: ParkedFetch, total: int) -> int:
+def _available(model: LogModel, fetched: Fetched, fetch: ParkedFetch, total: int) -> int:
     """The bytes of whole batches that the fetch may be sent, behind `total` of other partitions.
 
     The first batch of an answer is sent whatever its size. An answer comes from one segment; but if
     there is more in the next one it is sent without waiting, so it does not matter here.
     """
-    log = shadow.log
+    log = model.log
     end = log.last_stable_offset if fetch.is_consumer else log.log_end_offset
     limit = min(max(0, fetched.max_bytes), max(0, fetch.bytes_max - total))
-    first = shadow.index_at(fetched.fetch_offset)
-    if first and shadow.batches[first - 1].next_offset > fetched.fetch_offset:
+    first = model.index_at(fetched.fetch_offset)
+    if first and model.batches[first - 1].next_offset > fetched.fetch_offset:
         first -= 1
     found, index = 0, first
-    while index < len(shadow.batches) and shadow.batches[index].next_offset <= end:
-        size = shadow.size_of(index)
+    while index < len(model.batches) and model.batches[index].next_offset <= end:
+        size = model.size_of(index)
         if found + size > limit and (found or total):
             break
         found += size

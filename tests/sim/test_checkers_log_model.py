@@ -1,4 +1,4 @@
-"""The shadow of a log: what it takes in, what it refuses, and how it follows cuts."""
+"""The model of a log: what it takes in, what it refuses, and how it follows cuts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from strandline.node.replica import Replica
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
 from strandline.records.batch import set_crc
 from strandline.sim.checkers.batches import Batches, header_fields
-from strandline.sim.checkers.shadow import Shadow
+from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
 from strandline.types import NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from tests.sim.callers import controller_caller, create_topic
-from tests.sim.checked_world import AT, Checked, shadow_of
+from tests.sim.checked_world import AT, Checked, model_of
 
 
 @pytest.fixture
@@ -91,38 +91,38 @@ def test_headers_that_make_no_sense(checked: Checked, position: int) -> None:
 
 
 def test_a_cut_takes_off_what_is_gone(checked: Checked) -> None:
-    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    model, log = model_of(checked, 2), checked.replica(2).log
     log.truncation.truncate_to(Offset(2), 0)
-    removed = shadow.cut()
+    removed = model.cut()
     assert [batch.base_offset for batch in removed] == [2, 3, 4]
-    assert (shadow.end, shadow.size_bytes) == (2, log.segments.size_bytes)
+    assert (model.end, model.size_bytes) == (2, log.segments.size_bytes)
     log.truncation.truncate_to(Offset(0), 0)
-    assert len(shadow.cut()) == 2
-    assert (shadow.end, shadow.size_bytes, shadow.below(9)) == (-1, 0, None)
+    assert len(model.cut()) == 2
+    assert (model.end, model.size_bytes, model.below(9)) == (-1, 0, None)
 
 
 def test_a_cut_and_an_append_in_one_event(checked: Checked) -> None:
-    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    model, log = model_of(checked, 2), checked.replica(2).log
     again = last_batch(log, 4)
     log.truncation.truncate_to(Offset(4), 0)
     log.appender.append_as_follower(again, 0)
-    assert shadow.cut() == []
-    assert shadow.end == 5
+    assert model.cut() == []
+    assert model.end == 5
     again[-2] ^= 1
     again[12:16] = (1).to_bytes(4, "big")
     set_crc(again, 0, len(again))
     log.truncation.truncate_to(Offset(4), 0)
     log.appender.append_as_follower(again, 0)
-    [gone] = shadow.cut()
+    [gone] = model.cut()
     assert (gone.base_offset, gone.leader_epoch) == (4, 0)
-    assert (shadow.end, shadow.batches[-1].leader_epoch) == (5, 1)
+    assert (model.end, model.batches[-1].leader_epoch) == (5, 1)
 
 
 def test_a_log_that_begins_anew(checked: Checked) -> None:
-    shadow, log = shadow_of(checked, 2), checked.replica(2).log
+    model, log = model_of(checked, 2), checked.replica(2).log
     log.truncation.truncate_fully_and_start_at(Offset(40), 0)
     checked.act(2)
-    assert (shadow.end, shadow.log_start) == (-1, 40)
+    assert (model.end, model.log_start) == (-1, 40)
     assert "I-20" not in checked.found
 
 
@@ -173,7 +173,7 @@ def test_a_topic_that_is_made_anew_is_another_one(checked: Checked) -> None:
     assert checked.world.run_until(lambda: "t" not in checked.world.image.topics)
     checked.world.run_for(1_000)
     [old] = [each for each in checked.checkers.rules.truths if each.at == AT]
-    assert old.shadows == {}
+    assert old.models == {}
     assert old.state is None
     create_topic(checked.world, "t", (3, 2, 1))
     assert checked.world.run_until(checked.world.is_settled)
@@ -199,7 +199,7 @@ def test_a_leader_that_was_passed_over_commits_nothing(checked: Checked) -> None
     replica.log.advance_high_watermark_to(Offset(6))
     checked.act(1)
     assert truth.committed_end == 5
-    newest = shadow_of(checked, 1).batches[-1]
+    newest = model_of(checked, 1).batches[-1]
     assert truth.is_excused(newest)
     assert checked.found == []
 
@@ -214,16 +214,16 @@ def test_a_former_leaders_batch_is_forgiven_on_its_follower(checked: Checked) ->
     log.offsets.high_watermark = log.log_end_offset
     checked.act(2)
     assert checked.found == []
-    assert truth.is_excused(shadow_of(checked, 2).batches[-1])
+    assert truth.is_excused(model_of(checked, 2).batches[-1])
 
 
 def test_the_epochs_of_a_log_that_starts_inside(checked: Checked) -> None:
-    shadow = shadow_of(checked, 1)
-    assert shadow.epoch_starts(0) == [(0, 0)]
-    assert shadow.epoch_starts(3) == [(0, 3)]
-    assert shadow.epoch_starts(5) == []
+    model = model_of(checked, 1)
+    assert model.epoch_starts(0) == [(0, 0)]
+    assert model.epoch_starts(3) == [(0, 3)]
+    assert model.epoch_starts(5) == []
     state = replace(checked.state, leader_epoch=LeaderEpoch(1))
     checked.replica(1).become_leader(state, checked.world[1].now)
     checked.act(1)
-    assert isinstance(shadow, Shadow)
+    assert isinstance(model, LogModel)
     assert "I-03" not in checked.found

@@ -1,8 +1,8 @@
 """What one replica's log consists of, as told by its bytes: kept beside it, compared with it.
 
-A shadow follows its log: it reads what was appended (only that), and takes off what was cut. It
+A model follows its log: it reads what was appended (only that), and takes off what was cut. It
 reads bytes and never asks the log what it thinks is in it, except for where segments begin and how
-long they are; what the log says of itself is then compared with the shadow.
+long they are; what the log says of itself is then compared with the model.
 
 This file must not know other replicas, roles or what is committed.
 """
@@ -61,7 +61,7 @@ def _never(path: str) -> bool:
     return False
 
 
-class Shadow(BatchList):
+class LogModel(BatchList):
     """The log of one replica.
 
     - `mark`: the fingerprint of the replica when it was last looked at.
@@ -320,7 +320,7 @@ class Shadow(BatchList):
         self._take(data, segment, may_be_damaged=may_be_damaged)
 
     def _take(self, data: bytes, segment: Segment, *, may_be_damaged: bool) -> None:
-        """Note the batches in bytes that stand in a segment where the shadow has come to.
+        """Note the batches in bytes that stand in a segment where the model has come to.
 
         Damage is older than the process that found it. What is appended since is what it says,
         also where a producer's retry has the checksum of a batch that stood there in another epoch.
