@@ -28,10 +28,9 @@ from strandline.protocol.messages.offset_for_leader_epoch import (
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
 from strandline.sim.clients.client import SimClient, place_of
-from strandline.sim.clients.fetch_session import FetchFrom, FetchSession, Limits
 from strandline.sim.clients.reader import Reader
 from strandline.sim.history.operations import Assigned, EndSeen, Polled, StartSeen
-from strandline.types import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicPartition
+from strandline.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 from tests.sim.clients_stage import TOPIC_ID, Asked, Stage
 
 AT = TopicPartition("t", 0)
@@ -333,75 +332,6 @@ def test_finishing_waits_for_what_was_asked() -> None:
     assert client.is_done
     assert isinstance(stage.history[-1], Polled)
     assert not stage.requests
-
-
-# -- sessions ------------------------------------------------------------------------------------
-
-LIMITS = Limits(
-    max_wait_ms=500, min_bytes=1, max_bytes=1000, partition_max_bytes=100, isolation=0, rack=""
-)
-NEWEST = 18
-
-
-def wanted(**offsets: int) -> dict[TopicPartition, FetchFrom]:
-    return {
-        TopicPartition("t", int(name[1:])): FetchFrom(TOPIC_ID, Offset(offset), NO_EPOCH)
-        for name, offset in offsets.items()
-    }
-
-
-def asked_of(request: Any) -> tuple[int, int, list[int], list[int]]:
-    """(session, its epoch, partitions, forgotten partitions) of a request."""
-    return (
-        request.session_id,
-        request.session_epoch,
-        [part.partition for topic in request.topics for part in topic.partitions],
-        [number for topic in request.forgotten_topics_data for number in topic.partitions],
-    )
-
-
-def test_a_session_says_only_what_has_changed() -> None:
-    session = FetchSession(wants_session=True)
-    assert asked_of(session.request(wanted(p0=0, p1=0), LIMITS, NEWEST)) == (0, 0, [0, 1], [])
-    session.answered(77)
-    assert asked_of(session.request(wanted(p0=0, p1=5), LIMITS, NEWEST)) == (77, 1, [1], [])
-    session.answered(77)
-    assert asked_of(session.request(wanted(p1=5), LIMITS, NEWEST)) == (77, 2, [], [0])
-
-
-def test_a_session_that_failed_begins_anew_and_ends_the_old_one() -> None:
-    session = FetchSession(wants_session=True)
-    session.request(wanted(p0=0), LIMITS, NEWEST)
-    session.answered(77)
-    session.failed(is_gone=False)
-    assert asked_of(session.request(wanted(p0=0), LIMITS, NEWEST)) == (77, 0, [0], [])
-    session.failed(is_gone=True)
-    assert asked_of(session.request(wanted(p0=0), LIMITS, NEWEST)) == (0, 0, [0], [])
-
-
-def test_a_broker_may_refuse_to_keep_a_session() -> None:
-    session = FetchSession(wants_session=True)
-    session.request(wanted(p0=0), LIMITS, NEWEST)
-    session.answered(0)
-    assert not session.is_open
-    assert asked_of(session.request(wanted(p0=0), LIMITS, NEWEST)) == (0, 0, [0], [])
-
-
-def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
-    session = FetchSession(wants_session=True)
-    session.request(wanted(p0=3), LIMITS, NEWEST)
-    session.answered(77)
-    anew = {AT: FetchFrom(UUID(int=8), Offset(0), NO_EPOCH)}
-    request = session.request(anew, LIMITS, NEWEST)
-    assert [topic.topic_id for topic in request.topics] == [UUID(int=8)]
-    assert [topic.topic_id for topic in request.forgotten_topics_data] == [TOPIC_ID]
-
-
-def test_without_a_session_everything_is_said_each_time() -> None:
-    session = FetchSession(wants_session=False)
-    for _ in range(2):
-        assert asked_of(session.request(wanted(p0=0), LIMITS, NEWEST)) == (0, -1, [0], [])
-        session.answered(0)
 
 
 def test_a_reader_whose_session_is_lost_asks_for_everything_again() -> None:

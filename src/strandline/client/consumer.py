@@ -19,15 +19,16 @@ import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from strandline.client.cluster import ClusterClient, void
 from strandline.client.connection import Connection, Pending
+from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import (
     FetchedRecords,
     FetchFrom,
     FetchSettings,
     answers_by_partition,
-    fetch_request,
     highest_version,
     records_of,
 )
@@ -37,7 +38,7 @@ from strandline.client.retry import is_worth_waiting_for
 from strandline.errors import CorruptRecords, ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
-from strandline.types import Offset, TopicPartition
+from strandline.types import BrokerId, Offset, TopicPartition
 
 _MAX_WAIT_MS_MAX = 5000
 _SILENCE_MS = 3000
@@ -83,6 +84,7 @@ class Start:
 class _InFlight:
     connection: Connection
     pending: Pending
+    session: FetchSession
     asked: dict[TopicPartition, FetchFrom]
     wait_ms: int
     """How long the broker may wait for records."""
@@ -107,6 +109,7 @@ class Consumer:
         self._positions: dict[TopicPartition, Offset] = {}
         self._ends: dict[TopicPartition, Offset] = {}
         self._in_flight: list[_InFlight] = []
+        self._sessions: dict[BrokerId, FetchSession] = {}
 
     # -- Positions ---------------------------------------------------------------------------
 
@@ -121,6 +124,8 @@ class Consumer:
         self._drop_in_flight()
         self._positions = positions
         self._ends = {}
+        for session in self._sessions.values():
+            session.failed()  # the next answers are to tell the ends of all partitions
 
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in an assigned partition."""
@@ -219,15 +224,18 @@ class Consumer:
             connection = self._cluster.connection_to(leader)
             if any(request.connection is connection for request in self._in_flight):
                 continue
-            wanted = [self._from(each) for each in partitions]
+            asked = {each: self._from(each) for each in partitions}
             wait_ms = min(max_wait_ms, _MAX_WAIT_MS_MAX)
-            pending = connection.send(
-                ApiKey.FETCH,
-                fetch_request(wanted, self._settings, wait_ms),
-                highest=highest_version(wanted),
-            )
-            asked = {each.partition: each for each in wanted}
-            self._in_flight.append(_InFlight(connection, pending, asked, wait_ms))
+            session = self._sessions.setdefault(leader, FetchSession(wants_session=True))
+            request = partial(session.request, asked, self._settings, wait_ms)
+            try:
+                pending = connection.send(
+                    ApiKey.FETCH, request, highest=highest_version(list(asked.values()))
+                )
+            except ProtocolError:
+                session.failed()
+                raise
+            self._in_flight.append(_InFlight(connection, pending, session, asked, wait_ms))
             # Brokers fill answers in the order of the request: whoever was first goes last now.
             first = partitions[0]
             self._positions[first] = self._positions.pop(first)
@@ -289,9 +297,16 @@ class Consumer:
         """The parts of an answer that are about present positions."""
         try:
             response = request.connection.result(request.pending, FetchResponse)
+        except ProtocolError:
+            request.session.failed()
+            raise
         except MalformedFrame as error:
+            request.session.failed()
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        if response.error_code != ErrorCode.NONE:
+            request.session.failed(ErrorCode(response.error_code))
         check(response.error_code, None, "the fetch")
+        request.session.answered(response.session_id)
         names = {each.topic_id: partition.topic for partition, each in request.asked.items()}
         answers: list[tuple[FetchFrom, PartitionData]] = []
         for partition, data in answers_by_partition(response, names):
@@ -316,6 +331,7 @@ class Consumer:
         """Answers still to come are about old positions: their connections are given up."""
         for request in self._in_flight:
             request.connection.close()
+            request.session.failed()
         self._in_flight = []
 
 

@@ -6,7 +6,7 @@ know positions over time, that is `consumer.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -18,6 +18,7 @@ from strandline.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     PartitionData,
 )
 from strandline.records.batch import iterate_headers
@@ -56,7 +57,7 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """From where to fetch one partition."""
+    """From where to fetch one partition. The leader must have the epoch; -1: any."""
 
     partition: TopicPartition
     topic_id: TopicId
@@ -78,36 +79,51 @@ class FetchedRecords:
 
 
 def fetch_request(
-    wanted: Sequence[FetchFrom], settings: FetchSettings, max_wait_ms: int
-) -> Callable[[int], FetchRequest]:
-    """A request for all of `wanted`, which one broker leads, for whichever version is spoken."""
+    wanted: Iterable[FetchFrom],
+    settings: FetchSettings,
+    max_wait_ms: int,
+    *,
+    session: tuple[int, int] = (0, -1),
+    forgotten: Iterable[FetchFrom] = (),
+) -> FetchRequest:
+    """A request for all of `wanted`, which one broker leads.
 
-    def request(version: int) -> FetchRequest:
-        del version
-        topics: dict[str, FetchTopic] = {}
-        for each in wanted:
-            topic = topics.setdefault(
-                each.partition.topic,
-                FetchTopic(topic=each.partition.topic, topic_id=each.topic_id),
+    `session` has the id and the epoch of a fetch session, out of which `forgotten` are taken
+    (see `fetch_session`); without them the request stands for itself.
+    """
+    topics: dict[tuple[str, TopicId], FetchTopic] = {}
+    for each in wanted:
+        name, number = each.partition
+        topic = topics.get((name, each.topic_id))
+        if topic is None:
+            topic = topics[name, each.topic_id] = FetchTopic(topic=name, topic_id=each.topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.offset,
+                partition_max_bytes=settings.partition_max_bytes,
             )
-            topic.partitions.append(
-                FetchPartition(
-                    partition=each.partition.partition,
-                    current_leader_epoch=each.leader_epoch,
-                    fetch_offset=each.offset,
-                    partition_max_bytes=settings.partition_max_bytes,
-                )
-            )
-        return FetchRequest(
-            max_wait_ms=max_wait_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.max_bytes,
-            isolation_level=settings.isolation,
-            topics=list(topics.values()),
-            rack_id=settings.rack,
         )
-
-    return request
+    gone: dict[tuple[str, TopicId], ForgottenTopic] = {}
+    for each in forgotten:
+        name, number = each.partition
+        left = gone.get((name, each.topic_id))
+        if left is None:
+            left = gone[name, each.topic_id] = ForgottenTopic(topic=name, topic_id=each.topic_id)
+        left.partitions.append(number)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=settings.isolation,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=list(topics.values()),
+        forgotten_topics_data=list(gone.values()),
+        rack_id=settings.rack,
+    )
 
 
 def highest_version(wanted: Sequence[FetchFrom]) -> int | None:

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.client.channel import RequestFailed
+from strandline.client.fetch_session import SESSION_LOST, FetchSession
+from strandline.client.fetching import FetchFrom, FetchSettings, Isolation
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
-from strandline.sim.clients.fetch_session import FetchFrom, FetchSession, Limits
 from strandline.sim.clients.reading import Read, read
 from strandline.sim.clients.seats import EpochEnd, Seat
 from strandline.sim.clients.standing import Stander
@@ -36,13 +37,6 @@ STARTS_WITH_EPOCHS_SINCE: Final = 4
 """The same of a question where a log begins (ListOffsets)."""
 _REPLICA_US: Final = 5_000_000
 """For how long a recommended follower is asked before the leader is again."""
-_SESSION_LOST: Final = (
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-)
 
 
 class _Asked(NamedTuple):
@@ -60,7 +54,8 @@ class Reader(Stander):
     def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
         super().__init__(world, spec, wishes)
         self.pause_us = wishes.time_us("pause", "0ms")
-        self._limits = _limits(wishes, self.isolation)
+        self._max_wait_ms = wishes.time_us("max-wait", "500ms") // 1000
+        self._settings = _settings(wishes, self.isolation)
         self._wants_sessions = wishes.flag("sessions", default=True)
         self._version = self.cluster.versions.of(ApiKey.FETCH)
         self._names_epochs = (
@@ -108,7 +103,7 @@ class Reader(Stander):
                 broker_id = seat.replica
             epoch = leader.epoch if self.checks_epochs else NO_EPOCH
             wanted.setdefault(broker_id, {})[seat.at] = FetchFrom(
-                seat.topic_id, Offset(seat.position or 0), epoch
+                seat.at, seat.topic_id, Offset(seat.position or 0), epoch
             )
 
     # -- fetching ----------------------------------------------------------------------------
@@ -122,7 +117,7 @@ class Reader(Stander):
         if session is None:
             session = FetchSession(wants_session=self._wants_sessions)
             self._sessions[broker_id] = session
-        request = session.request(partitions, self._limits, self._version)
+        request = session.request(partitions, self._settings, self._max_wait_ms, self._version)
         self._fetching[broker_id] = partitions
         asked = _Asked(len(self.world.history), self._led(broker_id, partitions))
         self.counters["fetch"] += 1
@@ -131,7 +126,7 @@ class Reader(Stander):
             ApiKey.FETCH,
             request,
             partial(self._fetched, connection, session, asked),
-            timeout_us=REQUEST_TIMEOUT_US + self._limits.max_wait_ms * 1000,
+            timeout_us=REQUEST_TIMEOUT_US + self._max_wait_ms * 1000,
         )
 
     def _led(
@@ -151,16 +146,16 @@ class Reader(Stander):
         broker_id = connection.broker_id
         asked = self._fetching.pop(broker_id)
         if isinstance(outcome, RequestFailed):
-            session.failed(is_gone=False)
+            session.failed()
             for seat in self._still(asked):
                 self.trouble(seat, None)
         elif outcome.error_code != ErrorCode.NONE:
             code = ErrorCode(outcome.error_code)
             self.counters[f"fetch {code.name}"] += 1
-            session.failed(is_gone=code in _SESSION_LOST)
+            session.failed(code)
             self.cluster.stale()
             for seat in self._still(asked):
-                if code in _SESSION_LOST:
+                if code in SESSION_LOST:
                     self.pause_seat(seat)
                 else:
                     self.trouble(seat, code)
@@ -221,7 +216,7 @@ class Reader(Stander):
             seat.replica = BrokerId(data.preferred_read_replica)
             seat.replica_until_us = self.now_us + _REPLICA_US
         position = seat.position or 0
-        found = read(data, position, isolation=self._limits.isolation)
+        found = read(data, position, isolation=self._settings.isolation)
         if found.corrupt is not None:
             self._corrupt(connection, seat, found.corrupt)
         if found.beyond is not None:
@@ -282,12 +277,11 @@ class Reader(Stander):
             seat.lost_epoch = wanted.leader_epoch
 
 
-def _limits(wishes: Wishes, isolation: int) -> Limits:
-    return Limits(
-        max_wait_ms=wishes.time_us("max-wait", "500ms") // 1000,
+def _settings(wishes: Wishes, isolation: int) -> FetchSettings:
+    return FetchSettings(
         min_bytes=wishes.number("min-bytes", 1),
         max_bytes=wishes.number("max-bytes", 1_000_000, least=1),
         partition_max_bytes=wishes.number("partition-max-bytes", 100_000, least=1),
-        isolation=isolation,
+        isolation=Isolation(isolation),
         rack=wishes.text("rack", ""),
     )
