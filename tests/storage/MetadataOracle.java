@@ -40,7 +40,7 @@ import org.apache.kafka.storage.internals.log.TxnIndexSearchResult;
 
 /**
  * Asks Kafka's own classes what our files mean and how our rules should answer. Reads one command
- * per line, fields parted by blanks, and prints one line of answer for each.
+ * per line, fields parted by blanks, and prints one line of answer for each when an empty line comes.
  */
 public class MetadataOracle {
     private static final TopicPartition PARTITION = new TopicPartition("orders", 0);
@@ -68,9 +68,14 @@ public class MetadataOracle {
             new InputStreamReader(System.in, StandardCharsets.UTF_8));
         StringBuilder out = new StringBuilder();
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            out.append(oracle.answer(line.split(" "))).append('\n');
+            if (line.isEmpty()) {
+                System.out.print(out);
+                System.out.flush();
+                out.setLength(0);
+            } else {
+                out.append(oracle.answer(line.split(" "))).append('\n');
+            }
         }
-        System.out.print(out);
     }
 
     private String answer(String[] f) throws Exception {

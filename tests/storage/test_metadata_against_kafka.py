@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import TypeAlias
@@ -54,23 +54,32 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def ask_kafka() -> Oracle:
-    def ask(commands: list[str]) -> list[str]:
-        result = subprocess.run(
+@pytest.fixture(scope="module")
+def ask_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """One process for all tests of the file: most of what an answer costs is to start it."""
+    errors = tmp_path_factory.mktemp("oracle") / "stderr"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
             [str(JAVA), "-cp", f"{JARS}/*", str(SOURCE)],
-            input="\n".join(commands) + "\n",
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
-            timeout=400,
-            check=False,
-        )
-        assert result.returncode == 0, result.stderr[-4000:]
-        answers = result.stdout.splitlines()
-        assert len(answers) == len(commands)
-        return answers
+        ) as oracle,
+    ):
 
-    return ask
+        def ask(commands: list[str]) -> list[str]:
+            assert oracle.stdin is not None
+            assert oracle.stdout is not None
+            oracle.stdin.write("\n".join((*commands, "", "")))
+            oracle.stdin.flush()
+            answers = [oracle.stdout.readline() for _ in commands]
+            assert all(answers), errors.read_text()[-4000:]
+            return [answer.removesuffix("\n") for answer in answers]
+
+        yield ask
+    assert oracle.returncode == 0, errors.read_text()[-4000:]
 
 
 def test_files_cross_in_both_directions(ask_kafka: Oracle, tmp_path: Path) -> None:
