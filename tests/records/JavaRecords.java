@@ -1,19 +1,21 @@
 /*
  * The other side of test_java.py: Kafka's own record classes behind a stream of commands.
  *
- * Standard input holds an int count and that many commands, each a byte and its arguments:
+ * Standard input holds, again and again, an int count and that many commands, until the count is 0.
+ * A command is a byte and its arguments:
  *   W  codec, level, transactional, producer (id, epoch, sequence), base offset, append time,
  *      records                                              -> the batch that Java writes
  *   R  a batch                                              -> its header and records, or an error
  *   C  commit?, coordinator epoch, producer (id, epoch), timestamp, base offset, leader epoch
  *                                                           -> the marker batch that Java writes
  *   V  a produce partition's bytes, a topic's rules, now    -> error code and indexes, or a batch
- * Answers go to standard output in the same order. Numbers are big endian; bytes are preceded by
- * an int length, -1 for null.
+ * The answers to each count of commands go to standard output in the same order, after an int with
+ * the length of all of them. Numbers are big endian; bytes are preceded by an int length, -1 for null.
  */
 
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -61,10 +63,11 @@ public class JavaRecords {
     }
 
     public static void main(String[] args) throws IOException {
-        try (DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out))) {
-            DataInputStream in = new DataInputStream(new BufferedInputStream(System.in));
-            JavaRecords side = new JavaRecords(in, out);
-            int commands = in.readInt();
+        DataInputStream in = new DataInputStream(new BufferedInputStream(System.in));
+        DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out));
+        for (int commands = in.readInt(); commands > 0; commands = in.readInt()) {
+            ByteArrayOutputStream answers = new ByteArrayOutputStream();
+            JavaRecords side = new JavaRecords(in, new DataOutputStream(answers));
             for (int i = 0; i < commands; i++) {
                 char command = (char) in.readByte();
                 switch (command) {
@@ -75,6 +78,9 @@ public class JavaRecords {
                     default -> throw new IOException("unknown command " + command);
                 }
             }
+            out.writeInt(answers.size());
+            answers.writeTo(out);
+            out.flush();
         }
     }
 

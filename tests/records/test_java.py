@@ -11,9 +11,10 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from struct import Struct, pack
+from struct import Struct, pack, unpack
+from typing import TypeAlias
 
 import pytest
 
@@ -36,6 +37,8 @@ from strandline.records.validation import (
 )
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
+Java: TypeAlias = Callable[[list[bytes]], io.BytesIO]
+
 JARS = os.environ.get("STRANDLINE_KAFKA_JARS", "")
 pytestmark = [
     pytest.mark.skipif(not JARS, reason="STRANDLINE_KAFKA_JARS names no directory of Kafka's jars"),
@@ -51,18 +54,35 @@ LEVELS = [
 ]
 
 
-def java(commands: list[bytes]) -> io.BytesIO:
-    """Run the commands in one Java process; returns the stream of answers."""
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
+    """Runs commands and returns the stream of answers. One process for all tests of the file: most
+    of what an answer costs is to start it."""
     source = Path(__file__).with_name("JavaRecords.java")
-    done = subprocess.run(
-        ["java", "-Xmx512m", "-cp", f"{JARS}/*", str(source)],
-        input=pack(">i", len(commands)) + b"".join(commands),
-        capture_output=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return io.BytesIO(done.stdout)
+    errors = tmp_path_factory.mktemp("java") / "stderr"
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(
+            ["java", "-Xmx512m", "-cp", f"{JARS}/*", str(source)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        ) as process,
+    ):
+        to_java, from_java = process.stdin, process.stdout
+        assert to_java is not None
+        assert from_java is not None
+
+        def run(commands: list[bytes]) -> io.BytesIO:
+            to_java.write(pack(">i", len(commands)) + b"".join(commands))
+            to_java.flush()
+            size = from_java.read(4)
+            assert size, errors.read_text()
+            return io.BytesIO(from_java.read(*unpack(">i", size)))
+
+        yield run
+        to_java.write(pack(">i", 0))
+    assert process.returncode == 0, errors.read_text()
 
 
 def take(answers: io.BytesIO, form: str) -> tuple[int, ...]:
@@ -109,7 +129,7 @@ def some_records(seed: int) -> list[Record]:
     ]
 
 
-def test_batches_that_java_writes_are_read() -> None:
+def test_batches_that_java_writes_are_read(java: Java) -> None:
     cases = [(codec, level, some_records(seed)) for codec, level in LEVELS for seed in range(4)]
     commands = []
     for codec, level, records in cases:
@@ -143,7 +163,7 @@ def test_batches_that_java_writes_are_read() -> None:
     assert answers.read() == b""
 
 
-def test_batches_that_we_write_are_read_by_java() -> None:
+def test_batches_that_we_write_are_read_by_java(java: Java) -> None:
     batches = []
     for codec, level in LEVELS:
         for seed in range(4):
@@ -190,7 +210,7 @@ def test_batches_that_we_write_are_read_by_java() -> None:
     assert answers.read() == b""
 
 
-def test_transaction_markers_are_the_same_bytes() -> None:
+def test_transaction_markers_are_the_same_bytes(java: Java) -> None:
     command = pack(">iqhqqi", 12, 2**40, 30_000, NOW, 2**50, 6)
     answers = java([b"C\x00" + command, b"C\x01" + command])
     for kind in (ControlType.ABORT, ControlType.COMMIT):
@@ -283,7 +303,7 @@ def some_produced_batch(source: random.Random) -> bytearray:
     return bytearray(build_batch(records, codec=source.choice(list(Codec))))
 
 
-def test_validation_decides_as_java_does() -> None:
+def test_validation_decides_as_java_does(java: Java) -> None:
     source = random.Random(20_240)
     cases = []
     for _ in range(3000):
