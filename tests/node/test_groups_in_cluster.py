@@ -373,7 +373,7 @@ def test_too_few_in_sync_replicas_refuse_a_commit(world: ClusterWorld) -> None:
     first = coordinator_of(world)
     for other in {1, 2, 3} - {first}:
         world.kill(other, expire=True)
-    number = world[first].node.routes.groups.partition_for(GROUP)
+    number = world[first].node.groups.host.partition_for(GROUP)
     world.run_until(lambda: world.partition(CONSUMER_OFFSETS, number).in_sync_replicas == (first,))
     world.run(100)
     assert commit(world[first].connect(), 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE

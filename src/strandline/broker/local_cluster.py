@@ -160,7 +160,7 @@ class LocalCluster:
         finally:
             self._starting.discard(broker_id)
         self.brokers[broker_id] = broker
-        broker.node.fault_control = self._fault_control
+        broker.node.parts.fault_control = self._fault_control
         self._cut(broker)
         return broker
 
@@ -186,7 +186,7 @@ class LocalCluster:
         """Have all brokers tell clients where faults can be asked for."""
         self._fault_control = address
         for broker in self.brokers.values():
-            broker.node.fault_control = address
+            broker.node.parts.fault_control = address
 
     def _reserve_ports(self) -> None:
         for broker_id, config in self._configs.items():

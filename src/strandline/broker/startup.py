@@ -121,7 +121,7 @@ class _Start:
             await self._gate.wait()
         node = self._start_up.make_node(endpoints)
         self._node = node
-        node.handle_use = lambda: self._handles.use
+        node.parts.handle_use = lambda: self._handles.use
         server = self._server = Server(
             node,
             store,

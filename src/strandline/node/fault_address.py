@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import allow_only
+from strandline.node.parts import NodeParts
 from strandline.types import Instant
 
-if TYPE_CHECKING:
-    from strandline.node.node import Node
 
-
-def faults(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def faults(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """The address. Refused with POLICY_VIOLATION where faults are not allowed."""
     del now
     allow_only(arguments, ())

@@ -13,20 +13,19 @@ differential test sends the same bytes both ways.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from strandline.node.connection import Connection
-from strandline.node.fetch_sessions import FetchKey
+from strandline.node.fetch_reading import FollowerReader, Reader
+from strandline.node.fetch_sessions import FetchContext, FetchKey, FetchSessions
 from strandline.node.follower_sessions import Followed, FollowerIdentity, FollowerSession
 from strandline.node.outbox import Outbox
+from strandline.node.purgatory import Purgatory
 from strandline.node.request import Request
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.types import BrokerId, Instant
-
-if TYPE_CHECKING:
-    from strandline.node.handlers.fetch import FetchHandler
 
 VERSION: Final = 17
 """The version that brokers of this cluster speak among themselves."""
@@ -39,6 +38,32 @@ _ONE: Final = 2
 # state, which has number 1 and 13 bytes.
 _BETWEEN: Final = bytes((0, 0, 1, 1, 1, 1, 13))
 _KNOWN_MAX: Final = 10_000
+
+
+class FetchService(Protocol):
+    """What the general way of a fetch (`handlers.fetch`) does for this one."""
+
+    sessions: FetchSessions
+    purgatory: Purgatory
+
+    def is_as_before(self, session: FollowerSession, broker_id: int, broker_epoch: int) -> bool:
+        """Whether it is the same broker as ever that fetches, under its present registration."""
+
+    def reader_of(self, follower: FollowerIdentity) -> FollowerReader:
+        """Reads for another broker."""
+
+    def go_on(
+        self,
+        request: Request[Any],
+        context: FetchContext,
+        reader: Reader,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        now: Instant,
+    ) -> None:
+        """Read, and answer or park."""
 
 
 class FetchFastPath:
@@ -56,7 +81,7 @@ class FetchFastPath:
     )
 
     def __init__(
-        self, connection: Connection, outbox: Outbox, handler: FetchHandler, client_id: str | None
+        self, connection: Connection, outbox: Outbox, handler: FetchService, client_id: str | None
     ) -> None:
         self._connection = connection
         self._outbox = outbox

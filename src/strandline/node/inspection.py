@@ -15,15 +15,13 @@ from functools import cache
 from importlib import import_module
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.node.parts import NodeParts
 from strandline.node.request import Request
 from strandline.protocol.messages.inspect import InspectRequest, InspectResponse
 from strandline.types import Instant
-
-if TYPE_CHECKING:
-    from strandline.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +31,7 @@ _MESSAGE_CHARACTERS_MAX: Final = 4000
 
 Arguments: TypeAlias = Mapping[str, object]
 JsonObject: TypeAlias = Mapping[str, object]
-Answer: TypeAlias = "Callable[[Node, Arguments, Instant], JsonObject]"
+Answer: TypeAlias = Callable[[NodeParts, Arguments, Instant], JsonObject]
 """Raises `ProtocolError` for what cannot be answered; INVALID_REQUEST for wrong arguments."""
 
 
@@ -67,7 +65,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = MappingProxyType(
 class InspectHandler:
     """Answers Inspect, version 0."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
 
     def handle(self, request: Request[InspectRequest], now: Instant) -> None:

@@ -8,17 +8,15 @@ who may want to write because of it. What each of them does about it is its own 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.cluster.image import ImageDelta
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import ResourceKind
 from strandline.node.effects import Halt
+from strandline.node.parts import NodeParts
 from strandline.node.replicas import RoleChange
 from strandline.types import Instant, TopicPartition
-
-if TYPE_CHECKING:
-    from strandline.node.node import Node
 
 _LOOK_AGAIN_MS: Final = 10_000
 
@@ -26,7 +24,7 @@ _LOOK_AGAIN_MS: Final = 10_000
 class MetadataListener:
     """Carries out what a new metadata image means for this node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
         self._has_halted = False
 
@@ -88,11 +86,11 @@ class MetadataListener:
         for topic in delta.topics_deleted:
             for replica in node.replicas.remove(topic, now):
                 node.fetchers.forget(replica)
-                if topic.name == CONSUMER_OFFSETS and node.routes.uses_groups:
-                    node.routes.groups.lost_leadership(replica, now)
-        if delta.topics_deleted and node.routes.uses_groups:
+                if topic.name == CONSUMER_OFFSETS and node.groups.is_used:
+                    node.groups.host.lost_leadership(replica, now)
+        if delta.topics_deleted and node.groups.is_used:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
-            node.routes.groups.topics_deleted(gone, now)
+            node.groups.host.topics_deleted(gone, now)
 
     def _take_up(self, partition: TopicPartition, now: Instant, *, is_new: bool) -> None:
         node = self._node
@@ -121,9 +119,9 @@ class MetadataListener:
         if replica.topic_partition.topic != CONSUMER_OFFSETS:
             return
         if change.is_leading:
-            node.routes.groups.became_leader(replica, now)
+            node.groups.host.became_leader(replica, now)
         elif change.was_leading:
-            node.routes.groups.lost_leadership(replica, now)
+            node.groups.host.lost_leadership(replica, now)
 
     def _reconfigure(self, delta: ImageDelta, now: Instant) -> None:
         node = self._node

@@ -12,7 +12,7 @@ stands in `routes`, what follows from a change of the metadata in `following`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -29,12 +29,14 @@ from strandline.node.controller import Controller
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.effects import Effect, LinkId
 from strandline.node.fetchers import Fetchers
+from strandline.node.group_access import GroupAccess
 from strandline.node.in_sync_changes import InSyncChanges
 from strandline.node.logs import Directory, Logs
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
 from strandline.node.metadata_listener import MetadataListener
 from strandline.node.outbox import Outbox
+from strandline.node.parts import NodeParts
 from strandline.node.peers import Peers
 from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.node.purgatory import Purgatory
@@ -43,10 +45,10 @@ from strandline.node.replicas import Replicas
 from strandline.node.request import Handler, Request
 from strandline.node.routes import Routes
 from strandline.node.settings import Settings
-from strandline.node.status.document import Handles
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
+from strandline.node.why.refusals import Refusal
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, peek
 from strandline.protocol.messages.produce import ProduceRequest
@@ -95,7 +97,7 @@ class Node:
             self.timers,
         )
         self.replicas = Replicas(host, internal_topics=INTERNAL_TOPICS)
-        self.telemetry = Telemetry(self.outbox, self.metadata, self.replicas)
+        self.telemetry = Telemetry(self.outbox, self.metadata, self.replicas, _explain)
         self.peers = Peers(self.metadata, self.settings, self.outbox, self.timers)
         self.fetchers = Fetchers(
             self.broker_id, self.metadata, self.settings, self.peers, self.timers
@@ -116,12 +118,28 @@ class Node:
         host.proposals = self.in_sync_changes
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
-        self.routes = Routes(self, random)
-        self.handle_use: Callable[[], Handles] | None = None
-        """Who has how many of the process's handles, if the driver knows."""
-        self.fault_control: str | None = None
-        """Where the driver takes orders for faults, if it does; told to whoever asks."""
-        self._metadata_listener = MetadataListener(self)
+        self.groups = GroupAccess(self.metadata, self.settings, self.replicas, self.timers, random)
+        self.parts = NodeParts(
+            broker_id=self.broker_id,
+            outbox=self.outbox,
+            timers=self.timers,
+            purgatory=self.purgatory,
+            metadata=self.metadata,
+            settings=self.settings,
+            replicas=self.replicas,
+            telemetry=self.telemetry,
+            peers=self.peers,
+            fetchers=self.fetchers,
+            controller=self.controller,
+            membership=self.membership,
+            controller_loop=self.controller_loop,
+            in_sync_changes=self.in_sync_changes,
+            creation=self.creation,
+            background=self.background,
+            groups=self.groups,
+        )
+        self.routes = Routes(self.parts, random)
+        self._metadata_listener = MetadataListener(self.parts)
         self._connection_ids = count(1)
 
     # -- life --------------------------------------------------------------------------------
@@ -326,3 +344,10 @@ class Node:
     def next_deadline_ms(self) -> int | None:
         """Monotonic time at which a turn is due even without an event."""
         return self.timers.next_deadline_ms()
+
+
+def _explain(refusal: Refusal) -> str:
+    # The rules are needed for this sentence only, and most brokers never say one.
+    from strandline.node.why.table import explain
+
+    return explain(refusal)

@@ -5,14 +5,24 @@ It also carries what was answered in this turn to whoever keeps the record of it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from strandline.errors import ErrorCode
 from strandline.node.connection import Connection
 from strandline.node.effects import Close, Effect, Send
+from strandline.protocol.apis import ApiKey
 
-if TYPE_CHECKING:
-    from strandline.node.request import Request
+
+class AnsweredRequest(Protocol):
+    """What the record of answers needs of a request."""
+
+    connection: Connection
+    api_key: ApiKey
+    client_id: str | None
+    received_ms: int
+
+    @property
+    def body(self) -> Any: ...
 
 
 class Origin(NamedTuple):
@@ -40,7 +50,7 @@ class Outbox:
         self._to_flush: dict[Connection, None] = {}
         self.has_records = False
         """Whether `take_answered` and `take_refused` have anything."""
-        self._answered: list[tuple[Request[Any], object]] = []
+        self._answered: list[tuple[AnsweredRequest, object]] = []
         self._refused: list[Refused] = []
         self.produced_at_once = 0
         self.produced_after_ms: list[int] = []
@@ -55,7 +65,7 @@ class Outbox:
         """Note that the connection may have answers to send or is to be closed."""
         self._to_flush[connection] = None
 
-    def answers(self, request: Request[Any], response: object) -> None:
+    def answers(self, request: AnsweredRequest, response: object) -> None:
         """Note an answer. `response` is None where it was encoded by hand."""
         self._answered.append((request, response))
         self.has_records = True
@@ -65,7 +75,7 @@ class Outbox:
         self._refused.append(refused)
         self.has_records = True
 
-    def take_answered(self) -> list[tuple[Request[Any], object]]:
+    def take_answered(self) -> list[tuple[AnsweredRequest, object]]:
         """The requests that were answered since the last call."""
         answered, self._answered = self._answered, []
         return answered

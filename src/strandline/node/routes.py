@@ -7,16 +7,12 @@ and in memory, for what its clients use.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strandline.node.parts import NodeParts
 from strandline.node.request import Handler, Request
 from strandline.protocol.apis import PRIVATE, ApiKey
-
-if TYPE_CHECKING:
-    from strandline.node.group_host import GroupHost
-    from strandline.node.node import Node
 
 _NOT_ADVERTISED: Final = frozenset({ApiKey.ALTER_PARTITION, *PRIVATE})
 """Served, but of no use to Kafka's clients."""
@@ -28,7 +24,7 @@ Family = Callable[[], Mapping[int, Handler]]
 class Routes:
     """The handlers of one node."""
 
-    def __init__(self, node: Node, random: Random) -> None:
+    def __init__(self, node: NodeParts, random: Random) -> None:
         self._node = node
         self._random = random
         self._made: dict[int, Handler] = {}
@@ -88,31 +84,6 @@ class Routes:
         from strandline.node.handlers.api_versions import ApiVersionsHandler
 
         ApiVersionsHandler(self._served()).handle_unknown_version(request)
-
-    @property
-    def uses_groups(self) -> bool:
-        """Whether the group coordinator has been needed yet."""
-        return "groups" in self.__dict__
-
-    @cached_property
-    def groups(self) -> GroupHost:
-        """The group coordinator, made when first needed."""
-        from strandline.cluster.topic_names import CONSUMER_OFFSETS
-        from strandline.groups.coordinator import GroupCoordinator
-        from strandline.node.group_host import GroupHost, group_settings
-        from strandline.records.codec import Codec
-
-        node, broker = self._node, self._node.settings.broker
-        topic = node.metadata.image.topics.get(CONSUMER_OFFSETS)
-        coordinator = GroupCoordinator(
-            group_settings(broker),
-            self._random,
-            # All brokers must agree on it, whatever their settings say now.
-            partition_count=len(topic.partitions) if topic else broker.offsets_topic_num_partitions,
-        )
-        codec = Codec(broker.offsets_topic_compression_codec)
-        read_bytes = broker.offsets_load_buffer_size
-        return GroupHost(coordinator, node.replicas, node.timers, codec, read_bytes)
 
     def _served(self) -> list[ApiKey]:
         return [ApiKey(key) for key in self._families if key not in _NOT_ADVERTISED]
@@ -251,7 +222,7 @@ class Routes:
             OffsetsHandler,
         )
 
-        node, groups = self._node, self.groups
+        node, groups = self._node, self._node.groups.host
         membership = MembershipHandler(groups)
         offsets = OffsetsHandler(groups, node.metadata)
         admin = GroupAdminHandler(groups)

@@ -6,6 +6,7 @@ with the process. No decision of the node may depend on it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from strandline.cluster.image import ClusterImage, ImageDelta
@@ -14,7 +15,7 @@ from strandline.node.outbox import Outbox
 from strandline.node.replicas import Replicas
 from strandline.node.status.history import History
 from strandline.node.status.meters import Meters
-from strandline.node.why.refusals import Refusals
+from strandline.node.why.refusals import Refusal, Refusals
 from strandline.types import Instant
 
 _FAST_PATHS_MAX: Final = 1000
@@ -24,9 +25,16 @@ _FAST_PATHS_MAX: Final = 1000
 class Telemetry:
     """See the module."""
 
-    def __init__(self, outbox: Outbox, metadata: Metadata, replicas: Replicas) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        metadata: Metadata,
+        replicas: Replicas,
+        explain: Callable[[Refusal], str],
+    ) -> None:
+        """`explain` says why something was refused, in a sentence for the log."""
         self.history = History(replicas)
-        self.refusals = Refusals(metadata)
+        self.refusals = Refusals(metadata, explain)
         self.meters = Meters()
         self._outbox = outbox
 

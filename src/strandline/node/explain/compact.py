@@ -15,16 +15,16 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.explain.hosted import hosted
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import allow_only, flag, optional_integer, text
+from strandline.node.parts import NodeParts
 from strandline.types import Instant
 
 if TYPE_CHECKING:
-    from strandline.node.node import Node
     from strandline.node.replica import Replica
 
 VERSION: Final = 1
 
 
-def compact(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def compact(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """See the module. Refusals: POLICY_VIOLATION for what is not compacted, INVALID_CONFIG where
     nothing is, KAFKA_STORAGE_ERROR for a log that failed."""
     allow_only(arguments, ("topic", "partition", "begin"))
@@ -49,7 +49,7 @@ def compact(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
     }
 
 
-def compaction_state(node: Node, replica: Replica) -> dict[str, object]:
+def compaction_state(node: NodeParts, replica: Replica) -> dict[str, object]:
     """What compaction does with a log at the moment, and how its last round ended."""
     cleaning, log = node.background.cleaning, replica.log
     under_way, last = cleaning.round_of(log), cleaning.last.get(log)
@@ -81,7 +81,7 @@ def compaction_state(node: Node, replica: Replica) -> dict[str, object]:
     }
 
 
-def _check_possible(node: Node, topic: str, replicas: list[Replica]) -> None:
+def _check_possible(node: NodeParts, topic: str, replicas: list[Replica]) -> None:
     broker = node.settings.broker
     if not broker.log_cleaner_enable or broker.log_cleaner_threads < 1:
         raise ProtocolError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.parts import NodeParts
 
 if TYPE_CHECKING:
-    from strandline.node.node import Node
     from strandline.node.replica import Replica
 
 
-def hosted(node: Node, topic: str, number: int | None) -> list[Replica]:
+def hosted(node: NodeParts, topic: str, number: int | None) -> list[Replica]:
     """The replicas of a topic on this node, or the one of a partition. Raises `ProtocolError`."""
     image = node.metadata.image.topics.get(topic)
     if image is None:

@@ -9,7 +9,7 @@ This file knows how the facts are put together. The facts come from `storage`, w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.dry_runs import TooManyDryRuns
@@ -22,19 +22,17 @@ from strandline.node.inspection_arguments import (
     optional_integer,
     text,
 )
+from strandline.node.parts import NodeParts
 from strandline.node.replica import Replica
 from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.facts import compaction_facts
 from strandline.storage.retention_facts import retention_facts
 from strandline.types import Instant
 
-if TYPE_CHECKING:
-    from strandline.node.node import Node
-
 VERSION: Final = 1
 
 
-def explain(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def explain(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """See the module. Replicas of all roles; `is_leader` tells which they are."""
     allow_only(arguments, ("topic", "partition", "what", "dry_run", "token"))
     topic, what = text(arguments, "topic"), text(arguments, "what")
@@ -64,7 +62,7 @@ def retention_document(replica: Replica, now: Instant) -> dict[str, object]:
     return {**_whose(replica), **facts.to_json()}
 
 
-def compaction_document(node: Node, replica: Replica, now: Instant) -> dict[str, object]:
+def compaction_document(node: NodeParts, replica: Replica, now: Instant) -> dict[str, object]:
     """What compaction thinks of one replica, and what it does and did."""
     directory = node.replicas.directory_of(replica)
     offsets = {} if directory is None else directory.cleaner_offsets
@@ -89,7 +87,7 @@ def _whose(replica: Replica) -> dict[str, object]:
     }
 
 
-def _begin(node: Node, replica: Replica, now: Instant) -> int | None:
+def _begin(node: NodeParts, replica: Replica, now: Instant) -> int | None:
     """Begin a dry run; None when there is nothing that a round could do."""
     plan = node.background.cleaning.plan(replica, now)
     if plan is None:
@@ -100,7 +98,7 @@ def _begin(node: Node, replica: Replica, now: Instant) -> int | None:
         raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error)) from error
 
 
-def _outcome(node: Node, token: int) -> dict[str, object]:
+def _outcome(node: NodeParts, token: int) -> dict[str, object]:
     try:
         outcome = node.background.dry_runs.outcome(token)
     except KeyError:

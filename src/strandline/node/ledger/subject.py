@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import allow_only, optional_integer, optional_text
+from strandline.node.parts import NodeParts
 from strandline.types import Instant
-
-if TYPE_CHECKING:
-    from strandline.node.node import Node
 
 VERSION: Final = 1
 PIECE_BYTES: Final = 4 << 20
 
 
-def ledger(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def ledger(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """Without arguments, all entries. `id` and `position`: up to 4 MiB of an entry's batches."""
     del now
     allow_only(arguments, ("id", "position"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.node.hosted_replica import Traffic
+from strandline.node.parts import NodeParts
 from strandline.node.purgatory import Tells
 from strandline.node.status import document
 from strandline.node.status.history import EVENTS_MAX, Event, Kind
@@ -15,16 +16,13 @@ from strandline.node.status.replica_facts import lag_of
 from strandline.node.why.refusals import ENTRIES_MAX
 from strandline.types import Instant, TopicPartition
 
-if TYPE_CHECKING:
-    from strandline.node.node import Node
-
 CHANGES_MAX: Final = 200
 PARKED_MAX: Final = 1000
 
 Chosen = Callable[[TopicPartition], bool]
 
 
-def controller(node: Node) -> document.Controller:
+def controller(node: NodeParts) -> document.Controller:
     """Who decides, as far as this broker knows."""
     image = node.metadata.image
     last = node.telemetry.history.last(Kind.CONTROLLER)
@@ -37,7 +35,7 @@ def controller(node: Node) -> document.Controller:
     )
 
 
-def live_brokers(node: Node) -> list[document.LiveBroker]:
+def live_brokers(node: NodeParts) -> list[document.LiveBroker]:
     """Who is registered."""
     return [
         document.LiveBroker(
@@ -52,7 +50,7 @@ def live_brokers(node: Node) -> list[document.LiveBroker]:
     ]
 
 
-def totals(node: Node) -> document.Totals:
+def totals(node: NodeParts) -> document.Totals:
     """Sums over all partitions."""
     image, history = node.metadata.image, node.telemetry.history
     leading = under_replicated = under_min = behind = size_bytes = 0
@@ -84,7 +82,7 @@ def totals(node: Node) -> document.Totals:
     )
 
 
-def directories(node: Node) -> list[document.LogDirectory]:
+def directories(node: NodeParts) -> list[document.LogDirectory]:
     """The log directories."""
     files = node.replicas.files
     return [
@@ -99,7 +97,7 @@ def directories(node: Node) -> list[document.LogDirectory]:
     ]
 
 
-def limits(node: Node) -> document.Limits:
+def limits(node: NodeParts) -> document.Limits:
     """What bounds this broker."""
     broker = node.settings.broker
     return document.Limits(
@@ -114,7 +112,7 @@ def limits(node: Node) -> document.Limits:
     )
 
 
-def requests(node: Node) -> list[document.Requests]:
+def requests(node: NodeParts) -> list[document.Requests]:
     """What was answered."""
     return [
         document.Requests(
@@ -124,7 +122,7 @@ def requests(node: Node) -> list[document.Requests]:
     ]
 
 
-def errors(node: Node) -> list[document.ErrorCount]:
+def errors(node: NodeParts) -> list[document.ErrorCount]:
     """What was refused, by API and code."""
     return [
         document.ErrorCount(api=api, error=code.name, count=count)
@@ -132,7 +130,7 @@ def errors(node: Node) -> list[document.ErrorCount]:
     ]
 
 
-def traffic(node: Node) -> list[document.TopicTraffic]:
+def traffic(node: NodeParts) -> list[document.TopicTraffic]:
     """Bytes and records by topic."""
     sums: dict[str, Traffic] = defaultdict(Traffic)
     for replica in node.replicas:
@@ -155,7 +153,7 @@ def traffic(node: Node) -> list[document.TopicTraffic]:
     ]
 
 
-def changes(node: Node, chosen: Chosen) -> list[document.Change]:
+def changes(node: NodeParts, chosen: Chosen) -> list[document.Change]:
     """The newest changes of what was asked for; those of brokers and controller always count."""
     found = [
         event
@@ -181,7 +179,7 @@ def change_facts(event: Event) -> document.Change:
     )
 
 
-def parked(node: Node, now: Instant) -> list[document.Parked]:
+def parked(node: NodeParts, now: Instant) -> list[document.Parked]:
     """The requests that wait, those that came first."""
     found: list[document.Parked] = []
     for entry in islice(node.purgatory, PARKED_MAX):
@@ -201,7 +199,7 @@ def parked(node: Node, now: Instant) -> list[document.Parked]:
     return found
 
 
-def refusals(node: Node, chosen: Chosen) -> list[document.RefusalCount]:
+def refusals(node: NodeParts, chosen: Chosen) -> list[document.RefusalCount]:
     """What was refused about what was asked for, and about anything that is no partition."""
     found: list[document.RefusalCount] = []
     for each in node.telemetry.refusals:

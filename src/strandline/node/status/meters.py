@@ -9,8 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from strandline.node.outbox import Outbox
-from strandline.node.request import Request
+from strandline.node.outbox import AnsweredRequest, Outbox
 from strandline.protocol.apis import ApiKey
 from strandline.types import Instant
 
@@ -45,7 +44,7 @@ class Meters:
     def __init__(self) -> None:
         self.apis: dict[str, ApiMeter] = {}
 
-    def take(self, answered: list[tuple[Request[object], object]], now: Instant) -> None:
+    def take(self, answered: list[tuple[AnsweredRequest, object]], now: Instant) -> None:
         """Count the answers of a turn."""
         for request, _ in answered:
             self._of(request.api_key.name).add(max(0, now.monotonic_ms - request.received_ms))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.cluster.image import PartitionImage
 from strandline.node.inspection import Arguments, JsonObject
@@ -28,10 +28,8 @@ from strandline.node.inspection_arguments import (
     optional_partition,
     partitions,
 )
+from strandline.node.parts import NodeParts
 from strandline.types import Instant, TopicPartition
-
-if TYPE_CHECKING:
-    from strandline.node.node import Node
 
 VERSION: Final = 2
 EPOCHS_MAX: Final = 16
@@ -58,7 +56,7 @@ COLUMNS: Final = (
 Row = list[object]
 
 
-def picture(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def picture(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """One row for each partition that this broker is to have a replica of. `limit`: at most so
     many. `after` (topic and partition): those that come after it. `partitions` (topics and
     partitions): told as `asked`, wherever they stand."""
@@ -93,7 +91,7 @@ def picture(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
 
 
 def _behind(
-    node: Node, after: TopicPartition | None
+    node: NodeParts, after: TopicPartition | None
 ) -> Iterator[tuple[TopicPartition, PartitionImage]]:
     """The partitions of this broker that come after one, in order."""
     topics = node.metadata.image.topics
@@ -105,7 +103,7 @@ def _behind(
                 yield at, partition
 
 
-def _totals(node: Node) -> dict[str, int]:
+def _totals(node: NodeParts) -> dict[str, int]:
     records_in = bytes_in = bytes_out = 0
     for replica in node.replicas:
         records_in += replica.traffic.records_in
@@ -114,7 +112,7 @@ def _totals(node: Node) -> dict[str, int]:
     return {"records_in": records_in, "bytes_in": bytes_in, "bytes_out": bytes_out}
 
 
-def _row(node: Node, at: TopicPartition, partition: PartitionImage) -> Row:
+def _row(node: NodeParts, at: TopicPartition, partition: PartitionImage) -> Row:
     head: Row = [*at, partition.leader, partition.leader_epoch]
     replica = node.replicas.find(at)
     if replica is None:

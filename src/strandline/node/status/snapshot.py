@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import (
@@ -17,6 +16,7 @@ from strandline.node.inspection_arguments import (
     optional_integer,
     optional_texts,
 )
+from strandline.node.parts import NodeParts
 from strandline.node.replica import Replica
 from strandline.node.status import document
 from strandline.node.status.broker_facts import (
@@ -38,9 +38,6 @@ from strandline.records._kernels import missing
 from strandline.types import Instant, TopicPartition
 from strandline.version import VERSION
 
-if TYPE_CHECKING:
-    from strandline.node.node import Node
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -57,7 +54,7 @@ class Asked:
         )
 
 
-def status(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def status(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """`brief`: no partitions, groups, changes and waiting requests. `topics`: only of these.
     `partition`: only of that number."""
     allow_only(arguments, ("brief", "topics", "partition"))
@@ -68,7 +65,7 @@ def status(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
     return encoded
 
 
-def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document.Status:
+def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> document.Status:
     """The document as a value."""
     image, membership = node.metadata.image, node.membership
     return document.Status(
@@ -76,7 +73,7 @@ def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document
         software=VERSION,
         kernels_missing=missing(),
         broker=node.broker_id,
-        broker_epoch=node.broker_epoch,
+        broker_epoch=node.membership.broker_epoch,
         registered=membership.is_registered,
         leaving=membership.is_leaving,
         wall_ms=now.wall_ms,
@@ -100,14 +97,14 @@ def snapshot(node: Node, now: Instant, asked: Asked, *, brief: bool) -> document
     )
 
 
-def _partitions(node: Node, asked: Asked) -> list[document.Partition]:
+def _partitions(node: NodeParts, asked: Asked) -> list[document.Partition]:
     return [
         partition_facts(at, partition, node.replicas.why_unavailable(at))
         for at, partition in node.metadata.image.chosen(asked.topics, asked.number)
     ]
 
 
-def _replicas(node: Node, now: Instant, asked: Asked) -> list[document.Replica]:
+def _replicas(node: NodeParts, now: Instant, asked: Asked) -> list[document.Replica]:
     cleaning = node.background.cleaning
     return [
         replica_facts(replica, cleaning, now, in_detail=asked.number is not None)
@@ -115,7 +112,7 @@ def _replicas(node: Node, now: Instant, asked: Asked) -> list[document.Replica]:
     ]
 
 
-def _hosted(node: Node, asked: Asked) -> list[Replica]:
+def _hosted(node: NodeParts, asked: Asked) -> list[Replica]:
     """In order. Of one topic they are looked up: there may be thousands of others."""
     if asked.topics is None:
         found = [each for each in node.replicas if asked.includes(each.topic_partition)]
@@ -124,8 +121,8 @@ def _hosted(node: Node, asked: Asked) -> list[Replica]:
     return [replica for at in places if (replica := node.replicas.find(at)) is not None]
 
 
-def _groups(node: Node) -> list[document.Group]:
-    if not node.routes.uses_groups:
+def _groups(node: NodeParts) -> list[document.Group]:
+    if not node.groups.is_used:
         return []
-    found = sorted(node.routes.groups.overviews(), key=lambda group: group.group_id)
+    found = sorted(node.groups.host.overviews(), key=lambda group: group.group_id)
     return [group_facts(group, node.replicas) for group in found]

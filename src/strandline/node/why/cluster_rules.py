@@ -46,7 +46,7 @@ def not_registered(scene: Scene) -> Iterator[Finding]:
         if is_fenced
         else "its session has ended, and it has not registered again",
         None,
-        (f"its last broker epoch was {scene.node.broker_epoch}",),
+        (f"its last broker epoch was {membership.broker_epoch}",),
         "Give every broker an id of its own." if is_fenced else None,
     )
 

@@ -19,8 +19,8 @@ _REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REB
 
 
 def _groups(scene: Scene) -> Iterator[GroupOverview]:
-    if scene.node.routes.uses_groups:
-        for each in scene.node.routes.groups.overviews():
+    if scene.node.groups.is_used:
+        for each in scene.node.groups.host.overviews():
             if scene.group in (None, each.group_id):
                 yield each
 
@@ -57,7 +57,7 @@ def rebalancing(scene: Scene) -> Iterator[Finding]:
 
 def loading(scene: Scene) -> Iterator[Finding]:
     """Coordinators that read their groups."""
-    host = scene.node.routes.groups if scene.node.routes.uses_groups else None
+    host = scene.node.groups.host if scene.node.groups.is_used else None
     for partition in () if host is None else host.loading:
         if scene.group is None or (host and host.partition_for(scene.group) == partition):
             yield Finding(
@@ -93,7 +93,7 @@ def no_coordinator(scene: Scene) -> Iterator[Finding]:
         return
     numbers = sorted(topic.partitions)
     if scene.group is not None:
-        numbers = [scene.node.routes.groups.partition_for(scene.group)]
+        numbers = [scene.node.groups.host.partition_for(scene.group)]
     for number in numbers:
         state = topic.partitions.get(number)
         at = TopicPartition(CONSUMER_OFFSETS, number)

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.errors import ErrorCode
 from strandline.node.answer_errors import AnswerError, errors_in
 from strandline.node.metadata import Metadata
-from strandline.node.outbox import Origin, Refused
-from strandline.node.request import Request
+from strandline.node.outbox import AnsweredRequest, Origin, Refused
 from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -70,8 +69,10 @@ class Refusal:
 class Refusals:
     """See the module."""
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: Metadata, explain: Callable[[Refusal], str]) -> None:
+        """`explain` says why, in a sentence for the log."""
         self._metadata = metadata
+        self._explain = explain
         self._entries: OrderedDict[tuple[ErrorCode, str, About], Refusal] = OrderedDict()
         self._told: dict[ErrorCode, int] = {}
         """When each code was last told in the log, in monotonic milliseconds."""
@@ -91,7 +92,9 @@ class Refusals:
         for code, api, about, origin, message in refused:
             self._note(code, api, About(*about), origin, message, now)
 
-    def note_answers(self, answered: Sequence[tuple[Request[Any], object]], now: Instant) -> None:
+    def note_answers(
+        self, answered: Sequence[tuple[AnsweredRequest, object]], now: Instant
+    ) -> None:
         """Note what the response messages of a turn refuse."""
         for request, response in answered:
             if response is None:
@@ -102,7 +105,7 @@ class Refusals:
                     origin = Origin(request.client_id, request.connection)
                     self._note(error.code, request.api_key.name, about, origin, error.message, now)
 
-    def _about(self, error: AnswerError, request: Request[Any]) -> About:
+    def _about(self, error: AnswerError, request: AnsweredRequest) -> About:
         topic = error.topic
         if topic is None and error.topic_id != NO_TOPIC_ID:
             names = self._metadata.image.topic_names
@@ -145,9 +148,6 @@ class Refusals:
             self._untold[refusal.code] += 1
             return
         self._told[refusal.code] = now.monotonic_ms
-        # The rules are needed for this sentence only, and most brokers never say one.
-        from strandline.node.why.table import explain
-
         more = self._untold.pop(refusal.code, 0)
         log.info(
             "%s of %s about %s was refused with %s%s: %s",
@@ -156,5 +156,5 @@ class Refusals:
             refusal.about,
             refusal.code.name,
             f", {more} others since the last message" if more else "",
-            explain(refusal),
+            self._explain(refusal),
         )

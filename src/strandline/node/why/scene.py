@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.errors import ErrorCode
+from strandline.node.parts import NodeParts
 from strandline.node.replica import Replica
 from strandline.node.status.history import Event, Kind
 from strandline.node.why.refusals import About, Refusal
 from strandline.types import BrokerId, Instant, TopicPartition
-
-if TYPE_CHECKING:
-    from strandline.node.node import Node
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """See the module. What is None was not asked about: everything counts then."""
 
-    node: Node
+    node: NodeParts
     now: Instant
     topic: str | None = None
     partition: int | None = None

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import allow_only, optional_integer, optional_text
+from strandline.node.parts import NodeParts
 from strandline.node.why.refusals import STEPS
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
 from strandline.node.why.table import BY_CODE, RULES
 from strandline.types import Instant
 
-if TYPE_CHECKING:
-    from strandline.node.node import Node
-
 VERSION: Final = 1
 FINDINGS_MAX: Final = 200
 EVIDENCE_MAX: Final = 20
 
 
-def why(node: Node, arguments: Arguments, now: Instant) -> JsonObject:
+def why(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     """`topic` and `partition`, or `group`, or `error` (a code's name); nothing asks for all."""
     allow_only(arguments, ("topic", "partition", "group", "error"))
     scene = Scene(

@@ -1,0 +1,56 @@
+"""The parts of a node, for what works on many of them and is none of them.
+
+Routes make handlers of them, the metadata listener spreads changes over them, and the subjects of
+Inspect tell people about them. None of these may know `Node`, which owns them and drives the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from strandline.node.background import Background
+from strandline.node.controller import Controller
+from strandline.node.controller_loop import ControllerLoop
+from strandline.node.fetchers import Fetchers
+from strandline.node.group_access import GroupAccess
+from strandline.node.in_sync_changes import InSyncChanges
+from strandline.node.membership import Membership
+from strandline.node.metadata import Metadata
+from strandline.node.outbox import Outbox
+from strandline.node.peers import Peers
+from strandline.node.purgatory import Purgatory
+from strandline.node.replicas import Replicas
+from strandline.node.settings import Settings
+from strandline.node.status.document import Handles
+from strandline.node.telemetry import Telemetry
+from strandline.node.timers import Timers
+from strandline.node.topic_creation import TopicCreation
+from strandline.types import BrokerId
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class NodeParts:
+    """See the module. Only the driver's two facts change."""
+
+    broker_id: BrokerId
+    outbox: Outbox
+    timers: Timers
+    purgatory: Purgatory
+    metadata: Metadata
+    settings: Settings
+    replicas: Replicas
+    telemetry: Telemetry
+    peers: Peers
+    fetchers: Fetchers
+    controller: Controller
+    membership: Membership
+    controller_loop: ControllerLoop
+    in_sync_changes: InSyncChanges
+    creation: TopicCreation
+    background: Background
+    groups: GroupAccess
+    handle_use: Callable[[], Handles] | None = None
+    """Says who has how many of the process's handles, if the driver knows."""
+    fault_control: str | None = None
+    """Where the driver takes orders for faults, if it does."""
