@@ -91,7 +91,7 @@ def demo(records: int, brokers: int, directory: Path | None, keep: bool, memory:
 
 
 def _end(cluster: DemoCluster, goes: Path | None, number: int, frame: FrameType | None) -> None:
-    """Whoever ends the demo early must not be left with a cluster and a directory.
+    """A demo that is ended early must leave no cluster and no directory behind.
 
     An exception would do in our own code, but this may come in the middle of Spark's, which catches
     everything here and there and goes on. Spark's Java process ends with its standard input.

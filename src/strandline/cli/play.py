@@ -150,7 +150,7 @@ def keys() -> Iterator[Iterator[str]]:
     """The keys that are pressed at this terminal, arrows as one each, until it is closed."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
-    # For all of the time: what is typed while nobody waits is then neither shown nor held back.
+    # All the time: what is typed between two waits is then neither shown nor held back.
     tty.setcbreak(terminal)
     try:
         yield _keys_of(terminal)

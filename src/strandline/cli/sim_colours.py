@@ -1,4 +1,4 @@
-"""The few colours of the simulator's output; `click.echo` drops them where nobody sees them."""
+"""The few colours of the simulator's output; `click.echo` drops them where there is no terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar for whoever watches, a line now and then for a log.
+"""How far a long command is: a bar on a terminal, a line now and then in a log.
 
 Everything goes to standard error: standard output is for results.
 """

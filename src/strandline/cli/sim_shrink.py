@@ -62,7 +62,7 @@ def shrink_run(
 
 
 class _TooLate(BaseException):
-    """The phase in which the run should have gone wrong is over. No error: nobody may catch it."""
+    """The phase in which the run should have gone wrong is over. Not to be caught as an error."""
 
 
 def _breaks(plan: Plan, invariant: str, *, early: bool) -> bool:

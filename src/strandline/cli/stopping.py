@@ -37,7 +37,7 @@ class Stop:
 
 @contextmanager
 def ends_with_its_reader() -> Iterator[None]:
-    """End the command, as done, when whoever reads its output closes the pipe (`... | head`)."""
+    """End the command, as done, when the reader of its output closes the pipe (`... | head`)."""
     try:
         yield
         sys.stdout.flush()

@@ -189,7 +189,7 @@ class _Details:
     def __init__(self, client: ClusterClient, found: list[TopicInfo]) -> None:
         admin = Admin(client)
         self._found = found
-        # A partition without a leader has offsets, but nobody to ask for them.
+        # A partition without a leader has offsets, but no broker to ask for them.
         led = [
             TopicPartition(topic.name, each.partition)
             for topic in found

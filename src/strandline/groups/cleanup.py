@@ -1,7 +1,7 @@
 """How offsets and groups end: they expire, are deleted by request, or lose their topics.
 
 An offset expires when its retention time has passed: since the group became empty, since it was
-committed if nobody manages the group or nobody subscribes to its topic any more, or by the expiry
+committed if the group never had members or none subscribes to the topic any more, or by the expiry
 that an old client set itself. A group that is empty and has no offsets goes too. Everything goes by
 tombstones; a group whose tombstone is being written is DEAD, and refuses all but readers.
 """
@@ -55,7 +55,7 @@ class Cleanup:
         self._append_in_parts(records, now)
 
     def _expired(self, group: Group, now_ms: int) -> Iterator[TopicPartition]:
-        """The offsets of a group that have outlived their time, and that nobody is changing."""
+        """The offsets of a group that have outlived their time, and that are not being changed."""
         since = _expiry_base(group)
         if since is None:
             return

@@ -60,7 +60,7 @@ class Outbox:
         self._unanswered.add(token)
 
     def forget(self, token: Token) -> None:
-        """Nobody waits for this answer any more. Harmless for a token that is answered already."""
+        """This answer is not waited for any more. Harmless for a token that is answered already."""
         if token in self._unanswered:
             self._unanswered.remove(token)
             self._forgotten.add(token)

@@ -150,7 +150,7 @@ class Group:
 
     @property
     def all_members_joined(self) -> bool:
-        """Whether the join can end: nobody is missing, and nobody was told to come back."""
+        """Whether the join can end: no member is missing, and none was asked to come back."""
         return not self.pending_joins and self.awaiting_join_count == len(self.members)
 
     @property
@@ -267,7 +267,7 @@ class Group:
             self.pending_syncs.add(previous.member_id)
 
     def maybe_elect_joined_leader(self) -> bool:
-        """See to it that the leader has joined; False if nobody has."""
+        """See to it that the leader has joined; False if none has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:

@@ -213,7 +213,7 @@ class Joining:
         if group.state is GroupState.STABLE and group.protocol == group.select_protocol():
             self._store_replacement(call, group, previous, leader_before, now)
         else:
-            # The old id may have been sent to the leader already, which would assign to nobody.
+            # The old id may have been sent to the leader already, which would assign to it.
             self._rebalance.begin_or_complete(
                 group, f"{instance_id} came back as {member_id}{_client_reason(call)}", now
             )

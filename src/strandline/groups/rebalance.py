@@ -60,7 +60,7 @@ class Rebalance:
         return None
 
     def complete_if_all_joined(self, group: Group, now: Instant) -> int | None:
-        """End the join phase if nobody is missing; the first one always takes its time."""
+        """End the join phase if no member is missing; the first one always takes its time."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.previous_state is not GroupState.EMPTY

@@ -28,7 +28,7 @@ class ServedShard:
         self.cleanup = Cleanup(shard)
 
     def start(self, now: Instant) -> None:
-        """The state is loaded: sessions begin anew, since nobody could send heartbeats."""
+        """The state is loaded: sessions begin anew, since no heartbeats could be sent."""
         for group in self.shard.groups.values():
             for member in group.members.values():
                 self._rebalance.keep_alive(group, member, now)
@@ -76,14 +76,14 @@ class ServedShard:
             raise InvariantViolated(f"Group {group_id}: the sync phase and its timer disagree.")
         for member_id in group.pending_joins:
             if not shard.is_scheduled("session", group_id, member_id):
-                raise InvariantViolated(f"Nobody watches the pending member {member_id}.")
+                raise InvariantViolated(f"The pending member {member_id} has no session timer.")
         for member in group.members.values():
             if member.satisfies_heartbeat:
                 continue
             if not shard.is_scheduled("session", group_id, member.member_id):
-                raise InvariantViolated(f"Nobody watches the member {member.member_id}.")
+                raise InvariantViolated(f"The member {member.member_id} has no session timer.")
             storing = group.storing_generation == group.generation
             if group.state is GroupState.COMPLETING_REBALANCE and not (
                 group.pending_syncs or storing
             ):
-                raise InvariantViolated(f"Group {group_id} waits for nobody.")
+                raise InvariantViolated(f"Group {group_id} waits for no sync and no append.")

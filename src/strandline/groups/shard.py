@@ -179,7 +179,7 @@ class Shard:
         return True
 
     def close(self, now: Instant) -> None:
-        """Give up the partition: whoever still waits for an append is told so."""
+        """Give up the partition: requests that still wait for an append are answered."""
         for append_id in list(self._pending):
             self._tell_outcomes(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, now)
         self._pending.clear()
@@ -188,7 +188,7 @@ class Shard:
             timers.cancel(key)
 
     def check(self) -> None:
-        """Verify that whoever waits for an append does not wait for ever."""
+        """Verify that no request waits for an append for ever."""
         for append_id, pending in self._pending.items():
             if pending.outcomes and not self.is_scheduled("append", append_id):
                 raise InvariantViolated(f"Append {append_id} is waited for without a limit.")
@@ -241,7 +241,7 @@ class Shard:
             self._drop_if_unfounded(group)
 
     def _drop_if_unfounded(self, group: Group) -> None:
-        """Forget a group of which no record was ever written, and nobody has joined."""
+        """Forget a group of which no record was ever written, and that has no members."""
         if not (
             group.is_stored
             or group.members

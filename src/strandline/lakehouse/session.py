@@ -94,7 +94,7 @@ def session(
         except BaseException:
             context.stop()
             raise
-    # That a JVM was killed is told by whoever needed it; here it would be told with a trace.
+    # The code that needs a JVM reports that it was killed; here it would come with a trace.
     context._accumulatorServer.handle_error = _log_end  # type: ignore[method-assign]
     return SparkSession.builder.getOrCreate()
 

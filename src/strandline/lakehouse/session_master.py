@@ -72,7 +72,7 @@ def wait_for_master(master: str, patience_s: float) -> None:
 
 
 def _fault(address: str, left_s: float) -> str | None:
-    """Why nobody can be connected to; None if one can."""
+    """Why no master can be connected to; None if one can."""
     host, _, port = address.rpartition(":")
     patience_s = min(_CONNECT_S, max(left_s, 0.1))
     try:

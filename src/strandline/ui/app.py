@@ -224,7 +224,7 @@ async def _play(request: Request) -> Response:
 
 
 def _question(bootstrap: str, function: questions.Question) -> Callable[[Request], Any]:
-    """Asked with a client of its own, as often as somebody wants to know."""
+    """Asked with a client of its own, as often as it is requested."""
 
     def ask(values: Mapping[str, str]) -> Any:
         with ClusterClient(bootstrap, _CLIENT) as cluster:

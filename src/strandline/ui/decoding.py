@@ -1,7 +1,7 @@
-"""Bytes as people read them: JSON, text, Avro or hexadecimal, as somebody chose or as they look.
+"""Bytes as people read them: JSON, text, Avro or hexadecimal, as the reader chose or as they look.
 
 What cannot be what was asked for is shown in hexadecimal, with the reason. Everything is bounded:
-what a record holds was written by somebody else.
+what a record holds comes from others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AVRO_LIMITS: Final = Limits(items=20_000)
 
 
 class Form(StrEnum):
-    """How somebody wants bytes to be read."""
+    """How bytes are to be read."""
 
     AUTO = "auto"
     JSON = "json"
@@ -63,7 +63,7 @@ class Decoder:
                 return _as_hex(data)
 
     def finder(self, wanted: str) -> Callable[[bytes | None], bool]:
-        """Whether bytes are what somebody typed: text, hexadecimal, or the value of Avro.
+        """Whether bytes are what was typed: text, hexadecimal, or the value of Avro.
 
         Of Avro, a string goes without quotation marks, and anything else is written as JSON.
         """

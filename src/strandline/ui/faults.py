@@ -82,7 +82,7 @@ class FaultInjector:
         self._states_at_s = 0.0
 
     async def states(self) -> Json:
-        """What is allowed, and how each broker is. Raises `ProtocolError` if nobody says.
+        """What is allowed, and how each broker is. Raises `ProtocolError` if no answer comes.
 
         {"allowed": true, "faults": [...], "delay_ms": 500, "delay_ms_max": 60000, "brokers": [...]}
         or {"allowed": false, "how": "This cluster does not allow faults: ..."}
@@ -105,7 +105,7 @@ class FaultInjector:
         """Have it done: `done`, a sentence, and what `states` says then. Raises `ProtocolError`."""
         done = done_of(await self._ask(asking(fault), PATIENCE_S))
         async with self._lock:
-            self._known = None  # somebody may have looked just before
+            self._known = None  # they may have been looked up just before
         return {"done": done, **await self.states()}
 
     async def _states(self) -> list[Json]:

@@ -1,6 +1,6 @@
-"""Who may ask the page's server: a browser that was pointed at it, and nobody through another site.
+"""Who may ask the page's server: a browser that was pointed at it, and no other site's page.
 
-The server listens on loopback and has no accounts. What a web page of somebody else could still do
+The server listens on loopback and has no accounts. What a web page of another site could still do
 from a browser on this machine is to send requests here, or to have its own name resolve to
 127.0.0.1 and read the answers. Both show in headers that such a page cannot choose: `Host` must be
 this server's own name, and what changes anything must carry this server's `Origin`.
@@ -18,7 +18,7 @@ BODY_BYTES_MAX: Final = 64 * 1024
 
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _SAFE_METHODS: Final = ("GET", "HEAD")
-# Nothing is fetched from elsewhere, no script stands in the page itself, nobody may frame it.
+# Nothing is fetched from elsewhere, no script is in the page itself, no page may frame it.
 _HEADERS: Final = (
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'"),
     (b"x-content-type-options", b"nosniff"),

@@ -146,7 +146,7 @@ def _is_between(key: Key, *, after: Key | None, last: Key | None) -> bool:
 
 
 def _names(answers: Mapping[BrokerId, Document]) -> dict[BrokerId, Json]:
-    """Who is registered, according to whoever answers."""
+    """The registered brokers, according to those that answer."""
     found: dict[BrokerId, Json] = {}
     for document in answers.values():
         for broker_id, host, port, rack, is_shutting_down in document["brokers"]:

@@ -134,7 +134,7 @@ class Recording:
         }
 
     def _events(self, answers: Mapping[BrokerId, Document]) -> list[str]:
-        """What changed, each once, whoever tells of it; at the first look nothing is new."""
+        """Each change once, however many brokers report it; at the first look nothing is new."""
         found: list[str] = []
         for document in answers.values():
             for each in document["changes"]:
@@ -183,7 +183,7 @@ def _controller(state: Json) -> Json:
 
 
 def _cells(start: int, end: int, epochs: list[list[int]]) -> list[list[object]]:
-    """The newest offsets with their leader epochs; what is in the records is nobody's business."""
+    """The newest offsets with their leader epochs; the records' contents are left out."""
     cells: list[list[object]] = []
     for offset in range(max(start, end - RECORDS_MAX), end):
         epoch = max((each[0] for each in epochs if each[1] <= offset), default=0)

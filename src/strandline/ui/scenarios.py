@@ -1,4 +1,4 @@
-"""Scenarios for the page: those that come along, and scripts that somebody types in.
+"""Scenarios for the page: those that come along, and scripts that are typed in.
 
 A typed script is played in a process of its own with a limit of time and memory: a scenario may
 wait for a year of simulated time, and the page's server must go on.

@@ -80,7 +80,7 @@ def serve(
 ) -> None:
     """Serve until a signal comes, or until `until`, which is called in a thread, returns.
 
-    `control` is where faults can be asked for, if whoever started this knows; `schemas` are those
+    `control` is where faults can be asked for, if that is known; `schemas` are those
     that records are decoded by.
     """
     host = listening.getsockname()[0]
@@ -107,7 +107,7 @@ async def _run(
     ending = None
     if until is not None:
         ending = asyncio.create_task(_end_when(server, until))
-    # A signal ends the server, which then sends it again to whoever else wants to know.
+    # A signal ends the server, which then sends it again for other handlers.
     with suppress(KeyboardInterrupt):
         await server.serve(sockets=[listening])
     if ending is not None:

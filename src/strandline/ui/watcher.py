@@ -1,11 +1,11 @@
 """Looking at a cluster again and again, for all pages together, and remembering what was seen.
 
-One thread asks every broker for a piece of its picture a few times a second while somebody watches,
-and every few seconds while nobody does. What it makes of the answers (`picture.py`) is told to all
-who wait, and kept (`timeline.py`).
+One thread asks every broker for a piece of its picture a few times a second while pages are open,
+and every few seconds while none is. What it makes of the answers (`picture.py`) goes to all pages,
+and is kept (`timeline.py`).
 
 The brokers' side of this is one request each, whatever the number of pages, for at most
-`ROWS_PER_LOOK` partitions and those that somebody has on the screen, however many there are. A
+`ROWS_PER_LOOK` partitions and those that are on a screen, however many there are. A
 cluster with more of them is gone through piece by piece, from its first partition to its last and
 again; only the first time does one piece follow the other at once.
 """
@@ -35,7 +35,7 @@ UNWATCHED_INTERVAL_S: Final = 3.0
 FIRST_INTERVAL_S: Final = 0.1
 ROWS_PER_LOOK: Final = 250
 ON_SCREEN_S: Final = 15.0
-"""A partition counts as being on a screen for so long after somebody asked about it."""
+"""A partition counts as being on a screen for so long after a page asked about it."""
 ON_SCREEN_MAX: Final = 32
 
 # Brokers may be paused or gone: a question gives up on one soon, and comes back to it.

@@ -1,7 +1,7 @@
 """Fetched or stored bytes of one partition as Arrow batches of a range of offsets.
 
 This file knows which batches of the bytes a reader gets to see. It must not know where the bytes
-came from. Aborted transactions are told by whoever fetched, in the client's `AbortedFilter`; a
+came from. Aborted transactions come with the fetch, as the client's `AbortedFilter`; a
 reader of everything passes none, and then no transaction costs a decision.
 """
 

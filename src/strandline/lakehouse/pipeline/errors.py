@@ -17,7 +17,7 @@ class PipelineError(StrandlineError):
 
 
 class RecordsLost(PipelineError):
-    """Retention, or somebody, removed records before the table had them."""
+    """Retention, or an administrator, removed records before the table had them."""
 
 
 class LogReplaced(PipelineError):

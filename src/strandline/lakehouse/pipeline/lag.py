@@ -1,7 +1,7 @@
 """How far a table is behind its topics: in records, and in seconds.
 
 Seconds are the age of the oldest record that the table lacks: now, less the time of the record at
-the frontier, by the clocks of this machine and of whoever stamped the record. A table that has
+the frontier, by the clocks of this machine and of the one that stamped the record. A table that has
 everything is 0 seconds behind, however long ago the last record came.
 """
 

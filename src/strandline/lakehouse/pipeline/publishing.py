@@ -1,7 +1,7 @@
 """What a table has committed, shown as the offsets of a consumer group.
 
 Every Kafka tool can then say how far the table is behind. The table's own commits are the truth;
-these offsets follow them and nobody reads them back: a group that cannot be written to costs a
+these offsets follow them and are never read back: a group that cannot be written to costs a
 sentence, never a row.
 """
 

@@ -1,6 +1,6 @@
 """One step of a stream: from the positions behind its last batch to those behind its next.
 
-This file decides; it asks nobody. `facts` are what the cluster says, `losses` what becomes of
+This file decides; it sends no requests. `facts` are what the cluster says, `losses` what becomes of
 records that are not there any more.
 
 - A partition goes on where it was, as long as the log is the one that was read: the topic has the

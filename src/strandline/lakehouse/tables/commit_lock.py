@@ -2,13 +2,13 @@
 
 Theory: a Delta commit is safe because making a file that is there already fails. delta-rs does that
 with a hard link, in one step. Delta's own writer does not on a local file system: it looks whether
-the file is there, and then renames, which replaces what another process made in between. So whoever
-commits to such a table holds this lock meanwhile: a POSIX record lock on a file beside the log's,
+the file is there, and then renames, which replaces what another process made in between. So
+commits to such a table hold this lock meanwhile: a POSIX record lock on a file beside the log's,
 which the kernel keeps between processes, for Java's `FileChannel.lock` as for `fcntl.lockf`, and
 gives back when its holder dies.
 
 A record lock belongs to a process and not to a thread: within this process a mutex goes before it.
-The lock is held for one commit; whoever waits waits for no longer.
+The lock is held for one commit, so that others wait no longer than that.
 """
 
 from __future__ import annotations

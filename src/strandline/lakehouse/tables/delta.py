@@ -356,6 +356,6 @@ def _metadata_of(entry: Mapping[str, Any]) -> Mapping[str, object]:
     try:
         document = json.loads(entry.get(_FROM_SPARK) or "{}")
     except ValueError:
-        return {}  # the words of somebody else
+        return {}  # written by another program
     ours = document.get(METADATA) if isinstance(document, dict) else None
     return ours if isinstance(ours, dict) else {}

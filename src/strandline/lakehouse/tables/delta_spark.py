@@ -7,7 +7,7 @@ and commits its files with our marks as application transactions in one commit o
 Delta would put a commit on top of others that do not conflict with it. Ours must not come after
 another of ours: the transaction *reads* the marks that it sets, so that Delta itself refuses it
 when another commit set one of them meanwhile (`ConcurrentTransactionException`), or changed the
-columns (`MetadataChangedException`). An OPTIMIZE by somebody else conflicts with neither. Why that
+columns (`MetadataChangedException`). An OPTIMIZE elsewhere conflicts with neither. Why that
 takes a lock besides is told in `commit_lock`.
 
 What changes no rows (compaction, widening) is written again by this package, and new columns, side

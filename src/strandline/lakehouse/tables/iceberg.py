@@ -3,7 +3,7 @@
 Theory: a commit swaps the table's metadata, under the requirement that the newest snapshot is the
 one that was read; so every commit makes a snapshot, if only an empty one. Marks are table
 properties, which change in the same swap. pyiceberg's own retry would repeat a commit on a table
-that nobody checked again, and is off (`commit.retry.num-retries`).
+without checking it again, and is off (`commit.retry.num-retries`).
 
 The metadata names every snapshot, and is written with each commit: it must be kept short, which
 `tidy` does by forgetting old snapshots, and merged manifests by being few.

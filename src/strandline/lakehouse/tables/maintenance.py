@@ -1,4 +1,4 @@
-"""What keeps a table fast: small files joined, files that nobody needs deleted.
+"""What keeps a table fast: small files joined, files without a use deleted.
 
 Theory: joining is a commit like any other, on the very table that was read, so that it can neither
 lose nor double a row, and it touches neither frontier nor fence. What happens to a side table is

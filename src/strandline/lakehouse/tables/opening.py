@@ -49,7 +49,7 @@ def open_backend(
 
 
 def open_for_run(spec: TableSpec, spark: SparkSession) -> Backend:
-    """The table, for whoever commits batches to it: with the writer that its definition names.
+    """The table, for committing batches to it: with the writer that its definition names.
 
     Raises InvalidSetting when that writer is not in the session.
     """

@@ -3,7 +3,7 @@
 Theory: a commit of the table lists what it does to its side tables, and marks its number as due. A
 side table marks the number of the last commit that it followed, in the change that follows it; so
 following twice does nothing. Since every commit settles its predecessor first, at most one is due
-at any time, whoever made it.
+at any time, of all writers.
 """
 
 from __future__ import annotations

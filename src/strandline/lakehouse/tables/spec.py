@@ -335,7 +335,7 @@ def _check_writer(spec: TableSpec) -> None:
             raise InvalidSetting(
                 "partition_by",
                 "Spark's writer keeps a column that divides a table out of its files, so that "
-                f"whoever reads the files misses {transform.column}: divide the table by "
+                f"other readers of the files miss {transform.column}: divide the table by "
                 "truncate or bucket of it, or leave the writer out.",
             )
 

@@ -1,4 +1,4 @@
-"""The outcome of a proof: per partition what was counted, what is wrong, and what nobody can know.
+"""The outcome of a proof: per partition what was counted, what is wrong, and what cannot be known.
 
 Values only; how they are counted is `job.py` and `upserted.py`.
 """
