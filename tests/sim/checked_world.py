@@ -147,9 +147,9 @@ class Checked:
 
 def model_of(checked: Checked, broker_id: int) -> LogModel:
     """What the checkers know of a log."""
-    truth = checked.checkers.rules.truths.newest(AT)
-    assert truth is not None
-    return truth.models[BrokerId(broker_id)]
+    partition = checked.checkers.rules.partitions.newest(AT)
+    assert partition is not None
+    return partition.models[BrokerId(broker_id)]
 
 
 def always(value: Any) -> Callable[..., Any]:

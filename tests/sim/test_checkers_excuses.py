@@ -47,16 +47,16 @@ def set_config(checked: Checked, name: str, value: str) -> None:
 def test_a_minimum_that_is_lowered_counts_at_once_and_raised_when_all_have_it(
     checked: Checked,
 ) -> None:
-    [truth] = [each for each in checked.checkers.rules.truths if each.at == AT]
-    assert (truth.min_in_sync, truth.weakest) == (2, 2)
+    [partition] = [each for each in checked.checkers.rules.partitions if each.at == AT]
+    assert (partition.min_in_sync, partition.weakest) == (2, 2)
     set_config(checked, "min.insync.replicas", "1")
-    assert (truth.min_in_sync, truth.weakest) == (1, 1)
+    assert (partition.min_in_sync, partition.weakest) == (1, 1)
     set_config(checked, "min.insync.replicas", "3")
-    assert (truth.min_in_sync, truth.weakest) == (3, 3)
+    assert (partition.min_in_sync, partition.weakest) == (3, 3)
     checked.isolate(3)
     checked.write(acks=1, settle=False)
     assert checked.world.run_until(lambda: checked.state.in_sync_replicas == (1, 2))
-    assert (truth.min_in_sync, truth.weakest) == (3, 3)  # nothing was committed since
+    assert (partition.min_in_sync, partition.weakest) == (3, 3)  # nothing was committed since
     assert checked.found == []
 
 

@@ -375,14 +375,14 @@ def test_a_high_watermark_from_a_damaged_table_may_be_that_of_other_records(
     checked.write(acks=1, settle=False)
     model = model_of(checked, 1)
     model.mark = (6, 6, *model.mark[2:])
-    truth = checked.checkers.rules.truths.newest(AT)
-    assert truth is not None
+    partition = checked.checkers.rules.partitions.newest(AT)
+    assert partition is not None
     follower_rose = checked.checkers.rules.commitment.follower_rose
     model.was_damaged = True
-    follower_rose(truth, model, -1)
+    follower_rose(partition, model, -1)
     assert checked.found == []
     model.was_damaged = False
-    follower_rose(truth, model, -1)
+    follower_rose(partition, model, -1)
     assert checked.found == ["I-22"]
 
 

@@ -20,8 +20,8 @@ from strandline.sim.checkers.batches import (
 )
 from strandline.sim.checkers.compaction_rules import CompactionRules, Content, content_of
 from strandline.sim.checkers.log_model import LogModel
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.replica_rules import _segments_of
-from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.segment import Segment
 from strandline.storage.segments import Removal
@@ -182,11 +182,11 @@ def test_who_was_away_too_long_never_hears_of_a_tombstone(checked: Checked) -> N
     rules = CompactionRules(findings)
     follower, leader = model_of(checked, 1), model_of(checked, 2)
     erased = batch(2, (b"k", None))
-    truth = PartitionTruth(leader.at, leader.log.topic_id, findings)
-    truth._committed.extend(_content(known, [OLD, erased]).batches)
+    partition = PartitionModel(leader.at, leader.log.topic_id, findings)
+    partition._committed.extend(_content(known, [OLD, erased]).batches)
     for model in (follower, leader):
         _show(model, _content(known, [OLD]))
-    rules.check_history(truth, follower)
+    rules.check_history(partition, follower)
     [found] = findings.violations
     assert found.invariant == "I-36"
     assert "has b'1' at 0 for b'k', but a tombstone at 2 was committed" in found.what
@@ -195,7 +195,7 @@ def test_who_was_away_too_long_never_hears_of_a_tombstone(checked: Checked) -> N
     before = _content(known, [OLD, without(erased, horizon_ms=500)])
     _show(leader, _content(known, [without(OLD, 0)]))
     rules.check_swap(leader, before, 1000, lambda _: True)
-    rules.check_history(truth, follower)
+    rules.check_history(partition, follower)
     assert findings.violations == []
 
 
@@ -248,13 +248,13 @@ def test_what_nobody_could_compare_may_be_missing_elsewhere(checked: Checked) ->
     follower, leader = model_of(checked, 1), model_of(checked, 2)
     erased, later = batch(2, (b"k", None)), batch(3, (b"m", b"1"))
     before = _content(known, [OLD, erased, later])
-    truth = PartitionTruth(leader.at, leader.log.topic_id, findings)
-    truth._committed.extend(before.batches)
+    partition = PartitionModel(leader.at, leader.log.topic_id, findings)
+    partition._committed.extend(before.batches)
     _show(follower, _content(known, [OLD, later]))
     _show(leader, _content(known, [without(OLD, 0), later]))
     rules.note_gone(leader, before, 5)
     assert [each.compacted_away for each in before.batches] == [False, True, False]
-    rules.check_history(truth, follower)
+    rules.check_history(partition, follower)
     assert findings.violations == []
 
     first = leader.log.segments.first

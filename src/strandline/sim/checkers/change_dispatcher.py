@@ -109,58 +109,63 @@ class ChangeDispatcher:
             rules.check_reign(hosted[1], model, before)
 
     def _cut(self, hosted: Hosted, before: Mark) -> None:
-        model, truth = hosted
+        model, partition = hosted
         self._rules.findings.counters["truncations"] += 1
         removed = model.cut()
         if model.leader is None:
-            leading = None if truth.state is None else truth.models.get(truth.state.leader)
+            leading = (
+                None if partition.state is None else partition.models.get(partition.state.leader)
+            )
             end = model.log.log_end_offset
             is_vouched_for = leading is None or leading.log.log_start_offset < end
             # What comes in place of what was cut is the leader's again.
             model.unvouched_to = min(model.unvouched_to, end) if is_vouched_for else end
             self._rules.replica.check_round(model, before)
-            self._rules.commitment.cut(truth, model, removed)
+            self._rules.commitment.cut(partition, model, removed)
 
     # -- Leading -----------------------------------------------------------------------------
 
     def _check_leadership(self, hosting: Hosting, hosted: Hosted, before: Mark) -> None:
-        model, truth = hosted
+        model, partition = hosted
         leader, commitment = model.leader, self._rules.commitment
         if leader is None:
             return
         if leader is before[LEADER]:
-            commitment.check_quorum(truth, model, leader)
+            commitment.check_quorum(partition, model, leader)
         else:
             model.note_leadership(hosting.machine.world.schedule.now_us)
-            commitment.accepted(truth, model, leader, hosting.machine.life)
+            commitment.accepted(partition, model, leader, hosting.machine.life)
             self._rules.replica.check_leaders_epoch(model, leader.leader_epoch)
-            if model.log_start < truth.deleted_to and leader.leader_epoch >= truth.newest_epoch:
+            if (
+                model.log_start < partition.deleted_to
+                and leader.leader_epoch >= partition.newest_epoch
+            ):
                 self._check_deletion(model, hosted)
-        commitment.check_members(truth, model)
+        commitment.check_members(partition, model)
 
     def _check_deletion(self, model: LogModel, hosted: Hosted) -> None:
         """I-27: a new leader shows records again that a client was told are gone."""
-        truth = hosted[1]
-        may_fall = model.was_damaged or truth.unclean_epoch >= 0
-        if not may_fall and not self._rules.commitment.may_lose(truth):
+        partition = hosted[1]
+        may_fall = model.was_damaged or partition.unclean_epoch >= 0
+        if not may_fall and not self._rules.commitment.may_lose(partition):
             self._rules.findings.add(
                 "I-27",
                 f"{model} leads in epoch {model.mark[LEADER_EPOCH]} and its log starts at "
                 f"{model.log_start}, but a client was told that everything below "
-                f"{truth.deleted_to} is deleted",
-                truth.at,
+                f"{partition.deleted_to} is deleted",
+                partition.at,
             )
-        truth.came_back(model.log_start)
+        partition.came_back(model.log_start)
 
     def _risen(self, hosted: Hosted) -> None:
         """The high watermark is higher than before."""
-        model, truth = hosted
+        model, partition = hosted
         leader, commitment = model.leader, self._rules.commitment
         if leader is None:
-            commitment.follower_rose(truth, model, model.mark[LEADER_EPOCH])
+            commitment.follower_rose(partition, model, model.mark[LEADER_EPOCH])
         else:
-            commitment.leader_rose(truth, model, leader)
-            commitment.check_progress(truth, model, leader)
+            commitment.leader_rose(partition, model, leader)
+            commitment.check_progress(partition, model, leader)
 
 
 def _has_content(model: LogModel, before: Mark) -> bool:

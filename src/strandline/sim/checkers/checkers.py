@@ -25,10 +25,10 @@ from strandline.sim.checkers.invariants import BUG
 from strandline.sim.checkers.lag_rules import GAP_US
 from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.node_internals import is_turn_over
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.sim.checkers.rules import Rules
 from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
-from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.client import place_of
 from strandline.sim.history.operations import Acknowledged, Event, Value
@@ -55,7 +55,7 @@ class Checkers:
         self._dispatcher = ChangeDispatcher(self.rules)
         self._sweeps = Sweeps(self.rules)
         self._hostings: dict[BrokerId, Hosting] = {}
-        self._last_known: dict[BrokerId, dict[PartitionTruth, LastKnownState]] = {}
+        self._last_known: dict[BrokerId, dict[PartitionModel, LastKnownState]] = {}
         self._steps = 0
 
     # -- Results -----------------------------------------------------------------------------
@@ -73,24 +73,27 @@ class Checkers:
     def allows_loss(self, topic: str, partition: int) -> bool:
         """Whether the faults so far excuse the loss of acknowledged records of that partition."""
         return any(
-            self.rules.commitment.may_lose(truth) or truth.forgiven or truth.unclean_epoch >= 0
-            for truth in self.rules.truths.named(TopicPartition(topic, partition))
+            self.rules.commitment.may_lose(each) or each.forgiven or each.unclean_epoch >= 0
+            for each in self.rules.partitions.named(TopicPartition(topic, partition))
         )
 
     def kept(self, history: Iterable[Event]) -> set[Value]:
         """What leaders have acknowledged alone (acks=1) and must be there all the same, as none of
         them lost its leadership before the others had it (I-28)."""
-        truths = {place_of(truth.at, truth.topic_id): truth for truth in self.rules.truths}
+        partitions = {
+            place_of(partition.at, partition.topic_id): partition
+            for partition in self.rules.partitions
+        }
         found: set[Value] = set()
         for event in history:
             if not isinstance(event, Acknowledged) or event.leader_epoch < 0:
                 continue
-            truth = truths.get(str(event.partition))
+            partition = partitions.get(str(event.partition))
             if (
-                truth is not None
+                partition is not None
                 and event.offset is not None
-                and truth.is_kept(event.offset, event.leader_epoch)
-                and not self.rules.commitment.may_lose(truth)
+                and partition.is_kept(event.offset, event.leader_epoch)
+                and not self.rules.commitment.may_lose(partition)
             ):
                 found.add(event.value)
         self.counters["acks=1 kept"] += len(found)
@@ -99,23 +102,23 @@ class Checkers:
     @property
     def undone_deletions(self) -> list[tuple[TopicPartition, TopicId]]:
         """Where deleted records came back; is it not permitted, then it is a violation already."""
-        truths = self.rules.truths
-        return [(each.at, each.topic_id) for each in truths if each.is_deletion_undone]
+        partitions = self.rules.partitions
+        return [(each.at, each.topic_id) for each in partitions if each.is_deletion_undone]
 
     # -- What others know --------------------------------------------------------------------
 
     def note_lossy(self, broker: int) -> None:
         """A machine without a process has lost something, in whatever way: nothing is asked of
         what its next process finds."""
-        for truth in self.rules.truths:
-            truth.lost(BrokerId(broker))
+        for partition in self.rules.partitions:
+            partition.lost(BrokerId(broker))
         self._last_known.pop(BrokerId(broker), None)
 
     def note_records_deleted(self, at: TopicPartition, low_watermark: int) -> None:
         """A client was told that the records below are gone for good (I-27)."""
-        truth = self.rules.truths.newest(at)
-        if truth is not None:
-            truth.deleted(low_watermark)
+        partition = self.rules.partitions.newest(at)
+        if partition is not None:
+            partition.deleted(low_watermark)
 
     # -- Events ------------------------------------------------------------------------------
 
@@ -165,15 +168,15 @@ class Checkers:
             if directory.offline_reason is not None:
                 continue
             for log in directory.logs.values():
-                model, truth = hosting.take_in(log, _topic_of(log, before))
-                last_known = before.pop(truth, None)
+                model, partition = hosting.take_in(log, _topic_of(log, before))
+                last_known = before.pop(partition, None)
                 if last_known is not None:
-                    rules.recovery.check_recovered(truth, model, last_known)
-                rules.commitment.follower_rose(truth, model, -1)
+                    rules.recovery.check_recovered(partition, model, last_known)
+                rules.commitment.follower_rose(partition, model, -1)
                 rules.recovery.check_producers(model, machine)
-        for truth, last_known in list(before.items()):
-            if not rules.recovery.check_missing(truth, last_known, machine):
-                del before[truth]
+        for partition, last_known in list(before.items()):
+            if not rules.recovery.check_missing(partition, last_known, machine):
+                del before[partition]
 
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
         """A process is over, or a machine without one has lost its power: remember what it had."""
@@ -182,13 +185,13 @@ class Checkers:
         for last_known in before.values():
             last_known.worsen(how)
         hosting = self._hostings.pop(broker, None)
-        for model, truth in () if hosting is None else hosting.by_log.values():
+        for model, partition in () if hosting is None else hosting.by_log.values():
             if model.is_live:
                 model.is_live = False
-                before[truth] = LastKnownState(model, how)
+                before[partition] = LastKnownState(model, how)
         if lossy:
-            for truth in before:
-                truth.lost(broker)
+            for partition in before:
+                partition.lost(broker)
 
     def _note_time(self, machine: Machine) -> None:
         latest, now_ms = self.rules.recovery.latest_ms, machine.clock.now.wall_ms
@@ -216,7 +219,7 @@ class Checkers:
         hosting = self._hostings[machine.broker_id]
         self._note_time(machine)
         latest_ms = self.rules.recovery.latest_ms[machine.broker_id]
-        for model, truth in hosting.by_log.values():
+        for model, partition in hosting.by_log.values():
             if model.at != result.topic_partition or not model.is_live or model.is_blind:
                 continue
             if model.log.failure is not None:
@@ -227,7 +230,7 @@ class Checkers:
             is_judged, before = model.is_current and model.is_followed, content_of(model)
             model.read_anew()
             if is_judged:
-                self.rules.compaction.check_swap(model, before, latest_ms, truth.was_committed)
+                self.rules.compaction.check_swap(model, before, latest_ms, partition.was_committed)
             elif not model.is_blind:
                 # A turn that waits for its disk has changed the log as well, nobody knows how; or
                 # what the disk says is not what was written.
@@ -256,13 +259,13 @@ class Checkers:
         self._sweeps.full(self._hostings.values())
         findings = self.rules.findings
         for hosting in self._hostings.values():
-            for model, truth in hosting.seen.values():
+            for model, partition in hosting.seen.values():
                 if (
                     model.is_compacted
                     and model.is_followed
                     and not self.allows_loss(model.at.topic, model.at.partition)
                 ):
-                    self.rules.compaction.check_history(truth, model)
+                    self.rules.compaction.check_history(partition, model)
         EndingRules(self._world, findings).check(hosted_logs(self._hostings.values()))
         random = self._world.streams("rehearsal")
         candidates = [each for each in self._hostings.values() if each.machine.is_up]
@@ -271,9 +274,9 @@ class Checkers:
             CrashRecoveryCheck(findings, random).check(hosting.machine, list(hosting.seen.values()))
 
 
-def _topic_of(log: Log, before: Iterable[PartitionTruth]) -> TopicId:
+def _topic_of(log: Log, before: Iterable[PartitionModel]) -> TopicId:
     """Whose log it is. A crash may have lost the file that says so; then it is whose it was."""
     if log.topic_id != NO_TOPIC_ID:
         return log.topic_id
-    known = (truth.topic_id for truth in before if truth.at == log.topic_partition)
+    known = (partition.topic_id for partition in before if partition.at == log.topic_partition)
     return next(known, NO_TOPIC_ID)

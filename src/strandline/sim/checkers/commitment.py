@@ -4,8 +4,8 @@ The checks that need all replicas of a partition at once. Each is asked at the m
 could become false: when leadership is accepted, when a high watermark rises, when a log is cut,
 when the in-sync set changes.
 
-Loss that is permitted (see `truth`) is counted and never reported. Logs that differ in one batch
-never are permitted; that is `batches`' part.
+Loss that is permitted (see `partition_model`) is counted and never reported. Logs that differ in
+one batch never are permitted; that is `batches`' part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from strandline.replication.progress import NO_BROKER_EPOCH, Progress
 from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
 
@@ -33,60 +33,62 @@ class Commitment:
         self._findings = findings
         self._allows_loss = allows_loss
 
-    def may_lose(self, truth: PartitionTruth) -> bool:
+    def may_lose(self, partition: PartitionModel) -> bool:
         """Whether committed records of the partition may be gone."""
-        return truth.may_have_lost or self._allows_loss()
+        return partition.may_have_lost or self._allows_loss()
 
     # -- Leaders -----------------------------------------------------------------------------
 
-    def accepted(self, truth: PartitionTruth, model: LogModel, leader: Leader, life: int) -> None:
+    def accepted(
+        self, partition: PartitionModel, model: LogModel, leader: Leader, life: int
+    ) -> None:
         """A replica has accepted leadership in an epoch (I-11, I-23)."""
         epoch, broker = leader.leader_epoch, model.broker_id
-        holder = truth.leaders.setdefault(epoch, (broker, life))
+        holder = partition.leaders.setdefault(epoch, (broker, life))
         if holder != (broker, life):
             self._findings.add(
                 "I-11",
-                f"{truth.at}: brokers {holder[0]} (life {holder[1]}) and {broker} (life {life}) "
-                f"both lead in epoch {epoch}",
-                truth.at,
+                f"{partition.at}: brokers {holder[0]} (life {holder[1]}) and {broker} "
+                f"(life {life}) both lead in epoch {epoch}",
+                partition.at,
             )
         self._findings.counters["leaderships"] += 1
-        if epoch >= truth.newest_epoch:
-            self._check_complete(truth, model, epoch)
-            truth.newest_epoch = epoch
-        self.check_quorum(truth, model, leader)
+        if epoch >= partition.newest_epoch:
+            self._check_complete(partition, model, epoch)
+            partition.newest_epoch = epoch
+        self.check_quorum(partition, model, leader)
 
-    def _check_complete(self, truth: PartitionTruth, model: LogModel, epoch: int) -> None:
+    def _check_complete(self, partition: PartitionModel, model: LogModel, epoch: int) -> None:
         if model.is_blind:
             return
-        last = truth.last_committed
-        is_unclean = truth.newest_epoch < truth.unclean_epoch <= epoch
+        last = partition.last_committed
+        is_unclean = partition.newest_epoch < partition.unclean_epoch <= epoch
         if last is not None and last.next_offset > model.log_start and not model.holds(last):
-            lost = truth.forgive_beyond(model)
-            if is_unclean or self.may_lose(truth):
+            lost = partition.forgive_beyond(model)
+            if is_unclean or self.may_lose(partition):
                 self._findings.counters["forgiven batches"] += len(lost)
             elif lost:
                 self._findings.add(
                     "I-23",
-                    f"{truth.at}: broker {model.broker_id} leads in epoch {epoch}, but its log, "
-                    f"which ends at {model.end}, lacks {len(lost)} committed batches, the first "
-                    f"of them {lost[0]}",
-                    truth.at,
+                    f"{partition.at}: broker {model.broker_id} leads in epoch {epoch}, but its "
+                    f"log, which ends at {model.end}, lacks {len(lost)} committed batches, the "
+                    f"first of them {lost[0]}",
+                    partition.at,
                 )
-            truth.floor = epoch
+            partition.floor = epoch
         elif is_unclean:
-            truth.floor = epoch
-        truth.made_good(model.broker_id)
+            partition.floor = epoch
+        partition.made_good(model.broker_id)
 
-    def check_quorum(self, truth: PartitionTruth, model: LogModel, leader: Leader) -> None:
+    def check_quorum(self, partition: PartitionModel, model: LogModel, leader: Leader) -> None:
         """I-12 and I-13: a leader waits for itself and for all whom the metadata calls in sync."""
-        in_sync, state = leader.in_sync, truth.state
+        in_sync, state = leader.in_sync, partition.state
         if leader.broker_id not in in_sync.members or not in_sync.maximal <= set(leader.replicas):
             self._findings.add(
                 "I-12",
-                f"{truth.at}: broker {leader.broker_id} leads in epoch {leader.leader_epoch} with "
-                f"{in_sync} of the replicas {leader.replicas}",
-                truth.at,
+                f"{partition.at}: broker {leader.broker_id} leads in epoch {leader.leader_epoch} "
+                f"with {in_sync} of the replicas {leader.replicas}",
+                partition.at,
             )
         if state is None or state.leader_epoch != leader.leader_epoch:
             return
@@ -95,38 +97,38 @@ class Commitment:
         if any(b not in counted for b in state.in_sync_replicas):
             self._findings.add(
                 "I-13",
-                f"{truth.at}: broker {model.broker_id} leads in epoch {leader.leader_epoch} and "
-                f"waits for {sorted(counted)}, but the in-sync set is "
+                f"{partition.at}: broker {model.broker_id} leads in epoch {leader.leader_epoch} "
+                f"and waits for {sorted(counted)}, but the in-sync set is "
                 f"{state.in_sync_replicas} (partition epoch {state.partition_epoch})",
-                truth.at,
+                partition.at,
             )
 
-    def check_progress(self, truth: PartitionTruth, model: LogModel, leader: Leader) -> None:
+    def check_progress(self, partition: PartitionModel, model: LogModel, leader: Leader) -> None:
         """I-15, and I-27: no follower is believed to have, or to have deleted, more than it has."""
         replica, low = model.replica, None
         for broker, progress in leader.progress.items():
-            follower = truth.models.get(broker)
+            follower = partition.models.get(broker)
             if follower is None or not self._is_known(follower, progress, leader):
                 continue
             log = follower.log
             if progress.log_end_offset > log.log_end_offset:
                 self._findings.add(
                     "I-15",
-                    f"{truth.at}: broker {model.broker_id}, which leads in epoch "
+                    f"{partition.at}: broker {model.broker_id}, which leads in epoch "
                     f"{leader.leader_epoch}, believes that broker {broker} has everything below "
                     f"{progress.log_end_offset}, but its log ends at {log.log_end_offset}",
-                    truth.at,
+                    partition.at,
                 )
-            if broker not in leader.in_sync.maximal or replica is None or self.may_lose(truth):
+            if broker not in leader.in_sync.maximal or replica is None or self.may_lose(partition):
                 continue
             low = replica.check_leading().low_watermark if low is None else low
             if low > log.log_start_offset:
                 self._findings.add(
                     "I-27",
-                    f"{truth.at}: broker {model.broker_id}, which leads in epoch "
+                    f"{partition.at}: broker {model.broker_id}, which leads in epoch "
                     f"{leader.leader_epoch}, has the low watermark {low}, but the log of broker "
                     f"{broker} starts at {log.log_start_offset}",
-                    truth.at,
+                    partition.at,
                 )
 
     def _is_known(self, follower: LogModel, progress: Progress, leader: Leader) -> bool:
@@ -142,82 +144,82 @@ class Commitment:
 
     # -- High watermarks ---------------------------------------------------------------------
 
-    def leader_rose(self, truth: PartitionTruth, model: LogModel, leader: Leader) -> None:
+    def leader_rose(self, partition: PartitionModel, model: LogModel, leader: Leader) -> None:
         """A leader's high watermark is higher than before (I-25, I-14)."""
-        if leader.leader_epoch < truth.floor:
+        if leader.leader_epoch < partition.floor:
             # A leader that was passed over by a permitted loss goes on alone for a while.
-            self._forgive_below(truth, model)
+            self._forgive_below(partition, model)
             return
-        contradicted = truth.commit(model, model.high_watermark)
+        contradicted = partition.commit(model, model.high_watermark)
         self._findings.counters["commits"] += 1
         if contradicted is not None:
             self._findings.add(
                 "I-25",
-                f"{truth.at}: broker {model.broker_id}, which leads in epoch "
+                f"{partition.at}: broker {model.broker_id}, which leads in epoch "
                 f"{leader.leader_epoch}, calls everything below {model.high_watermark} committed, "
                 f"but its log lacks {contradicted}, which is committed",
-                truth.at,
+                partition.at,
             )
-        self.check_members(truth, model)
+        self.check_members(partition, model)
 
-    def follower_rose(self, truth: PartitionTruth, model: LogModel, leader_epoch: int) -> None:
+    def follower_rose(self, partition: PartitionModel, model: LogModel, leader_epoch: int) -> None:
         """A follower's high watermark is higher than before, or is known again (I-22)."""
         newest = model.below(model.high_watermark)
-        if newest is None or truth.is_committed(newest) or truth.is_excused(newest):
+        if newest is None or partition.is_committed(newest) or partition.is_excused(newest):
             return
-        if any(each.is_blind for each in truth.models.values()):
+        if any(each.is_blind for each in partition.models.values()):
             return  # it may have committed this
         if leader_epoch < 0 and model.was_damaged:
             return  # an older table may name what was truncated since, and is something else now
-        if 0 <= leader_epoch < truth.floor:
-            self._forgive_below(truth, model)
+        if 0 <= leader_epoch < partition.floor:
+            self._forgive_below(partition, model)
         elif newest.next_offset > model.log_start:
             self._findings.add(
                 "I-22",
                 f"{model} has the high watermark {model.high_watermark}, but {newest} is not "
-                f"what is committed there (which ends at {truth.committed_end})",
-                truth.at,
+                f"what is committed there (which ends at {partition.committed_end})",
+                partition.at,
             )
 
-    def _forgive_below(self, truth: PartitionTruth, model: LogModel) -> None:
+    def _forgive_below(self, partition: PartitionModel, model: LogModel) -> None:
         stop = model.index_at(model.high_watermark)
-        while stop and not truth.is_committed(model.batches[stop - 1]):
+        while stop and not partition.is_committed(model.batches[stop - 1]):
             stop -= 1
-            truth.forgiven.add(model.batches[stop])
+            partition.forgiven.add(model.batches[stop])
 
     # -- The in-sync set ---------------------------------------------------------------------
 
-    def check_all_leaders(self, truth: PartitionTruth) -> None:
+    def check_all_leaders(self, partition: PartitionModel) -> None:
         """The in-sync set has changed: whoever believes to lead must agree with it."""
-        for model in truth.models.values():
+        for model in partition.models.values():
             leader = model.leader
             if model.is_live and leader is not None:
-                self.check_quorum(truth, model, leader)
-                self.check_members(truth, model)
+                self.check_quorum(partition, model, leader)
+                self.check_members(partition, model)
 
-    def check_members(self, truth: PartitionTruth, model: LogModel) -> None:
+    def check_members(self, partition: PartitionModel, model: LogModel) -> None:
         """I-14 and I-32: in-sync and eligible replicas have all that this leader commits."""
-        state, leader = truth.state, model.leader
-        if state is None or leader is None or leader.leader_epoch < truth.floor:
+        state, leader = partition.state, model.leader
+        if state is None or leader is None or leader.leader_epoch < partition.floor:
             return
         newest = model.below(model.high_watermark)
         if newest is None or newest.next_offset <= model.log_start:
             return
         for broker in state.in_sync_replicas:
             if broker != model.broker_id:
-                self._check_member("I-14", truth, model, broker, newest)
+                self._check_member("I-14", partition, model, broker, newest)
         for broker in state.elr:
-            self._check_member("I-32", truth, model, broker, newest)
+            self._check_member("I-32", partition, model, broker, newest)
 
     def _check_member(
         self,
         invariant: str,
-        truth: PartitionTruth,
+        partition: PartitionModel,
         model: LogModel,
         broker: BrokerId,
         newest: Batch,
     ) -> None:
-        member = truth.models.get(broker)
+        member = partition.models.get(broker)
         if (
             member is None
             or not member.is_live
@@ -227,37 +229,37 @@ class Commitment:
             or member.is_blind
         ):
             return
-        state = truth.state
+        state = partition.state
         recorded = None if state is None else state.in_sync_epochs.get(broker)
-        if not self._cluster.is_meant(broker, recorded) or self.may_lose(truth):
+        if not self._cluster.is_meant(broker, recorded) or self.may_lose(partition):
             return
-        if truth.is_excused(newest) or truth.unclean_epoch > truth.newest_epoch:
+        if partition.is_excused(newest) or partition.unclean_epoch > partition.newest_epoch:
             return
         what = "in sync" if invariant == "I-14" else "an eligible leader"
         self._findings.add(
             invariant,
-            f"{truth.at}: broker {broker} is {what}, but its log, which ends at {member.end}, "
+            f"{partition.at}: broker {broker} is {what}, but its log, which ends at {member.end}, "
             f"lacks {newest}, and broker {model.broker_id}, which leads in epoch "
             f"{model.leader.leader_epoch if model.leader else -1}, has the high watermark "
             f"{model.high_watermark}",
-            truth.at,
+            partition.at,
         )
 
     # -- Truncation --------------------------------------------------------------------------
 
-    def cut(self, truth: PartitionTruth, model: LogModel, removed: Sequence[Batch]) -> None:
+    def cut(self, partition: PartitionModel, model: LogModel, removed: Sequence[Batch]) -> None:
         """A log has lost batches at its end (I-24)."""
-        state = truth.state
+        state = partition.state
         if state is None or model.broker_id not in state.in_sync_replicas:
             return
         recorded = state.in_sync_epochs.get(model.broker_id)
-        if not self._cluster.is_meant(model.broker_id, recorded) or self.may_lose(truth):
+        if not self._cluster.is_meant(model.broker_id, recorded) or self.may_lose(partition):
             return
         for batch in removed:
-            if batch.next_offset > model.log_start and truth.is_committed(batch):
+            if batch.next_offset > model.log_start and partition.is_committed(batch):
                 self._findings.add(
                     "I-24",
                     f"{model} is in sync and has truncated {batch}, which is committed",
-                    truth.at,
+                    partition.at,
                 )
                 return

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from strandline.sim.checkers.batches import Batch, Records, Remains
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import TopicId
 
@@ -117,9 +117,9 @@ class CompactionRules:
             if was.value is None and key not in after:
                 self._note_tombstone(model, was.offset)
 
-    def check_history(self, truth: PartitionTruth, model: LogModel) -> None:
+    def check_history(self, partition: PartitionModel, model: LogModel) -> None:
         """I-36: the log says of every key what all that was committed says."""
-        written = Content(tuple(truth.committed), {})
+        written = Content(tuple(partition.committed), {})
         if any(batch.records is None for batch in written.batches):
             return  # The topic has not always been a compacted one.
         self._findings.counters["compacted logs compared"] += 1
@@ -130,7 +130,7 @@ class CompactionRules:
             found = says.get(key)
             if newest.value is None and (
                 found is None
-                or (found.offset < newest.offset and self._is_gone(truth, newest.offset))
+                or (found.offset < newest.offset and self._is_gone(partition, newest.offset))
             ):
                 continue
             if found is None or (found.offset, found.value) != (newest.offset, newest.value):
@@ -141,8 +141,8 @@ class CompactionRules:
                 )
                 return
 
-    def _is_gone(self, truth: PartitionTruth, offset: int) -> bool:
-        return (truth.topic_id, truth.at.partition, offset) in self._gone
+    def _is_gone(self, partition: PartitionModel, offset: int) -> bool:
+        return (partition.topic_id, partition.at.partition, offset) in self._gone
 
     def _compare(
         self,

@@ -18,8 +18,8 @@ from strandline.sim.checkers.hosting import Hosted
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import mark_without_role
 from strandline.sim.checkers.node_internals import peek
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import is_touched
-from strandline.sim.checkers.truth import PartitionTruth
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
@@ -47,25 +47,25 @@ class CrashRecoveryCheck:
     def check(self, machine: Machine, hosted: Sequence[Hosted]) -> None:
         """Rehearse the ends of one broker."""
         alive = [
-            (model, truth)
-            for model, truth in hosted
+            (model, partition)
+            for model, partition in hosted
             if model.log.failure is None and not is_touched(machine, model.log.directory)
         ]
         after_kill = machine.disk.image()
         found = self._recovered(machine, after_kill)
-        for model, truth in alive:
-            self._compare(model, truth, found, model.log.log_end_offset, "a kill")
+        for model, partition in alive:
+            self._compare(model, partition, found, model.log.log_end_offset, "a kill")
         after_power_cut = machine.disk.image("any", self._random)
         cut_short = after_power_cut.kill_clone()
         found = self._recovered(machine, after_power_cut)
-        for model, truth in alive:
-            self._compare(model, truth, found, model.log.recovery_point, "a power cut")
+        for model, partition in alive:
+            self._compare(model, partition, found, model.log.recovery_point, "a power cut")
         self._recover_again(machine, cut_short, found, alive)
 
     def _compare(
         self,
         model: LogModel,
-        truth: PartitionTruth,
+        partition: PartitionModel,
         found: Logs,
         needed: int,
         cause: str,
@@ -77,7 +77,7 @@ class CrashRecoveryCheck:
             if needed > 0:
                 self._findings.add("I-46", f"{model} would be gone after {cause}", model.at)
             return
-        after = LogModel(model.broker_id, log, truth.batches, self._findings)
+        after = LogModel(model.broker_id, log, partition.batches, self._findings)
         after.mark = mark_without_role(log)  # what lies below the log start is read with other eyes
         after.read_anew()
         newest = after.below(model.end)

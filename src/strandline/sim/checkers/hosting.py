@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from strandline.node.fetch_sessions import FetchKey
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import LEADER, NO_ROLE, mark_without_role
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.truth import PartitionTruth
 from strandline.types import NO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strandline.sim.machine import Machine
     from strandline.storage.log import Log
 
-Hosted: TypeAlias = tuple[LogModel, PartitionTruth]
+Hosted: TypeAlias = tuple[LogModel, PartitionModel]
 
 
 class Hosting:
@@ -61,20 +61,20 @@ class Hosting:
         """A log that was not known yet, or not as that of this topic: a crash may have come between
         making it and writing down whose it is."""
         rules, broker = self._rules, self.machine.broker_id
-        truth = rules.truths.of(log.topic_partition, topic_id or log.topic_id)
+        partition = rules.partitions.of(log.topic_partition, topic_id or log.topic_id)
         is_rotten = self.machine.disk.is_damaged
-        model = LogModel(broker, log, truth.batches, rules.findings, is_rotten)
+        model = LogModel(broker, log, partition.batches, rules.findings, is_rotten)
         model.was_damaged = is_touched(self.machine, log.directory)
         # First: what lies below the log start is read with other eyes.
         model.mark = mark_without_role(log)
-        former = truth.models.get(broker)
+        former = partition.models.get(broker)
         if former is not None and log.segments.size_bytes:
             model.unvouched_to = former.unvouched_to
         model.read_anew()
-        truth.models[broker] = model
+        partition.models[broker] = model
         rules.replica.check_offsets(model)
         rules.replica.check_epoch_table(model)
-        hosted = self.by_log[log] = self.by_directory[log.directory] = (model, truth)
+        hosted = self.by_log[log] = self.by_directory[log.directory] = (model, partition)
         return hosted
 
     def enter(self, replica: Replica) -> Hosted:
@@ -95,7 +95,7 @@ class Hosting:
         """Replicas are not there any more."""
         present = set(self.machine.node.replicas)
         for replica in [each for each in self.seen if each not in present]:
-            model, truth = self.seen.pop(replica)
+            model, partition = self.seen.pop(replica)
             self.unsettled.pop(replica, None)
             for key in _keys_of(replica):
                 if self.by_key.get(key) is model:
@@ -104,7 +104,7 @@ class Hosting:
             if replica.log.closed:
                 model.is_live = False
                 self.by_log.pop(replica.log, None)
-                truth.forget(model)
+                partition.forget(model)
 
 
 def _keys_of(replica: Replica) -> tuple[FetchKey, FetchKey]:

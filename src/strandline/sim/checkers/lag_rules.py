@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
 
@@ -67,8 +67,8 @@ class LagRules:
             )
             allowed_us = _allowed_us(hosting.machine)
             if now_us - since_us > allowed_us:
-                for model, truth in hosting.seen.values():
-                    self._check_followers(model, truth, since_us, now_us - allowed_us)
+                for model, partition in hosting.seen.values():
+                    self._check_followers(model, partition, since_us, now_us - allowed_us)
 
     # -- Whether a leader was able to --------------------------------------------------------
 
@@ -97,19 +97,19 @@ class LagRules:
     # -- Whether it did ----------------------------------------------------------------------
 
     def _check_followers(
-        self, model: LogModel, truth: PartitionTruth, since_us: int, before_us: int
+        self, model: LogModel, partition: PartitionModel, since_us: int, before_us: int
     ) -> None:
-        state, leader = truth.state, model.leader
+        state, leader = partition.state, model.leader
         if (
             state is None
             or leader is None
             or leader.leader_epoch != state.leader_epoch
             or model.log.failure is not None
-            or max(truth.state_since_us, model.leads_since_us) >= before_us
+            or max(partition.state_since_us, model.leads_since_us) >= before_us
         ):
             return
         for broker in state.in_sync_replicas:
-            follower = truth.models.get(broker)
+            follower = partition.models.get(broker)
             if broker == model.broker_id or follower is None:
                 continue
             lacks_since_us = model.had_more_since_us(follower.log.log_end_offset)
@@ -118,11 +118,11 @@ class LagRules:
                 now_us = self._world.schedule.now_us
                 self._findings.add(
                     "I-53",
-                    f"{truth.at}: broker {broker} is in sync, but its log ends at "
+                    f"{partition.at}: broker {broker} is in sync, but its log ends at "
                     f"{follower.log.log_end_offset}, and that of its leader, broker "
                     f"{model.broker_id}, has been longer for "
                     f"{(now_us - lacks_since_us) // 1000} ms",
-                    truth.at,
+                    partition.at,
                 )
 
 

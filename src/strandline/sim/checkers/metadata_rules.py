@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.sim.checkers.cluster import Cluster
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
 
@@ -57,27 +57,27 @@ class MetadataRules:
 
     def check_partition(
         self,
-        truth: PartitionTruth,
+        partition: PartitionModel,
         old: PartitionImage | None,
         image: ClusterImage,
         *,
         minimums: tuple[int, ...],
     ) -> None:
-        """The partition has another state, `truth.state`. `minimums` are the effective minimums
+        """The partition has another state, `partition.state`. `minimums` are the effective minimums
         of in-sync replicas that whoever wrote it may have known."""
-        new = truth.state
+        new = partition.state
         if new is None or new.partition_epoch < 0:
             return
-        self._check_sets(truth, new, minimums)
+        self._check_sets(partition, new, minimums)
         if old is None or old.partition_epoch < 0:
             return
-        self._check_epochs(truth, old, new, image)
+        self._check_epochs(partition, old, new, image)
         if new.leader_epoch != old.leader_epoch:
-            self._check_election(truth, old, new)
-        self._check_records(truth, old, new, image)
+            self._check_election(partition, old, new)
+        self._check_records(partition, old, new, image)
 
     def _check_sets(
-        self, truth: PartitionTruth, new: PartitionImage, minimums: tuple[int, ...]
+        self, partition: PartitionModel, new: PartitionImage, minimums: tuple[int, ...]
     ) -> None:
         in_sync, elr, replicas = new.in_sync_replicas, new.elr, new.replicas
         problem = None
@@ -88,7 +88,7 @@ class MetadataRules:
         elif not in_sync and not elr and not new.last_known_elr:
             problem = "nobody is in sync or eligible"
         if problem is not None:
-            self._findings.add("I-12", f"{truth.at}: {problem}", truth.at)
+            self._findings.add("I-12", f"{partition.at}: {problem}", partition.at)
         if set(elr) & set(in_sync):
             problem = f"{elr} are eligible and {in_sync} in sync"
         elif not set(elr) <= set(replicas):
@@ -97,11 +97,11 @@ class MetadataRules:
             problem = f"{elr} are eligible although {in_sync} are in sync (minimum {minimums})"
         else:
             return
-        self._findings.add("I-31", f"{truth.at}: {problem}", truth.at)
+        self._findings.add("I-31", f"{partition.at}: {problem}", partition.at)
 
     def _check_epochs(
         self,
-        truth: PartitionTruth,
+        partition: PartitionModel,
         old: PartitionImage,
         new: PartitionImage,
         image: ClusterImage,
@@ -109,62 +109,64 @@ class MetadataRules:
         if new.leader_epoch < old.leader_epoch or new.partition_epoch < old.partition_epoch:
             self._findings.add(
                 "I-18",
-                f"{truth.at}: leader epoch {old.leader_epoch} became {new.leader_epoch}, partition "
-                f"epoch {old.partition_epoch} became {new.partition_epoch}",
-                truth.at,
+                f"{partition.at}: leader epoch {old.leader_epoch} became {new.leader_epoch}, "
+                f"partition epoch {old.partition_epoch} became {new.partition_epoch}",
+                partition.at,
             )
         if new.leader != old.leader and new.leader_epoch <= old.leader_epoch:
             self._findings.add(
                 "I-18",
-                f"{truth.at}: the leader changed from {old.leader} to {new.leader} within leader "
-                f"epoch {new.leader_epoch}",
-                truth.at,
+                f"{partition.at}: the leader changed from {old.leader} to {new.leader} within "
+                f"leader epoch {new.leader_epoch}",
+                partition.at,
             )
         if new.partition_epoch == old.partition_epoch or image.controller_epoch is None:
             return
-        written_by = image.topics[truth.at.topic].states[truth.at.partition].value.controller_epoch
+        written_by = (
+            image.topics[partition.at.topic].states[partition.at.partition].value.controller_epoch
+        )
         if written_by != image.controller_epoch.value:
             self._findings.add(
                 "I-18",
-                f"{truth.at}: partition epoch {new.partition_epoch} was written in controller "
+                f"{partition.at}: partition epoch {new.partition_epoch} was written in controller "
                 f"epoch {written_by}, but {image.controller_epoch.value} has begun",
-                truth.at,
+                partition.at,
             )
 
     def _check_election(
-        self, truth: PartitionTruth, old: PartitionImage, new: PartitionImage
+        self, partition: PartitionModel, old: PartitionImage, new: PartitionImage
     ) -> None:
         """I-19; and whatever ground a leader was elected on, nobody joins by an election (I-16)."""
         complete = (*old.in_sync_replicas, *old.elr)
         is_only = new.in_sync_replicas == (new.leader,)
         if new.has_leader and new.leader not in complete:
             if new.is_recovering:
-                truth.unclean_epoch = new.leader_epoch
+                partition.unclean_epoch = new.leader_epoch
                 self._findings.counters["unclean elections"] += 1
             elif new.leader not in old.last_known_elr:
                 self._findings.add(
                     "I-19",
-                    f"{truth.at}: broker {new.leader} was elected in leader epoch "
+                    f"{partition.at}: broker {new.leader} was elected in leader epoch "
                     f"{new.leader_epoch}, but {old.in_sync_replicas} were in sync and {old.elr} "
                     f"eligible, and the election is not called unclean",
-                    truth.at,
+                    partition.at,
                 )
         elif new.has_leader and new.is_recovering and is_only and len(complete) > 1:
             # One that restarted uncleanly was preferred to those who may come back complete.
-            truth.unclean_epoch = new.leader_epoch
+            partition.unclean_epoch = new.leader_epoch
             self._findings.counters["unclean elections"] += 1
         joined = [b for b in new.in_sync_replicas if b not in old.in_sync_replicas]
         if any(broker != new.leader for broker in joined):
             self._findings.add(
                 "I-16",
-                f"{truth.at}: {joined} came into the in-sync set by the election of broker "
+                f"{partition.at}: {joined} came into the in-sync set by the election of broker "
                 f"{new.leader} in leader epoch {new.leader_epoch}",
-                truth.at,
+                partition.at,
             )
 
     def _check_records(
         self,
-        truth: PartitionTruth,
+        partition: PartitionModel,
         old: PartitionImage,
         new: PartitionImage,
         image: ClusterImage,
@@ -179,23 +181,23 @@ class MetadataRules:
             if is_election and broker == new.leader:
                 continue
             if broker in joined:
-                self._check_joining(truth, new, broker, recorded)
+                self._check_joining(partition, new, broker, recorded)
             elif broker in former:
                 if recorded != before and before is not None:
-                    self._check_continuity(truth, broker, before, recorded, image)
+                    self._check_continuity(partition, broker, before, recorded, image)
             elif broker in new.elr:
                 self._findings.add(
                     "I-33",
-                    f"{truth.at}: broker {broker} became eligible, but was neither in sync nor "
+                    f"{partition.at}: broker {broker} became eligible, but was neither in sync nor "
                     f"eligible before: {former}",
-                    truth.at,
+                    partition.at,
                 )
             elif not is_election:
-                self._check_joining(truth, new, broker, recorded)
+                self._check_joining(partition, new, broker, recorded)
 
     def _check_continuity(
         self,
-        truth: PartitionTruth,
+        partition: PartitionModel,
         broker: BrokerId,
         before: int,
         recorded: int | None,
@@ -207,19 +209,19 @@ class MetadataRules:
         if not registered.node.holds(before):
             self._findings.add(
                 "I-33",
-                f"{truth.at}: broker {broker} was complete under broker epoch {before}, has "
+                f"{partition.at}: broker {broker} was complete under broker epoch {before}, has "
                 f"restarted uncleanly (epoch {recorded}, unbroken since "
                 f"{registered.previous_epoch}, lives {registered.node.lives}) and is still called "
                 f"complete",
-                truth.at,
+                partition.at,
             )
 
     def _check_joining(
-        self, truth: PartitionTruth, new: PartitionImage, broker: BrokerId, recorded: int | None
+        self, partition: PartitionModel, new: PartitionImage, broker: BrokerId, recorded: int | None
     ) -> None:
         """I-16: as far as both ends are there to be asked."""
-        truth.made_good(broker)
-        model = truth.models.get(new.leader)
+        partition.made_good(broker)
+        model = partition.models.get(new.leader)
         leader = None if model is None or not model.is_live else model.replica
         if model is None or leader is None or leader.leader is None:
             return
@@ -227,7 +229,7 @@ class MetadataRules:
             return
         progress = leader.leader.progress.get(broker)
         needed = max(model.log.high_watermark, leader.leader.start_offset)
-        member = truth.models.get(broker)
+        member = partition.models.get(broker)
         problem = None
         if progress is None or not progress.has_fetched:
             problem = "has not fetched in this leader epoch"
@@ -243,9 +245,9 @@ class MetadataRules:
         if problem is not None:
             self._findings.add(
                 "I-16",
-                f"{truth.at}: broker {broker} joined the in-sync set of broker {new.leader}, which "
-                f"has committed everything below {model.log.high_watermark} and leads since "
+                f"{partition.at}: broker {broker} joined the in-sync set of broker {new.leader}, "
+                f"which has committed everything below {model.log.high_watermark} and leads since "
                 f"{leader.leader.start_offset}, but {problem}",
-                truth.at,
+                partition.at,
             )
         self._findings.counters["joins"] += 1

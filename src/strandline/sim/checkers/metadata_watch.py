@@ -14,8 +14,8 @@ from strandline.node.settings import Settings
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.metadata_rules import MetadataRules
-from strandline.sim.checkers.truth import PartitionTruth
-from strandline.sim.checkers.truths import Truths
+from strandline.sim.checkers.partition_model import PartitionModel
+from strandline.sim.checkers.partition_models import PartitionModels
 from strandline.sim.checkers.violations import Findings
 from strandline.types import TopicPartition
 
@@ -31,12 +31,12 @@ class MetadataWatch:
         self,
         cluster: Cluster,
         findings: Findings,
-        truths: Truths,
+        partitions: PartitionModels,
         commitment: Commitment,
         now_us: Callable[[], int],
     ) -> None:
         self._cluster = cluster
-        self._truths = truths
+        self._partitions = partitions
         self._commitment = commitment
         self._now_us = now_us
         self._rules = MetadataRules(cluster, findings)
@@ -60,7 +60,7 @@ class MetadataWatch:
             present = image.topics.get(name)
             if present is None or present.topic_id != topic.topic_id:
                 for number in topic.partitions:
-                    self._truths.of(TopicPartition(name, number), topic.topic_id).state = None
+                    self._partitions.of(TopicPartition(name, number), topic.topic_id).state = None
         for name, topic in image.topics.items():
             former = before.topics.get(name)
             if former is topic:
@@ -71,19 +71,19 @@ class MetadataWatch:
             for number, state in topic.partitions.items():
                 old = former.partitions.get(number) if former is not None and is_same else None
                 if old is not state and old != state:
-                    truth = self._truths.of(TopicPartition(name, number), topic.topic_id)
-                    self._changed(truth, old, state)
+                    partition = self._partitions.of(TopicPartition(name, number), topic.topic_id)
+                    self._changed(partition, old, state)
 
     def _changed(
-        self, truth: PartitionTruth, old: PartitionImage | None, state: PartitionImage
+        self, partition: PartitionModel, old: PartitionImage | None, state: PartitionImage
     ) -> None:
-        truth.state = state
-        truth.state_since_us = self._now_us()
+        partition.state = state
+        partition.state_since_us = self._now_us()
         if state.has_eligible:
-            truth.with_eligible.add(state.partition_epoch)
-        truth.follow_minimum(self._effective(truth))
-        self._rules.check_partition(truth, old, self._image, minimums=self._possible(truth))
-        self._commitment.check_all_leaders(truth)
+            partition.with_eligible.add(state.partition_epoch)
+        partition.follow_minimum(self._effective(partition))
+        self._rules.check_partition(partition, old, self._image, minimums=self._possible(partition))
+        self._commitment.check_all_leaders(partition)
 
     # -- Settings ----------------------------------------------------------------------------
 
@@ -94,9 +94,9 @@ class MetadataWatch:
             settings.follow(image, broker_id)
         for name in image.topics:
             self._note_minimum(name, image)
-        for truth in self._truths:
-            if truth.state is not None:
-                truth.follow_minimum(self._effective(truth))
+        for partition in self._partitions:
+            if partition.state is not None:
+                partition.follow_minimum(self._effective(partition))
 
     def _note_minimum(self, name: str, image: ClusterImage) -> None:
         if not self._settings:
@@ -109,17 +109,17 @@ class MetadataWatch:
             self._former_minimums.setdefault(name, []).append((until_us, known))
         self._minimums[name] = minimums
 
-    def _effective(self, truth: PartitionTruth) -> int:
+    def _effective(self, partition: PartitionModel) -> int:
         """The smallest by which something may be committed."""
-        return self._limited(truth, min(self._minimums.get(truth.at.topic, (1,))))
+        return self._limited(partition, min(self._minimums.get(partition.at.topic, (1,))))
 
-    def _possible(self, truth: PartitionTruth) -> tuple[int, ...]:
-        former = self._former_minimums.get(truth.at.topic, ())
-        minimums = sorted(self._minimums.get(truth.at.topic, (1,)))
+    def _possible(self, partition: PartitionModel) -> tuple[int, ...]:
+        former = self._former_minimums.get(partition.at.topic, ())
+        minimums = sorted(self._minimums.get(partition.at.topic, (1,)))
         minimums += [minimum for until_us, minimum in former if self._now_us() <= until_us]
-        return tuple(self._limited(truth, minimum) for minimum in minimums)
+        return tuple(self._limited(partition, minimum) for minimum in minimums)
 
     @staticmethod
-    def _limited(truth: PartitionTruth, minimum: int) -> int:
-        replicas = 1 if truth.state is None else len(truth.state.replicas)
+    def _limited(partition: PartitionModel, minimum: int) -> int:
+        replicas = 1 if partition.state is None else len(partition.state.replicas)
         return max(1, min(minimum, replicas))

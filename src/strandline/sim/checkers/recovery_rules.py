@@ -19,7 +19,7 @@ from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import CUTS, LOG_START, RECOVERY_POINT
 from strandline.sim.checkers.node_internals import peek
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.types import NO_SEQUENCE, BrokerId, ProducerId
@@ -67,7 +67,7 @@ class RecoveryRules:
         self._compaction = compaction
 
     def check_recovered(
-        self, truth: PartitionTruth, model: LogModel, before: LastKnownState
+        self, partition: PartitionModel, model: LogModel, before: LastKnownState
     ) -> None:
         """A process has loaded a log; `before` is what the last one had."""
         self._findings.counters["recoveries"] += 1
@@ -80,9 +80,9 @@ class RecoveryRules:
                 model, former, latest_ms, before.log_start, is_same=is_same
             )
         if before.was_cutting or before.had_failed or model.was_damaged:
-            self._note_loss(truth, model, former)
+            self._note_loss(partition, model, former)
             return
-        self._check_prefix(truth, model, before)
+        self._check_prefix(partition, model, before)
         needed = former.end
         if before.how == "power":
             needed = min(before.recovery_point, former.end)
@@ -94,11 +94,13 @@ class RecoveryRules:
                 "I-46",
                 f"{model} came back after {_words(before)} and ends at "
                 f"{model.log.log_end_offset}, but everything below {needed} was to survive",
-                truth.at,
+                partition.at,
             )
-        self._note_loss(truth, model, former)
+        self._note_loss(partition, model, former)
 
-    def _check_prefix(self, truth: PartitionTruth, model: LogModel, before: LastKnownState) -> None:
+    def _check_prefix(
+        self, partition: PartitionModel, model: LogModel, before: LastKnownState
+    ) -> None:
         former = before.model
         newest = model.below(former.end)
         if (
@@ -111,23 +113,25 @@ class RecoveryRules:
             problem = f"with {model.batches[-1]}, but had ended at {former.end} before"
         else:
             return
-        self._findings.add("I-46", f"{model} came back after {_words(before)} {problem}", truth.at)
+        self._findings.add(
+            "I-46", f"{model} came back after {_words(before)} {problem}", partition.at
+        )
 
-    def _note_loss(self, truth: PartitionTruth, model: LogModel, former: LogModel) -> None:
+    def _note_loss(self, partition: PartitionModel, model: LogModel, former: LogModel) -> None:
         """Whether this partition is among what the machine has lost."""
         if model.end >= former.end:
-            truth.made_good(model.broker_id)
+            partition.made_good(model.broker_id)
         else:
-            truth.lost(model.broker_id)
+            partition.lost(model.broker_id)
             self._findings.counters["lossy recoveries"] += 1
 
     def check_missing(
-        self, truth: PartitionTruth, before: LastKnownState, machine: Machine
+        self, partition: PartitionModel, before: LastKnownState, machine: Machine
     ) -> bool:
         """A process has started, and a log that was there before is not. Returns whether it may
         come back: its disk fails."""
-        truth.lost(before.model.broker_id)
-        state = truth.state
+        partition.lost(before.model.broker_id)
+        state = partition.state
         if before.how == "swap" or before.had_failed or state is None:
             return False
         directory = before.model.log.directory
@@ -142,7 +146,7 @@ class RecoveryRules:
                 "I-46",
                 f"{before.model}, whose log was durable below {before.recovery_point}, is gone "
                 f"after {_words(before)}",
-                truth.at,
+                partition.at,
             )
         return False
 

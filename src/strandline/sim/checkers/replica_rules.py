@@ -29,7 +29,7 @@ from strandline.sim.checkers.marks import (
     RECOVERY_POINT,
     Mark,
 )
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import Offset
 
@@ -184,7 +184,7 @@ class ReplicaRules:
 
     # -- Leading -----------------------------------------------------------------------------
 
-    def check_reign(self, truth: PartitionTruth, model: LogModel, before: Mark) -> None:
+    def check_reign(self, partition: PartitionModel, model: LogModel, before: Mark) -> None:
         """I-10, I-17 and I-27, between two moments of one leadership."""
         mark = model.mark
         if mark[CUTS] != before[CUTS] or mark[END] < before[END]:
@@ -213,13 +213,13 @@ class ReplicaRules:
             and mark[LOG_START] <= before[HIGH_WATERMARK]
         ):
             self._check_minimum(model, before)
-            self._check_promise(truth, model, before)
+            self._check_promise(partition, model, before)
 
-    def _check_promise(self, truth: PartitionTruth, model: LogModel, before: Mark) -> None:
+    def _check_promise(self, partition: PartitionModel, model: LogModel, before: Mark) -> None:
         """I-17 by what the metadata promise, whatever the leader's settings are: who is eligible in
         the state that it goes by has everything that is committed."""
         known = {mark[PARTITION_EPOCH] for mark in (before, model.mark)}
-        if known <= truth.with_eligible:
+        if known <= partition.with_eligible:
             self._findings.add(
                 "I-17",
                 f"{model} leads in epoch {model.mark[LEADER_EPOCH]}, knows partition epoch "

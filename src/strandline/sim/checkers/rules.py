@@ -11,12 +11,12 @@ from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.lag_rules import LagRules
 from strandline.sim.checkers.metadata_watch import MetadataWatch
+from strandline.sim.checkers.partition_models import PartitionModels
 from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
 from strandline.sim.checkers.serving_rules import ServingRules
 from strandline.sim.checkers.storage_rules import StorageRules
 from strandline.sim.checkers.time_rules import TimeRules
-from strandline.sim.checkers.truths import Truths
 from strandline.sim.checkers.violations import Findings
 from strandline.sim.checkers.waiting_rules import WaitingRules
 
@@ -29,7 +29,7 @@ class Rules:
     """See the module. Each file says which invariants it is about."""
 
     findings: Findings
-    truths: Truths
+    partitions: PartitionModels
     commitment: Commitment
     metadata: MetadataWatch
     replica: ReplicaRules
@@ -50,20 +50,20 @@ class Rules:
 
         findings = Findings(now_us, world.note)
         compaction = CompactionRules(findings)
-        truths = Truths(findings)
+        partitions = PartitionModels(findings)
         cluster = Cluster(world.machines)
         commitment = Commitment(cluster, findings, allows_loss)
         return cls(
             findings,
-            truths,
+            partitions,
             commitment,
-            MetadataWatch(cluster, findings, truths, commitment, now_us),
+            MetadataWatch(cluster, findings, partitions, commitment, now_us),
             ReplicaRules(findings),
             LagRules(world, findings),
             RecoveryRules(findings, compaction),
             ServingRules(findings),
             WaitingRules(findings),
             StorageRules(findings),
-            TimeRules(findings, truths),
+            TimeRules(findings, partitions),
             compaction,
         )

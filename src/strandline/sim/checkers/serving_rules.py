@@ -17,7 +17,7 @@ from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
 from strandline.sim.checkers.batches import header_fields
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import peek
-from strandline.sim.checkers.truth import PartitionTruth
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log_reader import LogSlice
 
@@ -34,7 +34,7 @@ class ServingRules:
     def check_sent(
         self,
         chunks: Sequence[Chunk],
-        models: Mapping[str, tuple[LogModel, PartitionTruth]],
+        models: Mapping[str, tuple[LogModel, PartitionModel]],
         disk: Disk,
     ) -> None:
         """A client is sent these; `models` are the sender's logs by their directories.
@@ -48,11 +48,11 @@ class ServingRules:
                 if found is not None:
                     self._check_slice(chunk, *found)
 
-    def _check_slice(self, chunk: LogSlice, model: LogModel, truth: PartitionTruth) -> None:
+    def _check_slice(self, chunk: LogSlice, model: LogModel, partition: PartitionModel) -> None:
         log = model.log
         limit: int = log.high_watermark
         if model.replica is None or not model.replica.is_leading:
-            limit = max(limit, truth.committed_end)
+            limit = max(limit, partition.committed_end)
         data, position = peek(chunk.file, chunk.position, chunk.length), 0
         while position < len(data):
             fields = header_fields(data, position)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import is_turn_over
+from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.truth import PartitionTruth
 
 if TYPE_CHECKING:
     from strandline.sim.machine import Machine
@@ -39,13 +39,13 @@ class Sweeps:
             rules.waiting.check_sessions(machine.node, machine.life)
             if is_turn_over(machine.node.purgatory):
                 rules.waiting.check_parked(machine.node, hosting.by_key)
-            for model, truth in hosting.seen.values():
+            for model, partition in hosting.seen.values():
                 if not model.is_current:
                     continue
                 rules.storage.check_state(model)
                 rules.replica.check_epoch_table(model)
                 if model.leader is not None:
-                    rules.commitment.check_progress(truth, model, model.leader)
+                    rules.commitment.check_progress(partition, model, model.leader)
                 candidates.append((machine, model))
         if candidates:
             machine, model = candidates[self._count % len(candidates)]
@@ -63,11 +63,11 @@ class Sweeps:
             if is_turn_over(machine.node.purgatory):
                 rules.waiting.check_parked(machine.node, hosting.by_key)
             rules.storage.check_directories(machine)
-            for model, truth in hosting.seen.values():
+            for model, partition in hosting.seen.values():
                 if model.log.failure is None and model.is_current:
-                    self._check_log(machine, model, truth)
+                    self._check_log(machine, model, partition)
 
-    def _check_log(self, machine: Machine, model: LogModel, truth: PartitionTruth) -> None:
+    def _check_log(self, machine: Machine, model: LogModel, partition: PartitionModel) -> None:
         rules, leader = self._rules, model.leader
         rules.replica.check_offsets(model)
         rules.replica.check_epoch_table(model)
@@ -79,9 +79,9 @@ class Sweeps:
         rules.recovery.check_producers(model, machine)
         rules.waiting.check_role(machine.node, model)
         if leader is not None:
-            rules.commitment.check_quorum(truth, model, leader)
-            rules.commitment.check_members(truth, model)
-            rules.commitment.check_progress(truth, model, leader)
+            rules.commitment.check_quorum(partition, model, leader)
+            rules.commitment.check_members(partition, model)
+            rules.commitment.check_progress(partition, model, leader)
 
 
 def hosted_logs(hostings: Iterable[Hosting]) -> Iterator[tuple[Machine, LogModel]]:

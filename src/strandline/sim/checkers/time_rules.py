@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from strandline.sim.checkers.batches import records_in
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.node_internals import peek
+from strandline.sim.checkers.partition_models import PartitionModels
 from strandline.sim.checkers.storage_rules import position_in
-from strandline.sim.checkers.truths import Truths
 from strandline.sim.checkers.violations import Findings
 from strandline.sim.history.lookups import NEWEST, TimeAnswer
 from strandline.types import Offset
@@ -23,14 +23,14 @@ from strandline.types import Offset
 class TimeRules:
     """See the module."""
 
-    def __init__(self, findings: Findings, truths: Truths) -> None:
+    def __init__(self, findings: Findings, partitions: PartitionModels) -> None:
         self._findings = findings
-        self._truths = truths
+        self._partitions = partitions
 
     def check(self, answer: TimeAnswer) -> None:
         """A client has got this answer just now."""
-        truth = self._truths.of(answer.at, answer.led.topic_id)
-        model = truth.models.get(answer.led.broker_id)
+        partition = self._partitions.of(answer.at, answer.led.topic_id)
+        model = partition.models.get(answer.led.broker_id)
         if (
             model is None
             or not (model.is_live and model.is_current and model.is_followed)

@@ -21,7 +21,7 @@ from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicId, TopicPartition
 
 
-class PartitionTruth:
+class PartitionModel:
     """One partition of one topic; a topic that is made anew is another one.
 
     - `state`: the newest state in the store, `min_in_sync` the smallest effective minimum that a
