@@ -84,7 +84,7 @@ async def _measure(data: Path, segments: int) -> None:
 
 
 def _log_of(broker: Broker) -> Log:
-    for directory in broker.node.replicas.directories:
+    for directory in broker.node.replicas.logs.directories:
         if TopicPartition("old", 0) in directory.logs:
             return directory.logs[TopicPartition("old", 0)]
     raise SystemExit("The broker has not adopted the log.")

@@ -385,7 +385,7 @@ def test_a_follower_whose_disk_is_full_goes_on_when_there_is_room(world: Cluster
     assert world.offsets(B, "t")[0] == 0
     world[B].disk.free_space()
     world.run_until(lambda: world.are_logs_equal("t"))
-    assert all(each.offline_reason is None for each in world[B].node.replicas.directories)
+    assert all(each.offline_reason is None for each in world[B].node.replicas.logs.directories)
 
 
 # -- Throttles ---------------------------------------------------------------------------------

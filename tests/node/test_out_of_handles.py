@@ -34,7 +34,7 @@ def write(world: ClusterWorld, broker_id: int, number: int = 0, *, acks: int = -
 
 def offline(world: ClusterWorld, broker_id: int) -> list[str]:
     """Why log directories of the broker are offline."""
-    directories = world[broker_id].node.replicas.directories
+    directories = world[broker_id].node.replicas.logs.directories
     return [each.offline_reason for each in directories if each.offline_reason is not None]
 
 

@@ -361,7 +361,7 @@ def test_a_disk_that_fails_does_not_say_that_records_are_deleted(world: World) -
     world.files.on_call = failing({"sync"}, "log-start-offset-checkpoint")
     delete_records(client, 3, timeout_ms=100)
     world.turn()
-    (directory,) = world.node.replicas.directories
+    (directory,) = world.node.replicas.logs.directories
     assert directory.offline_reason is not None
     world.files.on_call = None
     world.advance(100)

@@ -133,7 +133,7 @@ def test_a_deleted_partition_that_a_crash_left_over_goes_after_the_restart(world
     assert left[0] in world.files.list_directory(DATA)
     world.advance(80_000)
     assert left[0] not in world.files.list_directory(DATA)
-    assert not world.node.replicas.removed
+    assert not world.node.replicas.logs.removed
 
 
 def test_one_log_that_fails_does_not_keep_the_others(world: World) -> None:

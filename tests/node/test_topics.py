@@ -152,7 +152,7 @@ def test_files_of_a_deleted_topic_go_after_the_delay(world: World) -> None:
     assert [name.endswith("-delete") for name in names if name.startswith("orders")] == [True]
     world.advance(120_000)
     assert not [name for name in world.files.list_directory("/data") if "orders" in name]
-    assert world.node.replicas.removed == []
+    assert world.node.replicas.logs.removed == []
 
 
 def test_settings_of_a_topic_reach_its_log_live(world: World) -> None:

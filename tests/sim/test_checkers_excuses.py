@@ -281,7 +281,7 @@ def test_a_leader_whose_log_failed_must_not_commit_alone(checked: Checked) -> No
 
 
 def test_a_log_directory_is_left_alone_while_it_is_offline(checked: Checked) -> None:
-    [directory] = checked.world[2].node.replicas.directories
+    [directory] = checked.world[2].node.replicas.logs.directories
     directory.go_offline("a test")
     checked.world[2].disk.files.open("/data1/leftover", create=True)
     checked.checkers.at_phase_end()

@@ -140,7 +140,7 @@ class Broker:
         self._server.abandon()
         self._embedded.abandon()
         self._directories.abandon()
-        for removed in self.node.replicas.removed:
+        for removed in self.node.replicas.logs.removed:
             if removed.log is not None:
                 removed.log.close()
 

@@ -53,7 +53,7 @@ class Background:
     def start(self, now: Instant) -> None:
         """Begin all periodic work."""
         broker = self._settings.broker
-        self._replicas.take_leftovers(broker.topic_defaults.file_delete_delay_ms, now)
+        self._replicas.logs.take_leftovers(broker.topic_defaults.file_delete_delay_ms, now)
         self.cleaning.start(now)
         initial_ms = broker.log_initial_task_delay_ms
         ledgers = self._replicas.host.ledgers
@@ -95,7 +95,7 @@ class Background:
         self._timers.schedule(now.monotonic_ms + first_ms, run)
 
     def _directories(self) -> list[Directory]:
-        return [d for d in self._replicas.directories if d.offline_reason is None]
+        return [d for d in self._replicas.logs.directories if d.offline_reason is None]
 
     def _for_each_usable(self, name: str, work: Callable[[Replica], object]) -> None:
         """Do work on every log that takes appends; one that fails does not keep it from others."""
@@ -120,7 +120,7 @@ class Background:
         except NoRoom as error:
             log.warning("%s is delayed: %s", directory.path, error)
         except StorageError as error:
-            self._replicas.take_offline(directory, error)
+            self._replicas.logs.take_offline(directory, error)
 
     def _write_high_watermarks(self, now: Instant) -> None:
         del now

@@ -190,7 +190,7 @@ class Cleaning:
                 or self.is_under_way(candidate)
             ):
                 continue
-            directory = self._replicas.directory_of(replica)
+            directory = self._replicas.logs.directory_of(replica.topic_partition)
             if directory is not None and directory.offline_reason is None:
                 yield replica, directory
 
@@ -228,7 +228,7 @@ class Cleaning:
 
         Raises `StorageError` and `InvalidSetting`.
         """
-        directory = self._replicas.directory_of(replica)
+        directory = self._replicas.logs.directory_of(replica.topic_partition)
         return None if directory is None else self._plan(replica, directory, now)
 
     def _plan(self, replica: Replica, directory: Directory, now: Instant) -> CleaningPlan | None:
@@ -261,7 +261,7 @@ class Cleaning:
         if not swapped:
             self._void(each)
             return
-        directory = self._replicas.directory_of(replica)
+        directory = self._replicas.logs.directory_of(replica.topic_partition)
         if result.cleaned_to is not None and directory is not None:
             to = result.cleaned_to
             self._guarded(

@@ -49,7 +49,7 @@ class MetadataListener:
         node.membership.report_offline(node.replicas.offline)
         if node.replicas.is_without_directory and not self._has_halted:
             self._has_halted = True
-            reasons = " ".join(d.offline_reason or "" for d in node.replicas.directories)
+            reasons = " ".join(d.offline_reason or "" for d in node.replicas.logs.directories)
             node.outbox.add(Halt(f"Every log directory is offline. {reasons}"))
 
     def _look_again(self, now: Instant) -> None:

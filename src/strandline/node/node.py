@@ -181,13 +181,14 @@ class Node:
         """
         lives = self.membership.lives
         closed = [
-            directory.close_clean(broker_epoch, lives) for directory in self.replicas.directories
+            directory.close_clean(broker_epoch, lives)
+            for directory in self.replicas.logs.directories
         ]
         return all(closed)
 
     def abandon(self) -> None:
         """Let every file go, and write nothing: as if the process had died."""
-        for directory in self.replicas.directories:
+        for directory in self.replicas.logs.directories:
             directory.close()
 
     # -- connections -------------------------------------------------------------------------

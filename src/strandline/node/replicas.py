@@ -14,17 +14,17 @@ have had more records than this one's, until the controller notices (KIP-380, KI
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from strandline.cluster.image import PartitionImage, TopicImage
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
-from strandline.node.logs import Directory, Removed
+from strandline.node.logs import Directory
 from strandline.node.replica import NOBODY, Replica
 from strandline.node.replica_host import ReplicaHost
-from strandline.storage.files import Files, NoRoom
+from strandline.storage.files import NoRoom
 from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class RoleChange(NamedTuple):
 
 
 class Replicas:
-    """Every partition that this node leads or follows."""
+    """Every partition that this node leads or follows; `logs` has their logs and directories."""
 
     def __init__(self, host: ReplicaHost, *, internal_topics: frozenset[str]) -> None:
         self.internal_topics = internal_topics
@@ -53,7 +53,7 @@ class Replicas:
         """Whether any partition was given a role yet; until then nothing is to be said of high
         watermarks that the checkpoint does not say better (KAFKA-1647)."""
         self.host = host
-        self._logs = host.logs
+        self.logs = host.logs
         self._metadata = host.metadata
         self._by_name: dict[tuple[str, int], Replica] = {}
         self._by_id: dict[tuple[TopicId, int], Replica] = {}
@@ -66,21 +66,6 @@ class Replicas:
 
     def __len__(self) -> int:
         return len(self._by_name)
-
-    @property
-    def directories(self) -> Sequence[Directory]:
-        """The log directories of this node."""
-        return self._logs.directories
-
-    @property
-    def files(self) -> Files:
-        """The disk on which they are."""
-        return self._logs.files
-
-    @property
-    def removed(self) -> list[Removed]:
-        """Deleted partitions whose files are still there."""
-        return self._logs.removed
 
     # -- Finding -----------------------------------------------------------------------------
 
@@ -140,14 +125,6 @@ class Replicas:
             if replica is not None:
                 yield replica
 
-    def directory_of(self, replica: Replica) -> Directory | None:
-        """The log directory that the replica's log is in."""
-        return self._logs.directory_of(replica.topic_partition)
-
-    def take_leftovers(self, delay_ms: int, now: Instant) -> None:
-        """See `Logs`."""
-        self._logs.take_leftovers(delay_ms, now)
-
     def take_flushable(self) -> list[Replica]:
         """The replicas whose logs asked to be synced since the last call."""
         if not self.host.flushable:
@@ -162,14 +139,10 @@ class Replicas:
 
     def save_log_starts(self, *, retry: bool = False) -> None:
         """Write down the log starts that were raised, then wake who waits for that."""
-        for saved in self._logs.save_log_starts(retry=retry):
+        for saved in self.logs.save_log_starts(retry=retry):
             replica = self._by_name.get(saved.topic_partition)
             if replica is not None and replica.log.offsets is saved:
                 replica.wake_low_watermark_waiters()
-
-    def take_offline(self, directory: Directory, error: StorageError) -> None:
-        """The disk of a log directory failed."""
-        self._logs.take_offline(directory, error)
 
     def _missing(self, topic: str, partition: int) -> ProtocolError:
         """Why there is no such replica: it is broken, on another broker, or not anywhere."""
@@ -208,7 +181,7 @@ class Replicas:
         try:
             if known is None:
                 is_new = is_new and partition not in self._unavailable
-                opened = self._logs.open(partition, topic.topic_id, config, now, is_new=is_new)
+                opened = self.logs.open(partition, topic.topic_id, config, now, is_new=is_new)
                 known = self._enter(Replica(partition, topic.topic_id, opened, self.host))
             return self._give_role(known, state, now)
         except StorageError as error:
@@ -243,15 +216,15 @@ class Replicas:
     @property
     def is_without_directory(self) -> bool:
         """Whether every log directory has failed."""
-        return not self._logs.usable
+        return not self.logs.usable
 
     @property
     def has_news_of_disks(self) -> bool:
         """Whether `take_failed` is due, or `offline` has changed since it was."""
         return (
             self._has_news
-            or self._logs.has_failed_logs
-            or any(d.offline_reason is not None for d in self._logs.usable)
+            or self.logs.has_failed_logs
+            or any(d.offline_reason is not None for d in self.logs.usable)
         )
 
     def note_failed_logs(self) -> None:
@@ -263,16 +236,16 @@ class Replicas:
 
         They are refused with KAFKA_STORAGE_ERROR from now on; `offline` names them.
         """
-        self._has_news = self._logs.has_failed_logs = False
+        self._has_news = self.logs.has_failed_logs = False
         failed = [each for each in self if each.log.failure is not None]
-        for directory in self._logs.take_failed():
+        for directory in self.logs.take_failed():
             failed += self.in_directory(directory)
         changes: list[RoleChange] = []
         for replica in failed:
             at = replica.topic_partition
             if at in self._unavailable:
                 continue
-            directory_of_log = self._logs.directory_of(at)
+            directory_of_log = self.logs.directory_of(at)
             reason = replica.log.failure or (directory_of_log and directory_of_log.offline_reason)
             error: StorageError
             if replica.log.health.may_reload:
@@ -310,7 +283,7 @@ class Replicas:
                 self._forget(replica)
                 replica.retire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 removed.append(replica)
-        self._logs.delete(partitions, now)
+        self.logs.delete(partitions, now)
         return removed
 
     def brokers_changed(self, changed: Collection[BrokerId], now: Instant) -> list[RoleChange]:
@@ -385,7 +358,7 @@ class Replicas:
         was_leading = known.is_leading
         self._forget(known)
         known.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._logs.delete([partition], now)
+        self.logs.delete([partition], now)
         return RoleChange(known, is_leading=False, was_leading=was_leading, is_gone=True)
 
     def _enter(self, replica: Replica) -> Replica:

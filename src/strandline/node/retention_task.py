@@ -80,13 +80,13 @@ class RetentionTask:
         """The driver has carried a `RemoveFiles` out."""
         item = self._removing.pop(token)
         if item.removed is not None and error is None:
-            self._replicas.removed.remove(item.removed)
+            self._replicas.logs.removed.remove(item.removed)
         if item.log is not None:
             item.log.segments.settle(item.removals, is_done=error is None)
         if isinstance(error, NoRoom):
             log.warning("Old files are removed later: %s", error)
         elif error is not None and item.directory is not None:
-            self._replicas.take_offline(item.directory, error)
+            self._replicas.logs.take_offline(item.directory, error)
 
     # -- Retention ---------------------------------------------------------------------------
 
@@ -156,12 +156,12 @@ class RetentionTask:
         for replica in self._usable():
             while removals := replica.log.segments.take_due(now.wall_ms, REMOVALS_PER_TURN):
                 paths = tuple(path for removal in removals for path in removal.paths)
-                directory = self._replicas.directory_of(replica)
+                directory = self._replicas.logs.directory_of(replica.topic_partition)
                 self._ask(_Removing(directory, replica.log, removals), paths, ())
                 if len(removals) == REMOVALS_PER_TURN:
                     now = yield
         under_way = [each.removed for each in self._removing.values()]
-        for item in list(self._replicas.removed):
+        for item in list(self._replicas.logs.removed):
             if item.due_ms > now.monotonic_ms or item in under_way:
                 continue
             if item.log is not None:

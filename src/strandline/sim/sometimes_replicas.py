@@ -159,7 +159,7 @@ class ReplicaStates:
 
     def _directories(self, machine: Machine) -> None:
         failed = 0
-        for directory in machine.node.replicas.directories:
+        for directory in machine.node.replicas.logs.directories:
             if directory.offline_reason is not None:
                 failed += 1
         if failed != self._failed.get(machine.broker_id, failed):

@@ -64,7 +64,7 @@ def retention_document(replica: Replica, now: Instant) -> dict[str, object]:
 
 def compaction_document(node: NodeParts, replica: Replica, now: Instant) -> dict[str, object]:
     """What compaction thinks of one replica, and what it does and did."""
-    directory = node.replicas.directory_of(replica)
+    directory = node.replicas.logs.directory_of(replica.topic_partition)
     offsets = {} if directory is None else directory.cleaner_offsets
     checkpoint = offsets.get(replica.topic_partition)
     facts = compaction_facts(replica.log, checkpoint, now.wall_ms)

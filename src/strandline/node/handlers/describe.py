@@ -182,7 +182,7 @@ class DescribeLogDirsHandler:
                 for number in topic.partitions
             }
         response = DescribeLogDirsResponse()
-        for directory in self._replicas.directories:
+        for directory in self._replicas.logs.directories:
             result = self._directory(directory)
             response.results.append(result)
             if result.error_code != ErrorCode.NONE:
@@ -208,13 +208,13 @@ class DescribeLogDirsHandler:
     def _directory(self, directory: Directory) -> DescribeLogDirsResult:
         """What can be said of the directory itself. An offline one is not touched any more."""
         result = DescribeLogDirsResult(log_dir=directory.path)
-        files = self._replicas.files
+        files = self._replicas.logs.files
         if directory.offline_reason is None:
             try:
                 result.total_bytes = files.total_bytes(directory.path)
                 result.usable_bytes = files.free_bytes(directory.path)
             except StorageError as error:
-                self._replicas.take_offline(directory, error)
+                self._replicas.logs.take_offline(directory, error)
         if directory.offline_reason is not None:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result

@@ -84,7 +84,7 @@ def totals(node: NodeParts) -> document.Totals:
 
 def directories(node: NodeParts) -> list[document.LogDirectory]:
     """The log directories."""
-    files = node.replicas.files
+    files = node.replicas.logs.files
     return [
         document.LogDirectory(
             path=directory.path,
@@ -93,7 +93,7 @@ def directories(node: NodeParts) -> list[document.LogDirectory]:
             total_bytes=files.total_bytes(directory.path),
             free_bytes=files.free_bytes(directory.path),
         )
-        for directory in node.replicas.directories
+        for directory in node.replicas.logs.directories
     ]
 
 

@@ -121,7 +121,7 @@ def bad_disk(scene: Scene) -> Iterator[Finding]:
         ]
         evidence += [
             f"log directory {each.path}: {each.offline_reason}"
-            for each in scene.node.replicas.directories
+            for each in scene.node.replicas.logs.directories
             if each.offline_reason is not None
         ]
         evidence += refused(scene, at, BAD_DISK.codes)

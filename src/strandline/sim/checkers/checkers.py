@@ -164,7 +164,7 @@ class Checkers:
         rules.findings.counters["starts"] += 1
         self._note_time(machine)
         before = self._last_known.setdefault(broker, {})
-        for directory in machine.node.replicas.directories:
+        for directory in machine.node.replicas.logs.directories:
             if directory.offline_reason is not None:
                 continue
             for log in directory.logs.values():

@@ -181,7 +181,7 @@ class StorageRules:
 
     def check_directories(self, machine: Machine) -> None:
         """I-08 for log directories, and I-07 for the recovery points written down there."""
-        for directory in machine.node.replicas.directories:
+        for directory in machine.node.replicas.logs.directories:
             if directory.offline_reason is not None:
                 continue
             with machine.disk.unobserved():
@@ -257,7 +257,7 @@ def is_offline(machine: Machine, directory: str) -> bool:
     above = directory.rpartition("/")[0]
     return any(
         each.path == above and each.offline_reason is not None
-        for each in machine.node.replicas.directories
+        for each in machine.node.replicas.logs.directories
     )
 
 
