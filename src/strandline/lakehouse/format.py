@@ -33,9 +33,8 @@ from strandline.client.clock import SystemClock
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.decode.schema import kafka_schema
 from strandline.lakehouse.sink.format import batch_writer, stream_writer
-from strandline.lakehouse.source.batch import batch_ranges
 from strandline.lakehouse.source.options import SourceOptions, parse_options
-from strandline.lakehouse.source.planner import StreamPlanner, Wait
+from strandline.lakehouse.source.planner import StreamPlanner, Wait, batch_ranges
 from strandline.lakehouse.source.positions import Positions
 from strandline.lakehouse.source.task import read_task
 

@@ -5,8 +5,7 @@ options     what a user may say, with the names of Spark's own `kafka` source (`
 places      where to begin and to end
 positions   offsets of many partitions, as Spark keeps them in a checkpoint
 starting    places become positions
-batch       ranges of a batch query
-planner     ranges of a stream, batch by batch
+planner     ranges of a batch query, and of a stream, batch by batch
 facts       what the cluster says before a batch is decided
 progress    the decision: new partitions, lost records, how much one batch takes
 splits      ranges into tasks

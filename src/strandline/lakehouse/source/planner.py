@@ -1,4 +1,4 @@
-"""A stream from its first offsets to its last: what each of its batches reads.
+"""The ranges that a query reads: of a batch at once, of a stream batch by batch.
 
 This file keeps what must be remembered between two batches: the connections, what was last seen,
 and how far a run with `Trigger.AvailableNow` goes. What one step takes is decided in `progress`.
@@ -18,11 +18,28 @@ from strandline.lakehouse.source.options import SourceOptions
 from strandline.lakehouse.source.positions import Positions, ranges_between
 from strandline.lakehouse.source.progress import next_positions
 from strandline.lakehouse.source.splits import split
-from strandline.lakehouse.source.starting import look_at_start, starting_positions
+from strandline.lakehouse.source.starting import (
+    ending_positions,
+    look_at_start,
+    starting_positions,
+)
 from strandline.types import TopicPartition
 
 _BROKERS_KNOW_AFTER_MS: Final = 5000
 _LOOK_AGAIN_MS: Final = 200
+
+
+def batch_ranges(options: SourceOptions) -> list[OffsetRange]:
+    """The tasks of a batch query, as both sides stand now.
+
+    Raises `InvalidSetting`, `ProtocolError`, `DataLost`.
+    """
+    losses = Losses(fails=options.fails_on_loss)
+    with Catalogue(options.reading) as catalogue:
+        facts = look_at_start(catalogue, options)
+        start = starting_positions(options, facts, catalogue, losses)
+        end = ending_positions(options, facts, catalogue, losses)
+    return split(ranges_between(start, end), options.splitting)
 
 
 @dataclass(frozen=True, slots=True)
