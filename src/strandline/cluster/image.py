@@ -3,7 +3,7 @@
 An image is what a broker knows of the cluster: it is built from all nodes of the store once and
 then advanced by each `Changes`; both ways give equal images. Advancing copies the maps on the way
 to what changed (the map of topics, one topic's map of partitions) and shares everything else with
-the former image, so that whoever holds an image keeps a consistent one. It knows no driver and
+the former image, so that a holder of an image keeps a consistent one. It knows no driver and
 decides nothing. Nodes of unknown kinds are not part of it.
 """
 

@@ -1,6 +1,6 @@
 """The values that a cluster image is made of: brokers, topics, partitions, and what differs.
 
-Plain immutable data; `image` builds them. Maps are plain dictionaries that nobody changes. The
+Plain immutable data; `image` builds them. Maps are plain dictionaries that are not changed. The
 versions kept beside the values are those that a compare-and-set of the node must name.
 """
 
@@ -81,7 +81,7 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition. Until its first leader is elected the epochs are -1 and nobody leads."""
+    """One partition. Until its first leader is elected the epochs are -1 and no replica leads."""
 
     replicas: tuple[BrokerId, ...]
     in_sync_replicas: tuple[BrokerId, ...] = ()
@@ -119,7 +119,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """One topic. `node` and `states` are the nodes behind it, for whoever rewrites them."""
+    """One topic. `node` and `states` are the nodes behind it, for those that rewrite them."""
 
     node: TopicNode
     version: int

@@ -64,7 +64,7 @@ class TopicStep:
         self._touched.add(number)
 
     def remove_state(self, number: int) -> None:
-        """Nobody leads the partition any more."""
+        """No replica leads the partition any more."""
         self._states.pop(number, None)
         self._touched.add(number)
 

@@ -1,4 +1,4 @@
-"""What several transactions changed together, for somebody who hears of them at once.
+"""What several transactions changed together, for a listener that hears of them at once.
 
 Knows paths and stats, not what nodes mean. Theory: for a node that was there before and is there
 after, only the last state counts; but if it was deleted and made again, that is told too, since its

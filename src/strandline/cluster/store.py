@@ -3,9 +3,9 @@
 The store is a tree of nodes in the manner of ZooKeeper: each node has data, a version that counts
 its data changes, and the id (zxid) of the transaction that created it. A write is a *multi*, a
 sequence of operations of which all happen or none; later operations see what earlier ones did.
-Every multi that changed something is part of one `Changes`, and whoever applies all of them in
-order has the same tree. This file knows no driver: `tree.NodeTree` keeps the semantics in memory,
-and drivers (embedded, ZooKeeper, simulated) implement `Store`.
+Every multi that changed something is part of one `Changes`, and a listener that applies all of them
+in order has the same tree. This file knows no driver: `tree.NodeTree` keeps the semantics in
+memory, and drivers (embedded, ZooKeeper, simulated) implement `Store`.
 
     StoreError
     ├── MultiRefused          a definite no: nothing happened; `index` says which operation
@@ -196,7 +196,7 @@ class NoNode(MultiRefused):
 
 
 class BadVersion(MultiRefused):
-    """Somebody else changed the node: read again, decide again."""
+    """Another client changed the node: read again, decide again."""
 
     reason = "expects another version of the node"
 

@@ -74,7 +74,7 @@ class Cleaning:
 
     - `uncleanable`: logs that are left alone, and why.
     - `last`: the last round of each log.
-    - `asked`: logs that somebody wants compacted although they may not be due.
+    - `asked`: logs that an operator wants compacted although they may not be due.
     """
 
     def __init__(

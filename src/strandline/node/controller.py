@@ -1,4 +1,4 @@
-"""Carrying out what the controller decides: decide, write, and decide again if somebody was faster.
+"""Carrying out what the controller decides: decide, write, and decide again if another was faster.
 
 The decisions are pure functions in `cluster.controller`. A multi that the store refuses was decided
 from an image that was out of date; the changes that made it so arrive before the refusal does, so

@@ -1,4 +1,4 @@
-"""Dry runs of compaction that somebody has asked for: begun here, carried out by the driver.
+"""Dry runs of compaction that a client has asked for: begun here, carried out by the driver.
 
 A dry run reads as much as the round itself would, so the answer comes later; who asked comes back
 with the number that it was given. This file keeps the newest outcomes and nothing else.

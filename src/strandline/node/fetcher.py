@@ -2,7 +2,7 @@
 
 There is always one fetch on its way. It waits at the leader until there is something to read
 (`replica.fetch.wait.max.ms`), and its answer is handled and followed by the next fetch within one
-turn: that next fetch is what tells the leader how far this replica has come, so whoever waits for
+turn: that next fetch is what tells the leader how far this replica has come, so a produce with
 acks=all waits for it. What changes rarely is not repeated (fetch sessions, KIP-227). Partitions
 that are new while a fetch waits are asked for by a second one, upon which the leader answers the
 first at once: else the first acks=all produce of a new topic would have to wait for its end.

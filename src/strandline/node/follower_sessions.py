@@ -1,4 +1,4 @@
-"""Fetch sessions of followers: which partitions have news for them, as told by the replicas.
+"""Fetch sessions of followers: which partitions have data to send, maintained by replica callbacks.
 
 A broker follows many partitions over one session, and nearly all of them are quiet at any moment.
 Looking at each for every fetch would cost every produce the number of partitions, so a session

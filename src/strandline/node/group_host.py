@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 1000
 _RECORDS_PER_STEP: Final = 2000
-"""Loading them takes some tens of milliseconds, for which nobody else is served."""
+"""Loading them takes some tens of milliseconds, during which no other client is served."""
 _LOOK_AGAIN_MS: Final = 60_000
 """How often an append that is not committed is looked at, beside all that wakes it."""
 
@@ -139,7 +139,7 @@ class GroupHost:
         self._load_on(load, now)
 
     def lost_leadership(self, replica: Replica, now: Instant) -> None:
-        """Another broker coordinates the groups of this partition, or nobody does."""
+        """Another broker coordinates the groups of this partition, or none does."""
         partition = replica.topic_partition.partition
         self._loads.pop(partition, None)
         effects = self._coordinator.unload_partition(partition, replica.leader_epoch, now)

@@ -4,9 +4,9 @@ A leader proposes, the controller decides (AlterPartition, KIP-497; design decis
 proposals of this broker share one request in flight; what is proposed meanwhile goes with the next
 one, the newest proposal of each partition only. A request whose outcome is unknown is repeated for
 ever, because the leader must not go on from either set before it knows: the controller answers a
-repeated request for what is already so with success. It is repeated to whoever is the controller
-then, which may be this broker itself: it then decides without a request. A leader that reaches
-the metadata store, but not the controller, would wait for as long as both live: after a while it
+repeated request for what is already so with success. It is repeated to the broker that is then
+the controller, which may be this one: it decides without a request. A leader that reaches the
+metadata store, but not the controller, would wait for as long as both live: after a while it
 decides in the controller's place (`ControllerLoop.decide_locally`; D-05's direct way, for this
 case only).
 

@@ -158,7 +158,7 @@ class LogDirectories:
         """Rename logs that the metadata does not know, so that their names are free; keep them.
 
         Each is a partition that was deleted while this broker could not finish that, or one that
-        somebody put here.
+        an operator put here.
         """
         for stray in strays:
             for directory in self.all:

@@ -185,7 +185,7 @@ class Membership:
         if self._is_overdue or mine is None or not self._is_own(mine):
             return True
         if not mine.is_shutting_down:
-            return False  # nobody can know yet
+            return False  # it cannot be known yet
         others = self._others()
         return not any(
             self.broker_id in (state.leader, *state.in_sync_replicas)

@@ -50,7 +50,7 @@ class Metadata:
     def advance(self, changes: Changes) -> ImageDelta:
         """Take over what changed in the store.
 
-        A node that nobody can read is left as it was: somebody else wrote it, and this broker has
+        A node that cannot be read is left as it was: another program wrote it, and this broker has
         to go on following the rest.
         """
         try:

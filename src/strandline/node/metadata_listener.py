@@ -1,8 +1,8 @@
 """What follows on this node from a change of the metadata.
 
-The one place that hands a change to everybody whom it concerns, in an order that makes sense:
+The one place that hands a change to every part that it concerns, in an order that makes sense:
 first who is where, then what is gone, then the roles of partitions, then settings, and last those
-who may want to write because of it. What each of them does about it is its own affair.
+that may want to write because of it. What each of them does about it is its own affair.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ class Node:
     # -- events from the driver --------------------------------------------------------------
 
     def metadata_changed(self, changes: Changes, now: Instant) -> None:
-        """The store tells what changed, whoever changed it."""
+        """The store tells what changed, by this broker or another."""
         before = self.metadata.image
         delta = self.metadata.advance(changes)
         self.telemetry.metadata_changed(before, self.metadata.image, delta, now)

@@ -1,6 +1,6 @@
 """The effects of the turn in progress, in order, and the connections that have answers to send.
 
-It also carries what was answered in this turn to whoever keeps the record of it.
+It also carries what was answered in this turn to the part that keeps the record of it.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Peers:
             self._fail_soon(answered, f"too many requests wait for broker {broker_id}", now)
 
     def hang_up(self, broker_id: BrokerId, channel: str = CONTROL) -> None:
-        """Give a link up. What was asked on it is forgotten: nobody is told."""
+        """Give a link up. What was asked on it is forgotten, without a callback."""
         link = self._links.pop((broker_id, channel), None)
         if link is not None:
             link.abandon()

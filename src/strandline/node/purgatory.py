@@ -92,7 +92,7 @@ class ParkedEntry:
         self._among = among
 
     def forget(self) -> None:
-        """Take it out of everything that knows it; nobody will answer it from here on."""
+        """Take it out of everything that knows it; it is not answered from here on."""
         self.timer.cancel()
         del self._among[self]
         self.operation.connection.parked.pop(self, None)
@@ -161,7 +161,7 @@ class Purgatory:
                 self._expire(entry, now)
 
     def drop_connection(self, connection: Connection) -> None:
-        """Forget what a closed connection was waiting for; nobody is left to be answered."""
+        """Forget what a closed connection was waiting for; no client is left to be answered."""
         for entry in list(connection.parked):
             entry.forget()
 
@@ -180,7 +180,7 @@ class Purgatory:
         try:
             return step(now)
         except Exception:
-            # A bug of ours; whoever waits for this answer must not wait for ever.
+            # A bug of ours; the client must not wait for this answer for ever.
             log.exception("A parked request of %s failed", operation.connection.client_host)
             operation.connection.closing = "a parked request failed"
             self._outbox.flush_later(operation.connection)

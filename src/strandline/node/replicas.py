@@ -2,8 +2,8 @@
 
 Finding the replica for a request, and giving every hosted partition the role that the metadata
 asks for, happen here: opened or made when it is assigned, leading or following by its state, given
-up when the topic is deleted or the partition is moved away. Which that is is decided by the
-metadata, not by this file.
+up when the topic is deleted or the partition is moved away. The metadata decides which; this
+file does not.
 
 A role is only taken from news: states come in the order in which they were written, and one of an
 older leader epoch is dropped (KIP-570). Leadership is taken only if it was given to *this* life of
@@ -138,7 +138,7 @@ class Replicas:
         return flushable
 
     def save_log_starts(self, *, retry: bool = False) -> None:
-        """Write down the log starts that were raised, then wake who waits for that."""
+        """Write down the log starts that were raised, then wake the requests that wait for that."""
         for saved in self.logs.save_log_starts(retry=retry):
             replica = self._by_name.get(saved.topic_partition)
             if replica is not None and replica.log.offsets is saved:
@@ -177,7 +177,7 @@ class Replicas:
         if self.host.broker_id not in state.replicas:
             return self._give_up(partition, known, now)
         if state.leader_epoch == NO_EPOCH:
-            return None  # nobody was elected yet
+            return None  # no leader was elected yet
         try:
             if known is None:
                 is_new = is_new and partition not in self._unavailable
@@ -199,7 +199,7 @@ class Replicas:
 
     @property
     def offline(self) -> frozenset[TopicPartition]:
-        """Partitions whose replica here cannot be used until somebody has mended the disk."""
+        """Partitions whose replica here cannot be used until the disk is repaired."""
         return frozenset(
             partition
             for partition, error in self._unavailable.items()

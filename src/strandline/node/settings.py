@@ -1,6 +1,6 @@
 """The configuration in force: the broker's settings, and each topic's on top of them.
 
-Settings change while the node runs (AlterConfigs); whoever needs one asks here at the moment of
+Settings change while the node runs (AlterConfigs); a part that needs one asks here at the moment of
 use, or is told through the node when a topic's change.
 """
 

@@ -69,7 +69,7 @@ Step: TypeAlias = Write | Wait
 
 
 class StartUp:
-    """The start of one broker. `directories` must be let go by whoever gives the start up."""
+    """The start of one broker. `directories` must be released by a caller that gives up."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class StartUp:
         """The node, which registers itself when it is started.
 
         Topics may have been deleted, and made again under their names, while this broker waited
-        for its id: their logs must be out of the way before anybody takes them for the new ones.
+        for its id: their logs must be out of the way before they are taken for the new ones.
         """
         self.directories.set_aside(strays(self.image, self.directories.found(), self._broker_id))
         previous_epoch = self._previous_epoch()
@@ -243,7 +243,7 @@ class StartUp:
             raise self.id_in_use(self.image)
 
     def _write(self, decide: Callable[[], Sequence[Operation]]) -> Generator[Step, None, None]:
-        """Make a decision true; it is made again if somebody else was faster."""
+        """Make a decision true; it is made again if another broker was faster."""
         for _ in range(_WRITE_ROUNDS_MAX):
             operations = decide()
             if not operations:

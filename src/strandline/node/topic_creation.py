@@ -1,4 +1,4 @@
-"""Creating topics because somebody uses them: auto-creation and internal topics.
+"""Creating topics because a client uses them: auto-creation and internal topics.
 
 Kafka answers the first use with an error and creates the topic meanwhile; here the answer waits
 for the creation, which saves every client its first retry (see the design note on auto-creation).

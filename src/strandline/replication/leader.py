@@ -31,8 +31,8 @@ class Leader:
     """See the module. Made when leadership in a new leader epoch is accepted, then thrown away.
 
     - `start_offset`: the log end when this epoch began (LESO).
-    - `deleted_to`: nobody may lead who still has records below. Clients were told that they are
-      deleted, by this leader (`note_deleted`) or perhaps by one before it.
+    - `deleted_to`: no replica may lead that still has records below. Clients were told that they
+      are deleted, by this leader (`note_deleted`) or perhaps by one before it.
     - `in_sync`: the set and a change of it in flight; `partition_epoch` is the version that the
       controller gave the committed set. Moved by `committed`, `refused`, `maybe_*`.
     - `has_eligible`: the committed state names replicas outside the in-sync set that may lead

@@ -58,8 +58,8 @@ class Progress:
     def begin_epoch(self, former: Progress | None, start_offset: Offset, now_ms: int) -> None:
         """Start over, as a member of the in-sync set, for a new leader epoch.
 
-        A leader that is elected again knows where its members are. Whoever is no member counts as
-        unknown, and as never caught up, before it fetches in this epoch.
+        A leader that is elected again knows where its members are. A replica that is no member
+        counts as unknown, and as never caught up, before it fetches in this epoch.
         """
         self.last_caught_up_ms = now_ms
         if former is None:

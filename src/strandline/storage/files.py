@@ -115,8 +115,8 @@ class File(Protocol):
     def fileno(self) -> int:
         """The operating system's descriptor, for sendfile.
 
-        It is good until the next call to storage; whoever needs it longer duplicates it. In-memory
-        files raise `StorageError`.
+        It is good until the next call to storage; a caller that needs it longer duplicates it.
+        In-memory files raise `StorageError`.
         """
 
     def keep_open(self) -> None:

@@ -1,7 +1,7 @@
 """The truncation ledger of one log directory: what replicas had to remove, copied aside first.
 
 A follower whose log disagrees with its leader's removes the end of its own. Mostly that is nothing
-that anybody was promised; after an unclean election it may be committed records. This keeps them
+that were acknowledged; after an unclean election it may be committed records. This keeps them
 for a while, with the reason, so that people can look at them and produce them again.
 
     <log dir>/truncated-<broker>-<wall ms>-<n>.ledger
@@ -11,7 +11,7 @@ for a while, with the reason, so that people can look at them and produce them a
 
 An entry is written beside its name, synced and renamed, before anything is removed: after a crash
 it is there whole, or not at all. Plain files in the log directory itself, because Kafka reads every
-directory there as a partition. To copy is a favour: whoever truncates must go on if it fails. A
+directory there as a partition. To copy is a favour: a truncation must go on if it fails. A
 copy may take half of the room that is left, since the truncation gives as much back.
 
 This file knows files and batches. It must not know why a replica truncates.

@@ -38,13 +38,13 @@ Operations: create, "create directory", append, write, truncate, extend, reserve
 
 
 class UsedAfterEnd(BaseException):
-    """A file is used by a process that has ended: a mistake in whoever runs the process."""
+    """A file is used by a process that has ended: a mistake in the driver of the process."""
 
 
 class MemoryFiles:
     """The file system; see `files.Files` for the contract of each method.
 
-    `now_ms` is the time that written files get; whoever owns this object moves it. `is_watched` is
+    `now_ms` is the time that written files get; its owner moves it. `is_watched` is
     whether writing must ask `on_call` or for room.
     """
 

@@ -31,8 +31,8 @@ class FileSystem(Protocol):
 class ProcessEnded(BaseException):
     """The process that carries out this operation ends in the middle of it.
 
-    No handler of errors may catch it: it is for whoever runs the process. `share` is how much of an
-    append has got through, from 0 to 1; `cause` is for whoever raised it.
+    No handler of errors may catch it: it is for the driver of the process. `share` is how much of
+    an append has got through, from 0 to 1; `cause` is for the code that raised it.
     """
 
     def __init__(self, share: float = 0.0, cause: object = None) -> None:

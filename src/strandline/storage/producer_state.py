@@ -82,7 +82,7 @@ class ProducerStates:
     ) -> None:
         self.expiration_ms = expiration_ms
         self.verification_enabled = verification_enabled
-        """`transaction.partition.verification.enable`; for whoever can ask a coordinator."""
+        """`transaction.partition.verification.enable`; for a broker that can ask a coordinator."""
         self.verifications = Verifications()
         self.snapshots = ProducerSnapshots(files, directory)
         self.end_offset = Offset(0)
@@ -253,7 +253,7 @@ class ProducerStates:
         return entry is not None and entry.has_open_transaction and entry.epoch == epoch
 
     def has_late_transaction(self, now_ms: int, transaction_timeout_max_ms: int) -> bool:
-        """Whether the earliest open transaction seems to hang: nobody will end it."""
+        """Whether the earliest open transaction seems to hang: no producer will end it."""
         earliest = self.transactions.earliest_open
         entry = None if earliest is None else self._by_id.get(earliest[1])
         limit_ms = transaction_timeout_max_ms + LATE_TRANSACTION_BUFFER_MS

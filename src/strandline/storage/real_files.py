@@ -371,7 +371,7 @@ class RealFiles:
             self._handles.call(lambda: shutil.rmtree(path))
         except FileNotFoundError:
             if os.path.lexists(path):
-                # Somebody else removes files here at the same time: go on with what is left.
+                # Another process removes files here at the same time: go on with what is left.
                 self.remove_tree(path)
         except OSError as error:
             raise storage_error("remove directory", path, error) from error

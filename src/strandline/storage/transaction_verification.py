@@ -4,7 +4,7 @@ This file knows the guards of one partition. It must not ask the coordinator; th
 between `begin` and the append. Theory: the first transactional batch of a producer gets a guard,
 the coordinator is asked whether the transaction includes this partition, and the append must show
 that same guard. An end marker written meanwhile removes the guard, so that a late append cannot
-open a transaction of which nobody will know. Guards are numbers, never used twice.
+open a transaction that no coordinator knows. Guards are numbers, never used twice.
 """
 
 from __future__ import annotations

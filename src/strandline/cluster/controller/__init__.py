@@ -2,11 +2,11 @@
 
 Each decision gives results, one per item of the request, and the operations that make them true,
 to be written as one multi. Nothing has happened until that multi is done: if the store refuses it
-(`store.MultiRefused`), somebody else was faster, and the request is decided again from an image
+(`store.MultiRefused`), another broker was faster, and the request is decided again from an image
 that has caught up. Every multi checks the controller epoch, so that a controller which lost its
 term cannot write. Randomness and time are arguments.
 
-Requests say what somebody wants; `reconcile` says what should be so anyway, now that brokers came
+Requests say what a client wants; `reconcile` says what should be so anyway, now that brokers came
 and went: who leads, who is in sync, which reassignment is complete. It needs no memory.
 """
 

@@ -1,7 +1,7 @@
 """Which settings adopted topics get, and what is taken over for brokers.
 
 A log directory that Kafka wrote has its settings in a metadata log, which may not be readable. A
-topic whose settings are not known keeps its records for ever until somebody says otherwise: any
+topic whose settings are not known keeps its records for ever until an operator says otherwise: any
 other guess could delete, at the first look at retention, what was meant to stay. What is known but
 not allowed here is left out and told, a setting at a time.
 """

@@ -73,7 +73,7 @@ class Adoption:
     operations: tuple[Operation, ...]
 
     def notices(self) -> list[str]:
-        """What whoever starts the broker should know, as sentences."""
+        """Warnings for the operator, as sentences."""
         notices = []
         topics = sorted({partition.topic for partition in self.registered})
         if topics:

@@ -53,7 +53,7 @@ USE_DEFAULT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic that somebody wants. Either numbers (-1: the broker's default) or `assignments`."""
+    """A topic that a client wants. Either numbers (-1: the broker's default) or `assignments`."""
 
     name: str
     partition_count: int = USE_DEFAULT

@@ -16,7 +16,7 @@ class Event(ABC):
     __slots__ = ()
 
     is_alarming: ClassVar[bool] = False
-    """Whether somebody should be warned."""
+    """Whether the operator should be warned."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -78,7 +78,7 @@ class UncleanElection(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaderLost(Event):
-    """Nobody can lead the partition."""
+    """No replica can lead the partition."""
 
     is_alarming: ClassVar[bool] = True
 

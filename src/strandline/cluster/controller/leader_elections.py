@@ -1,4 +1,4 @@
-"""Elections that somebody asks for (ElectLeaders, KIP-460), and the way back to preferred leaders.
+"""Elections that a client asks for (ElectLeaders, KIP-460), and the way back to preferred leaders.
 
 The preferred leader of a partition is the first of its assigned replicas; assignments are spread so
 that all brokers lead alike as long as preferred leaders lead. After a broker was away it leads
@@ -75,7 +75,7 @@ def elect_leaders(
 def rebalance(image: ClusterImage, *, imbalance_percent_max: int) -> Decision[Event]:
     """Give leadership back to brokers that lead too few of the partitions that prefer them.
 
-    Too few: of so many percent of those partitions somebody else is the leader
+    Too few: of so many percent of those partitions another replica is the leader
     (`leader.imbalance.per.broker.percentage`). Partitions that are being moved are left alone, and
     so are those whose preferred leader could not lead. Bounded: call it again until it is empty.
     """

@@ -77,7 +77,7 @@ def register_broker(
     """Register a broker under the session that carries this multi out.
 
     A registration that this same process left behind under `previous_session` is replaced
-    (KAFKA-7165); one of anybody else refuses the multi with `NodeExists`. The last result is a
+    (KAFKA-7165); one of another owner refuses the multi with `NodeExists`. The last result is a
     `DataSet` whose `created_zxid` is the broker epoch.
     """
     operations = [*remember_broker(image, node)]
@@ -121,7 +121,7 @@ def announce_shutdown(image: ClusterImage, broker_id: BrokerId) -> tuple[Operati
     """Tell everybody that the broker is about to stop; nothing if that is known or it is gone.
 
     The controller then moves leadership away and takes the broker out of in-sync sets, except
-    where nobody else could take over. `BadVersion` and `NoNode` mean that the broker registered
+    where no other broker could take over. `BadVersion` and `NoNode` mean that the broker registered
     anew meanwhile: decide again.
     """
     broker = image.brokers.get(broker_id)
@@ -150,7 +150,7 @@ def become_controller(
 ) -> tuple[Operation, ...]:
     """Become the controller and increment the epoch, under the session of the broker.
 
-    `NodeExists` and `BadVersion` mean that somebody else has it or was faster.
+    `NodeExists` and `BadVersion` mean that another broker has it or was faster.
     """
     lock = Create(ControllerNode.path, ControllerNode(broker_id, now_ms).encode(), ephemeral=True)
     if image.controller_epoch is None:

@@ -10,10 +10,10 @@ Who may lead, the first assigned replica of the first kind that there is:
 1. in sync, and the very registration that was recorded;
 2. eligible (KIP-966), likewise;
 3. in sync or eligible, restarted without a loss;
-4. any of those although it is shutting down, since nobody else is left;
-5. one that restarted uncleanly, if nobody is left who is complete, here or away (KIP-966); of
+4. any of those although it is shutting down, since no other is left;
+5. one that restarted uncleanly, if no complete replica is left, here or away (KIP-966); of
    several the one that was in sync longest, which is the last leader if it is among them;
-6. anybody alive, if unclean elections are allowed for the topic.
+6. any live replica, if unclean elections are allowed for the topic.
 
 An election adds one to the leader epoch, also when the same broker is elected again (KAFKA-7164);
 so does losing the leader, and the end of a reassignment. A member that leaves the in-sync set
@@ -120,7 +120,7 @@ def with_members(
 
 
 def without_eligible(partition: PartitionImage) -> PartitionImage:
-    """The partition with nobody complete, or once complete, beside its in-sync set."""
+    """The partition without eligible or last-known leader replicas."""
     epochs = partition.in_sync_epochs
     return replace(
         partition,
@@ -146,7 +146,7 @@ def _leader(
 ) -> tuple[BrokerId, Choice]:
     """Who leads, by the order in the module's docstring."""
     in_sync = members.standing_at(members.in_sync, Standing.PRESENT)
-    # Without a record nobody can say whether it is still the process that was elected.
+    # Without a record it is not known whether it is still the process that was elected.
     if partition.leader in in_sync and partition.leader in partition.in_sync_epochs:
         heir = _staying(in_sync, brokers) if brokers.is_leaving(partition.leader) else None
         if heir is not None:
@@ -164,7 +164,7 @@ def _leader(
 def _incomplete_leader(
     partition: PartitionImage, members: Members, brokers: Brokers, rules: Rules
 ) -> tuple[BrokerId, Choice]:
-    """Who leads if nobody is there who certainly has everything."""
+    """Who leads if no replica is there that certainly has everything."""
     alive = tuple(b for b in partition.replicas if brokers.is_alive(b))
     lossy = tuple(b for b in members.lossy if brokers.is_alive(b))
     candidates = lossy or alive
@@ -192,7 +192,7 @@ def _in_sync(
         return (leader,)
     good = {Standing.PRESENT}
     if members.standings[leader] is Standing.CLEAN:
-        # Nobody stayed. Those who came back whole need not leave only to be let in again.
+        # No member stayed. Those that came back whole need not leave only to be let in again.
         good.add(Standing.CLEAN)
     return tuple(
         b

@@ -1,6 +1,6 @@
 """Giving out producer ids in blocks, so that each is used once in the life of the cluster.
 
-A broker takes ids from a block of its own without asking anybody; what it has not used when it
+A broker takes ids from a block of its own without asking any other; what it has not used when it
 stops is lost. The blocks follow each other without gaps (KIP-730).
 """
 

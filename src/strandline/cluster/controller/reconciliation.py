@@ -4,7 +4,7 @@
 (`partition_repair`), looks for partitions that were never led, and for topics whose deletion was
 asked for. So a controller needs no memory: one that takes over in the middle of a failover, of a
 reassignment or of a deletion goes on from the image (F-14, F-16, F-20). Brokers follow what is
-written, so there is nobody to be told.
+written, so no client is to be answered.
 
 A decision is bounded, since one multi has a limited size; partitions without a leader come first.
 It is decided again after its multi until it is empty. What is to be done depends on the order of
@@ -195,6 +195,6 @@ def _unsettled(
 
 
 def _has_its_leader(partition: PartitionImage, brokers: Brokers) -> bool:
-    """Whether the leader is there; if not, nobody can use the partition until it is repaired."""
+    """Whether the leader is there; if not, the partition cannot be used until it is repaired."""
     epoch = brokers.epochs.get(partition.leader)
     return epoch is not None and partition.leads_under(epoch)

@@ -22,7 +22,7 @@ class Standing(Enum):
     """What became of a complete replica since its broker epoch was recorded."""
 
     PRESENT = auto()
-    """Still that registration (or nobody recorded one)."""
+    """Still that registration (or none was recorded)."""
     CLEAN = auto()
     """Registered anew, and lost nothing in between."""
     UNCLEAN = auto()

@@ -77,7 +77,7 @@ def topic_removal(image: ClusterImage, topic: TopicImage) -> list[Operation]:
     """Remove a topic, its partitions and its settings.
 
     The version of the assignment guards against partitions added meanwhile. The states may change
-    until the last moment: whoever leads, the topic goes.
+    until the last moment: whichever broker leads, the topic goes.
     """
     return removal_step(image, topic, len(_numbers(topic)))[0]
 

@@ -125,7 +125,7 @@ class Content:
         return dict(sorted(numbers.items()))
 
     def rest(self) -> Extra:
-        """The keys that nobody asked for."""
+        """The keys that were not asked for."""
         return self._values
 
     def malformed(self, what: str) -> MalformedNode:

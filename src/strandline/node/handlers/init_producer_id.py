@@ -19,10 +19,10 @@ class InitProducerIdHandler:
         self._producer_ids = producer_ids
 
     def handle(self, request: Request[InitProducerIdRequest], now: Instant) -> None:
-        """Give an id that nobody ever had, with epoch 0.
+        """Give an id that was never given before, with epoch 0.
 
         A producer that names its old id because it lost its state gets a fresh one, too, which is
-        as good as a bumped epoch: nobody else knows it.
+        as good as a bumped epoch: no other client knows it.
         """
         body = request.body
         if body.transactional_id is not None:

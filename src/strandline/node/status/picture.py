@@ -9,7 +9,7 @@ broker longer than it takes to write down `limit` rows:
     second look    limit=250, after=["orders", 49]    rows 251 to 500, ...
     last one       limit=250, after=["views", 99]     the rest, next null
 
-Partitions that somebody has on the screen are named in `partitions` and told in every look, as
+Partitions that a page shows are named in `partitions` and told in every look, as
 `asked`.
 """
 

@@ -14,7 +14,7 @@ from strandline.types import Offset
 
 
 class Candidate(NamedTuple):
-    """A compacted log that nobody is compacting, and the first dirty offset in its checkpoint."""
+    """A compacted log that is not being compacted, and the first dirty offset in its checkpoint."""
 
     log: Log
     checkpoint: Offset | None
