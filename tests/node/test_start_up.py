@@ -177,7 +177,7 @@ def test_i49_a_topic_that_goes_while_a_broker_starts_leaves_no_log_in_the_way(
     driver.files.make_directory("/data/a")
     old, new = UUID(int=1), UUID(int=2)
     log = Log.create(driver.files, "/data/a/t-0", T0, TopicConfig(), now_ms=1, random=Random(1))
-    log.location.assign_topic_id(old)
+    log.assign_topic_id(old)
     log.close()
     steps = driver.steps()
     step = next(steps)

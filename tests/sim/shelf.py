@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
+from uuid import UUID
 
 from strandline.config.topic import TopicConfig
 from strandline.records.batch import BatchHeader, iterate_headers, verify_crc
@@ -133,16 +134,16 @@ class Shelf:
         return self.opened.logs
 
     def _create(self, at: TopicPartition) -> None:
-        self.directory.add(
-            Log.create(
-                self.disk.files,
-                f"{DATA}/{at}",
-                at,
-                self.config,
-                now_ms=self.now_ms,
-                random=Random(7),
-            )
+        log = Log.create(
+            self.disk.files,
+            f"{DATA}/{at}",
+            at,
+            self.config,
+            now_ms=self.now_ms,
+            random=Random(7),
         )
+        log.assign_topic_id(UUID(int=1))
+        self.directory.add(log)
 
     # -- Steps -------------------------------------------------------------------------------
 

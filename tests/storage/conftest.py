@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +24,7 @@ from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Top
 from tests.descriptors import targets
 
 PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = UUID("b7bc6b44-0ef1-48bc-8a8d-b7c5a979e452")
 NOW_MS = 1_700_000_000_000
 SMALL = TopicConfig(
     segment_bytes=1000,
@@ -47,10 +49,14 @@ class World:
         files.sync_directory(directory)
 
     def create(self, config: TopicConfig = SMALL) -> Log:
+        """A log whose directory is durable already, as after its first flush."""
         self.config = config
-        return Log.create(
+        log = Log.create(
             self.files, self.directory, PARTITION, config, now_ms=NOW_MS, random=Random(7)
         )
+        log.assign_topic_id(TOPIC_ID)
+        log.location.make_durable()
+        return log
 
     def load(
         self,

@@ -94,7 +94,7 @@ class Logs:
         found.health.check_usable()
         if NO_TOPIC_ID == found.topic_id != topic_id:
             # The process died after it had made the log and before it wrote the id down.
-            found.location.assign_topic_id(topic_id)
+            found.assign_topic_id(topic_id)
         found.update_config(config)
         found.offsets.note_raised_starts_in(self._raised)
         return found
@@ -275,7 +275,7 @@ class Logs:
                 producer_expiration_ms=self._producer_expiration_ms,
             )
             if topic_id != NO_TOPIC_ID:
-                created.location.assign_topic_id(topic_id)
+                created.assign_topic_id(topic_id)
         except StorageError:
             # The next attempt may find more room in another directory, and two logs would be there.
             if is_new:

@@ -115,7 +115,12 @@ class Syncing:
     def _write_tables(self, replicas: Sequence[Replica]) -> None:
         self._busy.update(replicas)
         tables = [(each, each.log.leader_epochs.prepare()) for each in replicas]
-        plan = EpochsPlan(tuple(table for _, table in tables))
+        owed = [each.log.location.unsynced() for each in replicas]
+        plan = EpochsPlan(
+            tuple(table for _, table in tables),
+            tuple(file for files, _ in owed for file in files),
+            tuple(dict.fromkeys(path for _, directories in owed for path in directories)),
+        )
         self._give(plan, lambda result, at: self._epochs_written(tables, result, at))
 
     def _epochs_written(self, tables: _Tables, result: Result, now: Instant) -> None:
@@ -123,6 +128,9 @@ class Syncing:
         if isinstance(result, StorageError):
             self._failed(tables, result)
             return
+        if result:
+            for replica, _ in tables:
+                replica.log.flusher.location_durable()
         adopted: list[tuple[Replica, EpochsToWrite]] = []
         for replica, table in tables:
             try:

@@ -42,16 +42,23 @@ class FlushPlan:
 
 @dataclass(frozen=True, slots=True)
 class EpochsPlan:
-    """Write leader epoch tables of several logs beside their files, to be adopted afterwards."""
+    """Write leader epoch tables of several logs beside their files, to be adopted afterwards.
+
+    `files` and `directories` are what new logs among them owe to the disk before that.
+    """
 
     tables: tuple[EpochsToWrite, ...]
+    files: tuple[File, ...] = ()
+    directories: tuple[str, ...] = ()
 
     def carry_out(self, files: Files) -> bool:
         """Write and sync all of them; may run in any thread. False when a directory was gone.
 
         Raises `StorageError`; then none of them may be adopted.
         """
-        return _carry_out(partial(table.write, files) for table in self.tables)
+        are_there = _carry_out(file.sync for file in self.files)
+        are_there &= NamesPlan(self.directories).carry_out(files)
+        return are_there & _carry_out(partial(table.write, files) for table in self.tables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ Three times at which the file is written:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from strandline.config.topic import LONG_MAX
@@ -68,11 +68,13 @@ class LeaderEpochs:
 
     - `latest` is the newest epoch or `NO_EPOCH`; a plain attribute, because every append compares
       its epoch with it. Only this class moves it.
+    - `before_write` is called before each write of the file that is durable when it returns.
     - `unwritten_from`: where the first epoch begins that may not be on the disk; `ALL_WRITTEN`
       without one. The recovery point must not pass it.
     """
 
     __slots__ = (
+        "_before_write",
         "_entries",
         "_files",
         "_named_to",
@@ -84,7 +86,10 @@ class LeaderEpochs:
         "unwritten_from",
     )
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(
+        self, files: Files, path: str, before_write: Callable[[], None] = lambda: None
+    ) -> None:
+        self._before_write = before_write
         self.latest: LeaderEpoch = NO_EPOCH
         self.unwritten_from = ALL_WRITTEN
         self._files = files
@@ -99,13 +104,15 @@ class LeaderEpochs:
         """The greatest start offset that the file may have."""
 
     @classmethod
-    def load(cls, files: Files, path: str) -> LeaderEpochs:
+    def load(
+        cls, files: Files, path: str, before_write: Callable[[], None] = lambda: None
+    ) -> LeaderEpochs:
         """Read the table at `path`; empty without a file. Raises `DamagedCheckpoint`.
 
         Entries out of order are resolved as successive assignments, as Kafka does. The caller
         must then truncate from both ends to the log's real range.
         """
-        epochs = cls(files, path)
+        epochs = cls(files, path, before_write)
         entries: list[EpochEntry] = []
         for fields in read_checkpoint(files, path):
             if len(fields) != 2:
@@ -282,6 +289,7 @@ class LeaderEpochs:
         self._version += 1
         if entries:
             self._named_to = max(self._named_to, entries[-1].start_offset)
+        self._before_write()
         self._files.write_atomically(self._path, self._encoded(entries))
         self._is_written(entries[-1] if entries else None)
 

@@ -115,14 +115,15 @@ class Log:
         `random` spreads the rolls of many logs in time (`segment.jitter.ms`). Raises
         `StorageError` when the disk fails.
         """
+        location = PartitionDirectory(
+            files, found.directory, found.topic_partition, is_durable=not found.needs_recovery
+        )
         producers = ProducerStates(files, found.directory, expiration_ms=producer_expiration_ms)
-        is_new = not files.is_directory(found.directory)
-        if is_new:
-            files.make_directory(found.directory)
-            files.sync_directory(parent_of(found.directory))
-        epochs = LeaderEpochs.load(files, join(found.directory, LEADER_EPOCHS_NAME))
+        epochs = LeaderEpochs.load(
+            files, join(found.directory, LEADER_EPOCHS_NAME), location.make_durable
+        )
         parts = LogParts(
-            PartitionDirectory(files, found.directory, found.topic_partition),
+            location,
             LogSettings(config),
             LogHealth(found.topic_partition),
             LogOffsets(found.topic_partition),
@@ -247,6 +248,10 @@ class Log:
 
     # -- What concerns several parts ---------------------------------------------------------
 
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        """Write down to which topic the log belongs. Another id on disk is `StorageError`."""
+        self.location.assign_topic_id(topic_id, durably=self.log_end_offset > 0)
+
     def update_config(self, config: TopicConfig) -> None:
         """Follow settings of the topic, or new ones, from the next append on."""
         self.settings.follow(config)
@@ -339,3 +344,4 @@ class Log:
         for file in active.files_to_sync() if plan is None else plan.files:
             file.sync()
         self.location.sync()
+        self.location.make_durable()

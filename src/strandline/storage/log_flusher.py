@@ -83,6 +83,10 @@ class LogFlusher:
         """Whether records are written in an epoch whose entry may not be on the disk."""
         return self._leader_epochs.unwritten_from < self._offsets.log_end_offset
 
+    def location_durable(self) -> None:
+        """What `PartitionDirectory.unsynced` named is synced."""
+        self._location.is_durable = True
+
     def epochs_written(self, written: EpochsToWrite) -> None:
         """A table of leader epochs that was adopted is on the disk."""
         if self._leader_epochs.note_durable(written):
@@ -112,11 +116,14 @@ class LogFlusher:
                 to_sync.extend(segment.files_to_sync())
         to_sync.extend(files.open(p) for p in self._unsynced_snapshots if files.exists(p))
         names_new = any(not segment.synced_names for segment in segments)
+        metadata, directories = self._location.unsynced()
+        if not directories and (names_new or self._unsynced_snapshots):
+            directories = (self._location.path,)
         self.wants_flush = False
         return FlushPlan(
             up_to,
-            tuple(to_sync),
-            (self._location.path,) if names_new or self._unsynced_snapshots else (),
+            (*to_sync, *metadata),
+            directories,
             tuple(segments),
             offsets.truncations,
         )
@@ -138,6 +145,7 @@ class LogFlusher:
     def mark_flushed(self, plan: FlushPlan, now_ms: int) -> bool:
         """Raise the recovery point after `plan` was carried out; whether it moved."""
         self._last_flush_ms = now_ms
+        self._location.is_durable |= len(plan.directories) > 1
         if plan.truncations != self._offsets.truncations:
             return False
         if plan.directories:

@@ -1,7 +1,8 @@
 """`partition.metadata`: which topic id a partition's directory belongs to (KIP-516).
 
 This file knows the two lines of that file. A topic may be deleted and made again under its name;
-the id tells whose records these are. The file is written before the first record is:
+the id tells whose records these are. The file is written before the first record is, and durable
+before any record counts as durable:
 
     ┌──────────────────────────────────┐
     │ version: 0                       │
@@ -49,8 +50,13 @@ def read_topic_id(files: Files, directory: str) -> TopicId | None:
     return topic_id
 
 
-def write_topic_id(files: Files, directory: str, topic_id: TopicId) -> None:
-    """Say durably whose partition this is. A different id in the file is `StorageError`."""
+def write_topic_id(
+    files: Files, directory: str, topic_id: TopicId, *, durably: bool = True
+) -> None:
+    """Say whose partition this is. A different id in the file is `StorageError`.
+
+    If not `durably`, a power failure may leave any contents, or no file.
+    """
     if topic_id == NO_TOPIC_ID:
         raise StorageError(f"The zero topic id cannot be written to {directory}.")
     present = read_topic_id(files, directory)
@@ -61,7 +67,13 @@ def write_topic_id(files: Files, directory: str, topic_id: TopicId) -> None:
         )
     if present is None:
         text = f"version: {VERSION}\ntopic_id: {format_uuid(topic_id)}"
-        files.write_atomically(join(directory, FILE_NAME), text.encode())
+        path = join(directory, FILE_NAME)
+        if durably:
+            files.write_atomically(path, text.encode())
+        else:
+            file = files.open(path, create=True)
+            file.append(text.encode())
+            file.close()
 
 
 def _value(line: str) -> str:

@@ -42,7 +42,7 @@ from strandline.storage.segment import Segment
 from strandline.storage.segment_names import INDEXES, LOG, parse_segment_name, segment_path
 from strandline.storage.swap_recovery import finish_interrupted_swaps
 from strandline.storage.transaction_index import AbortedTransaction
-from strandline.types import Offset
+from strandline.types import NO_TOPIC_ID, Offset
 
 LEADER_EPOCHS_NEXT: Final = LEADER_EPOCHS_NAME + NEXT_SUFFIX
 
@@ -67,6 +67,7 @@ class Recovery:
     def run(self) -> RecoveryReport:
         """Fill the log's segments, offsets, producers and leader epochs; what was done."""
         log, found = self._log, self._found
+        self._clear_if_never_durable()
         self._notes += finish_interrupted_swaps(self._files, self._directory)
         for segment in self._open_segments():
             log.segments.add(segment)
@@ -93,6 +94,27 @@ class Recovery:
         return max(self._found.log_start_offset, first)
 
     # -- What is there -----------------------------------------------------------------------
+
+    def _clear_if_never_durable(self) -> None:
+        """Drop what a power failure left of a directory that was not synced since it was made.
+
+        Without its topic id its records may be those of a former topic of that name. They are not
+        missed: the id is durable before a table of leader epochs is, and before the recovery point
+        moves. Raises `DamagedCheckpoint` for an id that cannot be read in any other directory.
+        """
+        location, found = self._log.location, self._found
+        if location.topic_id != NO_TOPIC_ID:
+            return
+        was_durable = found.recovery_point > 0 or self._log.leader_epochs.entries
+        if found.needs_recovery and not was_durable:
+            names = location.clear()
+            if names:
+                self._notes.append(
+                    f"Removed {', '.join(names)} from {self._directory}: none of it was synced, "
+                    "and the disk does not say to which topic it belongs."
+                )
+        elif location.damage is not None:
+            raise location.damage
 
     def _open_segments(self) -> list[Segment]:
         """The segments on disk; removes index files that belong to none or are not whole."""

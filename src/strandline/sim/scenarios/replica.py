@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from random import Random
 from typing import NamedTuple
+from uuid import UUID
 
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvariantViolated
@@ -22,6 +23,7 @@ from strandline.storage.memory_files import MemoryFiles
 from strandline.types import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 PARTITION = TopicPartition("t", 0)
+TOPIC_ID = UUID(int=1)
 WALL_MS = 1_700_000_000_000
 ROOT = "/data"
 NO_LEADER = LeaderEpoch(-1)
@@ -86,6 +88,7 @@ class Replica:
                 now_ms=WALL_MS + now_ms,
                 random=Random(1),
             )
+            self.log.assign_topic_id(TOPIC_ID)
             self.directory.add(self.log)
         self.is_running = True
 
