@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ import pytest
 from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS, Service, Setting
 
 ROOT = Path(__file__).parents[2] / "src" / "strandline"
-TABLES = ROOT / "config" / "tables"
 PROPERTIES = {
     "offsets.retention.minutes": "offsets_retention_ms",
     "offsets.topic.replication.factor": "offsets_topic_replicas",
@@ -23,17 +22,20 @@ READ_AT_THE_START = {"listener.security.protocol.map", "controller.listener.name
 """By `config` itself, as parts of what `listeners` says."""
 
 
-def read_attributes() -> Iterator[str]:
-    """Every attribute that is read outside of the configuration, which only carries them."""
+@cache
+def read_attributes() -> frozenset[str]:
+    """Every attribute that is read outside of the configuration, which only carries them. Not while
+    tests are collected, as each process does that."""
+    found = set()
     for path in ROOT.rglob("*.py"):
         if path.is_relative_to(ROOT / "config") or path.is_relative_to(ROOT / "sim"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                yield node.attr
+                found.add(node.attr)
+    return frozenset(found)
 
 
-READ = frozenset(read_attributes())
 CONFIG = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config").glob("*.py"))
 
 
@@ -42,7 +44,10 @@ def is_read(setting: Setting) -> bool:
     if name in READ_AT_THE_START:
         return f'"{name}"' in CONFIG
     topics = [each for each in TOPIC_SETTINGS.values() if name in {s.name for s in each.synonyms}]
-    return any(PROPERTIES.get(each.name, each.attribute) in READ for each in (setting, *topics))
+    return any(
+        PROPERTIES.get(each.name, each.attribute) in read_attributes()
+        for each in (setting, *topics)
+    )
 
 
 @pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *BROKER_SETTINGS])
