@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from strandline.cluster.image_parts import PartitionImage
-from strandline.sim.clients.crew import Crew
+from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
 from strandline.sim.machine import Machine
@@ -31,8 +31,8 @@ class Stage:
         self.world = world
         specs = [ClientSpec("producer", "p1", {"topic": "t", "acks": "all", "every": "20ms"})]
         self.scene = Scene(world, [spec.name for spec in specs])
-        self.crew = Crew(world, specs)
-        self.nemesis = Nemesis(self.scene, self.crew)
+        self.workload = Workload(world, specs)
+        self.nemesis = Nemesis(self.scene, self.workload)
 
     def do(self, *lines: str) -> None:
         """Have these done now, one after the other."""
@@ -97,10 +97,10 @@ def stage(
         world.start_all()
         made.settle()
         assignment = ":".join(str(number) for number in range(1, min(3, brokers) + 1))
-        made.crew.perform(action(f"create-topic t assignment={assignment} within=9s"))
+        made.workload.perform(action(f"create-topic t assignment={assignment} within=9s"))
         assert world.run_until(lambda: "t" in world.image.topics)
         made.settle()
-        made.crew.start()
+        made.workload.start()
         made.run(200)
         yield made
     finally:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.config.load import topic_config
-from strandline.sim.clients.crew import Crew
+from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import check
 from strandline.sim.faults.planner import CALM_ONE_OF
 from strandline.sim.options import BEYOND_ONE_OF, draw_plan
@@ -54,7 +54,7 @@ def test_every_drawn_plan_can_be_made_and_done() -> None:
         plan = draw_plan(seed)
         world = World(plan.options)
         try:
-            Crew(world, plan.clients)
+            Workload(world, plan.clients)
             for topic in plan.options.topics:
                 # One without the setting goes by the brokers' files, as far as its replicas reach.
                 config = topic_config(topic.configs, world[1].config)

@@ -19,7 +19,7 @@ from strandline.node.node import INTERNAL_TOPICS
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.client import place_of
-from strandline.sim.clients.crew import Crew
+from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
 from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
@@ -82,7 +82,9 @@ class Course:
             world.observers.append(self.checkers)
         told_of_deletion = None if self.checkers is None else self.checkers.note_records_deleted
         told_of_time = None if self.checkers is None else self.checkers.rules.times.check
-        self.crew = Crew(world, plan.clients, on_deleted=told_of_deletion, on_time=told_of_time)
+        self.workload = Workload(
+            world, plan.clients, on_deleted=told_of_deletion, on_time=told_of_time
+        )
         self._found: list[Violation] = []
         """What did not come right, and what the clients' history says."""
         self.phases: list[tuple[str, int]] = []
@@ -117,11 +119,11 @@ class Course:
         is_up = self._within(_BUILD_US, self._are_all_there, "I-48", "the brokers come up")
         if is_up:
             for topic in self.plan.options.topics:
-                self.crew.perform(self._creation(topic.name))
+                self.workload.perform(self._creation(topic.name))
             is_up = self._within(
                 _BUILD_US,
                 lambda: (
-                    all(each.is_done for each in self.crew.operations)
+                    all(each.is_done for each in self.workload.operations)
                     and len(world.image.topics) >= len(self.plan.options.topics)
                     and world.is_settled()
                 ),
@@ -132,8 +134,8 @@ class Course:
         return is_up
 
     def _safety(self, expect: Callable[[Action], None] | None) -> None:
-        self.crew.start()
-        Nemesis(self.scene, self.crew, expect).plan(self.plan.actions)
+        self.workload.start()
+        Nemesis(self.scene, self.workload, expect).plan(self.plan.actions)
         self._let_pass(self.plan.options.safety_us)
         if self.checkers is not None:
             self.checkers.at_phase_end()
@@ -148,11 +150,11 @@ class Course:
         self._is_well = self._within(
             bounds.in_sync_us, world.is_settled, "I-49", "all replicas are in sync"
         )
-        self.crew.finish()
-        self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "all clients finish")
+        self.workload.finish()
+        self._within(_CLIENTS_US, lambda: self.workload.is_done, "I-50", "all clients finish")
         self._within(
             _CLIENTS_US,
-            lambda: all(each.is_done for each in self.crew.operations),
+            lambda: all(each.is_done for each in self.workload.operations),
             "I-51",
             "all operations of administrators end",
         )
@@ -160,8 +162,8 @@ class Course:
         self._ended("liveness")
 
     def _judge(self) -> None:
-        self.crew.read_everything(self._partitions())
-        self._within(_CLIENTS_US, lambda: self.crew.is_done, "I-50", "everything can be read")
+        self.workload.read_everything(self._partitions())
+        self._within(_CLIENTS_US, lambda: self.workload.is_done, "I-50", "everything can be read")
         self._let_pass(_GOODBYE_US)
         self._level_out()
         # Groups write when a member is gone for too long: that may be just now.
@@ -176,7 +178,7 @@ class Course:
             {place_of(*each) for each in self.checkers.undone_deletions} if self.checkers else ()
         )
         kept = self.checkers.kept(self.world.history) if self.checkers else ()
-        for anomaly in self.crew.report(kept).anomalies:
+        for anomaly in self.workload.report(kept).anomalies:
             place = str(anomaly.partition)
             if anomaly.kind in LOSS_KINDS and (may_lose or place not in present):
                 continue  # deleted, and so is what was in it
@@ -185,7 +187,7 @@ class Course:
             number = INVARIANT_OF[anomaly.kind]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, place)
-        for finding in self.crew.findings:
+        for finding in self.workload.findings:
             if may_lose and finding.invariant in _LOST_WITH_RECORDS:
                 continue
             if finding.invariant == "I-54" and self._may_have_lost(finding.partition):

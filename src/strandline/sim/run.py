@@ -81,7 +81,7 @@ def _run(plan: Plan, hooks: _Hooks, *, is_checked: bool, stops: bool) -> Verdict
         return Verdict(
             plan=plan,
             violations=tuple(course.violations),
-            counters=sometimes.counters(course.crew, course.scene, course.checkers),
+            counters=sometimes.counters(course.workload, course.scene, course.checkers),
             trace_hash=world.trace_hash,
             events=world.schedule.events,
             simulated_us=world.schedule.now_us,

@@ -19,8 +19,8 @@ from strandline.cluster.store import Changes
 from strandline.errors import StrandlineError
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.node_internals import is_turn_over
-from strandline.sim.clients.crew import Crew
 from strandline.sim.clients.make import ADMIN_VERBS
+from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import VERBS
 from strandline.sim.faults.scene import Scene
 from strandline.sim.machine import Machine
@@ -120,13 +120,15 @@ class Sometimes(Silent):
             self._found["crash while starting"] += 1
         self._replicas.forget(machine)
 
-    def counters(self, crew: Crew, scene: Scene, checkers: Checkers | None) -> Mapping[str, int]:
+    def counters(
+        self, workload: Workload, scene: Scene, checkers: Checkers | None
+    ) -> Mapping[str, int]:
         """Everything, by name: first all known names, then what else was counted."""
         world = self._world
         found = {name: self._found[name] for name in STATES}
         found |= {f"fault {verb}": count for verb, count in sorted(scene.done.items())}
         sources: dict[str, Mapping[str, int]] = {
-            "client": crew.counters,
+            "client": workload.counters,
             "checker": {} if checkers is None else checkers.counters,
             "network": asdict(world.network.counts),
         }

@@ -1,11 +1,11 @@
 """The client side of a simulation: producers, readers, groups, operators and vandals.
 
 All of them speak real wire bytes, draw from streams of their own, and write into the history what
-they did and what they were told. `Crew` is all of one run; `make_client` makes a single one.
+they did and what they were told. `Workload` is all of one run; `make_client` makes a single one.
 """
 
 from strandline.sim.clients.client import Finding, SimClient
-from strandline.sim.clients.crew import Crew
 from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
+from strandline.sim.clients.workload import Workload
 
-__all__ = ["ADMIN_VERBS", "Crew", "Finding", "SimClient", "make_client", "make_operation"]
+__all__ = ["ADMIN_VERBS", "Workload", "Finding", "SimClient", "make_client", "make_operation"]

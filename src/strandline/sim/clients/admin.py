@@ -19,8 +19,8 @@ from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client import SimClient
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection, Outcome
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
 from strandline.sim.scenarios.script import BadScript
@@ -74,7 +74,7 @@ class AdminOperation(SimClient):
 
     def __init__(self, world: ClientWorld, name: str, action: Action) -> None:
         spec = ClientSpec(self.kind, name, dict(action.options))
-        super().__init__(world, spec, Wishes(ClientSpec(self.kind, name)))
+        super().__init__(world, spec, ClientOptions(ClientSpec(self.kind, name)))
         self.action = action
         self.within_us = action.time_us("within", 30_000_000)
         self.outcome = ""

@@ -15,7 +15,7 @@ from strandline.records.batch import HEADER_BYTES, parse_header
 from strandline.records.builder import build_batch, join_batch
 from strandline.records.codec import Codec
 from strandline.records.record import Record
-from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.history.lookups import Leadership
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.schedule import START_US
@@ -80,7 +80,7 @@ class Batch:
 class Recipe:
     """How one client's batches look."""
 
-    def __init__(self, wishes: Wishes, random: Random, lies: Random, name: str) -> None:
+    def __init__(self, options: ClientOptions, random: Random, lies: Random, name: str) -> None:
         """`records=3` at most per batch, `size=20` bytes of padding at most per value,
         `large=5` per cent of the batches with `large-size=5000` bytes, `compressed=20` per cent,
         `keys=0` different keys (none: no keys), `tombstones=0` per cent of the batches end with
@@ -88,16 +88,16 @@ class Recipe:
         their header, which a broker must put right. `lies` draws those, so that all else stays."""
         self._random = random
         self._lies = lies
-        self._misdated = _per_cent(wishes, "misdated", 10)
+        self._misdated = _per_cent(options, "misdated", 10)
         self._name = name
-        self._records_max = wishes.number("records", 3, least=1)
-        self._size_max = wishes.number("size", 20)
-        self._large = _per_cent(wishes, "large", 2)
-        self._large_size = wishes.number("large-size", 5_000)
-        self._compressed = _per_cent(wishes, "compressed", 20)
-        self._keys = wishes.number("keys", 0)
-        self._tombstones = _per_cent(wishes, "tombstones", 0) if self._keys else 0
-        self._strange = _per_cent(wishes, "strange-times", 1)
+        self._records_max = options.number("records", 3, least=1)
+        self._size_max = options.number("size", 20)
+        self._large = _per_cent(options, "large", 2)
+        self._large_size = options.number("large-size", 5_000)
+        self._compressed = _per_cent(options, "compressed", 20)
+        self._keys = options.number("keys", 0)
+        self._tombstones = _per_cent(options, "tombstones", 0) if self._keys else 0
+        self._strange = _per_cent(options, "strange-times", 1)
         self._made = 0
 
     def batch(self, at: TopicPartition, now_us: int, *, produce_version: int) -> Batch:
@@ -167,8 +167,8 @@ def _padded(value: bytes, padding: int) -> bytes:
     return value + b":" + b"x" * padding if padding else value
 
 
-def _per_cent(wishes: Wishes, name: str, default: int) -> int:
-    number = wishes.number(name, default)
+def _per_cent(options: ClientOptions, name: str, default: int) -> int:
+    number = options.number(name, default)
     if number > _PER_CENT:
         raise BadScript(f"{name}={number} is more than 100 per cent.")
     return number

@@ -14,9 +14,9 @@ from typing import ClassVar, Final, TypeAlias
 from uuid import UUID
 
 from strandline.protocol.apis import ApiKey
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import Cluster
 from strandline.sim.clients.versions import Versions
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.types import TopicPartition
@@ -46,7 +46,7 @@ class SimClient:
 
     kind: ClassVar[str]
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
         self.world = world
         self.spec = spec
         self.name = spec.name
@@ -56,18 +56,18 @@ class SimClient:
         self.is_done = False
         self.give_up_us = 0
         """When patience ends, once `finish` was called."""
-        self.names_by = wishes.one_of("by", ("any", "id", "name"))
-        drawn = wishes.one_of("versions", ("newest", "drawn")) == "drawn"
+        self.names_by = options.one_of("by", ("any", "id", "name"))
+        drawn = options.one_of("versions", ("newest", "drawn")) == "drawn"
         versions = Versions(
             drawn_from=self.random if drawn else None,
             by=self.names_by,
-            least=self.least_versions(wishes),
+            least=self.least_versions(options),
         )
         self.cluster = Cluster(world, self.name, self.random, versions, [])
 
-    def least_versions(self, wishes: Wishes) -> Mapping[ApiKey, int]:
+    def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
         """Versions of requests that it cannot do without."""
-        del wishes
+        del options
         return {}
 
     @property

@@ -3,7 +3,7 @@
 `client consumer c1 topic=t partition=0,1 from=earliest isolation=committed rack=a`
 
 With `to-end=yes` a consumer finds out where its logs end, reads up to there, and is done: that is
-how everything is read when all is over (`crew`).
+how everything is read when all is over (`workload`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US
+from strandline.sim.clients.client_options import ClientOptions
+from strandline.sim.clients.fetch_position import FetchPosition
 from strandline.sim.clients.reader import Reader
-from strandline.sim.clients.seats import Seat
-from strandline.sim.clients.standing import ANCHORS
-from strandline.sim.clients.wishes import Wishes
+from strandline.sim.clients.subscription_state import ANCHORS
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.sim.scenarios.script import BadScript
@@ -26,13 +26,13 @@ class Consumer(Reader):
 
     kind: ClassVar[str] = "consumer"
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
-        self.needs_end = wishes.flag("to-end")
-        start = _start(wishes)
-        for at in wishes.partitions():
-            self.seats[at] = Seat(at, ExponentialBackoff(self.random), start)
-        self.cluster.topics = [wishes.text("topic")]
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
+        self.needs_end = options.flag("to-end")
+        start = _start(options)
+        for at in options.partitions():
+            self.positions[at] = FetchPosition(at, ExponentialBackoff(self.random), start)
+        self.cluster.topics = [options.text("topic")]
 
     def start(self) -> None:
         """See `SimClient`."""
@@ -45,7 +45,7 @@ class Consumer(Reader):
     def may_read(self) -> bool:
         """See `Reader`."""
         if self.needs_end:
-            return not all(self._is_through(seat) for seat in self.seats.values())
+            return not all(self._is_through(position) for position in self.positions.values())
         return not self.is_finishing
 
     def maybe_done(self) -> None:
@@ -53,27 +53,31 @@ class Consumer(Reader):
         if not self.may_read and not self.outstanding:
             self.done()
 
-    def _is_through(self, seat: Seat) -> bool:
+    def _is_through(self, position: FetchPosition) -> bool:
         is_late = self.now_us >= self.give_up_us - PATIENCE_US + NO_TOPIC_US
-        if is_late and self.cluster.view(seat.at.topic) is None:
+        if is_late and self.cluster.view(position.at.topic) is None:
             return True
-        return seat.end is not None and seat.position is not None and seat.position >= seat.end
+        return (
+            position.end is not None
+            and position.offset is not None
+            and position.offset >= position.end
+        )
 
     def _give_up(self) -> None:
-        for seat in self.seats.values():
-            if not self._is_through(seat):
+        for position in self.positions.values():
+            if not self._is_through(position):
                 self.found(
                     "I-50",
-                    f"{self.name} could not read to the end: it stands at {seat.position} of "
-                    f"{seat.end}",
-                    seat.at,
+                    f"{self.name} could not read to the end: it stands at {position.offset} of "
+                    f"{position.end}",
+                    position.at,
                 )
         self.done()
 
 
-def _start(wishes: Wishes) -> int:
+def _start(options: ClientOptions) -> int:
     """`from=earliest`, `from=latest` or `from=17`."""
-    text = wishes.text("from", "earliest")
+    text = options.text("from", "earliest")
     if text in ANCHORS:
         return ANCHORS[text]
     if not text.isdecimal():

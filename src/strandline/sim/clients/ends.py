@@ -15,9 +15,9 @@ from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client import SimClient, place_of
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.offsets import LATEST, list_offsets, only_partition
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import EndSeen
 from strandline.sim.plan import ClientSpec
@@ -32,15 +32,15 @@ class EndsWatcher(SimClient):
 
     kind: ClassVar[str] = "ends"
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
-        self._every_us = wishes.time_us("every", "500ms")
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
+        self._every_us = options.time_us("every", "500ms")
         self._isolation = ("uncommitted", "committed").index(
-            wishes.one_of("isolation", ("uncommitted", "committed"))
+            options.one_of("isolation", ("uncommitted", "committed"))
         )
         self._version = max(EPOCHS_SINCE, self.cluster.versions.of(ApiKey.LIST_OFFSETS))
-        self._partitions = wishes.partitions()
-        self.cluster.topics = [wishes.text("topic")]
+        self._partitions = options.partitions()
+        self.cluster.topics = [options.text("topic")]
 
     def start(self) -> None:
         """See `SimClient`."""

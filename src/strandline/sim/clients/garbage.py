@@ -31,9 +31,9 @@ from strandline.records.batch import HEADER_BYTES, parse_header
 from strandline.records.builder import build_batch, join_batch
 from strandline.records.record import Record
 from strandline.sim.clients.client import SimClient
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Wire
 from strandline.sim.clients.lies import LIES
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.types import NO_OFFSET, BrokerId
@@ -89,13 +89,13 @@ class GarbageClient(SimClient):
 
     kind: ClassVar[str] = "garbage"
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
-        self._every_us = wishes.time_us("every", "500ms")
-        self._topic = wishes.text("topic", "t")
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
+        self._every_us = options.time_us("every", "500ms")
+        self._topic = options.text("topic", "t")
         self.repertoire = list(MISCHIEF)
         """What it sends, drawn each time."""
-        self.lies = list(LIES) if wishes.flag("lies", default=True) else []
+        self.lies = list(LIES) if options.flag("lies", default=True) else []
         """Which lies it tells besides."""
         self._liar = world.streams(f"lies of {spec.name}")
         self._tries: list[_Try] = []

@@ -19,6 +19,7 @@ from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.group_messages import (
@@ -35,7 +36,6 @@ from strandline.sim.clients.group_messages import (
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.reader import Reader
 from strandline.sim.clients.versions import STATIC_LEAST
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.types import TopicId, TopicPartition
@@ -51,13 +51,13 @@ class GroupEntrant(Reader):
     """See the module. What is done as a member is its subclass's business."""
 
     def __init__(
-        self, world: ClientWorld, spec: ClientSpec, wishes: Wishes, watch: GroupWatch
+        self, world: ClientWorld, spec: ClientSpec, options: ClientOptions, watch: GroupWatch
     ) -> None:
-        super().__init__(world, spec, wishes)
-        self.group = wishes.text("group")
-        self.topics = wishes.text("topic").split(",")
-        self.session_us = wishes.time_us("session", "6s")
-        self.instance_id = self.name if wishes.flag("static") else None
+        super().__init__(world, spec, options)
+        self.group = options.text("group")
+        self.topics = options.text("topic").split(",")
+        self.session_us = options.time_us("session", "6s")
+        self.instance_id = self.name if options.flag("static") else None
         self.watch = watch
         if self.instance_id is not None:
             watch.has_static(self.group)
@@ -69,13 +69,13 @@ class GroupEntrant(Reader):
         self.is_member = False
         self.partitions_seen: dict[str, list[int]] | None = None
         """What this member has assigned as the leader of its generation; None: it does not lead."""
-        self._rebalance_us = wishes.time_us("rebalance", "3s")
+        self._rebalance_us = options.time_us("rebalance", "3s")
         self._backoff = ExponentialBackoff(self.random)
 
-    def least_versions(self, wishes: Wishes) -> Mapping[ApiKey, int]:
+    def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
         """See `SimClient`."""
-        static = STATIC_LEAST if wishes.flag("static") else {}
-        return {**super().least_versions(wishes), **static}
+        static = STATIC_LEAST if options.flag("static") else {}
+        return {**super().least_versions(options), **static}
 
     @property
     def wants_in(self) -> bool:
@@ -90,7 +90,7 @@ class GroupEntrant(Reader):
         """What was given is no longer ours."""
         self.attempt += 1
         self.is_member = False
-        self.seats.clear()
+        self.positions.clear()
 
     @property
     def membership(self) -> Membership:

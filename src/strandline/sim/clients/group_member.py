@@ -21,7 +21,9 @@ from strandline.client.channel import RequestFailed
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Outcome
+from strandline.sim.clients.fetch_position import FetchPosition
 from strandline.sim.clients.group_entry import GroupEntrant
 from strandline.sim.clients.group_messages import (
     NO_MEMBER,
@@ -29,8 +31,6 @@ from strandline.sim.clients.group_messages import (
     leave,
 )
 from strandline.sim.clients.group_watch import GroupWatch
-from strandline.sim.clients.seats import Seat
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.types import TopicPartition
@@ -62,14 +62,14 @@ class GroupMember(GroupEntrant):
     kind: ClassVar[str] = "group"
 
     def __init__(
-        self, world: ClientWorld, spec: ClientSpec, wishes: Wishes, watch: GroupWatch
+        self, world: ClientWorld, spec: ClientSpec, options: ClientOptions, watch: GroupWatch
     ) -> None:
-        super().__init__(world, spec, wishes, watch)
-        self.pause_us = wishes.time_us("every", "200ms")
-        self._commit_every_us = wishes.time_us("commit-every", "500ms")
-        self._stay_us = wishes.time_us("stay", "0s")
-        self._away_us = wishes.time_us("away", "2s")
-        self._vanishes = wishes.one_of("goes", ("leave", "vanish")) == "vanish"
+        super().__init__(world, spec, options, watch)
+        self.pause_us = options.time_us("every", "200ms")
+        self._commit_every_us = options.time_us("commit-every", "500ms")
+        self._stay_us = options.time_us("stay", "0s")
+        self._away_us = options.time_us("away", "2s")
+        self._vanishes = options.one_of("goes", ("leave", "vanish")) == "vanish"
         self._committed: dict[TopicPartition, int] = {}
         self._is_away = False
 
@@ -147,7 +147,7 @@ class GroupMember(GroupEntrant):
         self.counters["member of a generation"] += 1
         for at, offset in offsets.items():
             start = offset if offset >= 0 else self.reset
-            self.seats[at] = Seat(at, ExponentialBackoff(self.random), start)
+            self.positions[at] = FetchPosition(at, ExponentialBackoff(self.random), start)
             if offset >= 0:
                 self._committed[at] = offset
         self.after(self._heartbeat_us, partial(self._heartbeat, attempt))
@@ -194,12 +194,12 @@ class GroupMember(GroupEntrant):
     def _commit(self) -> None:
         """Commit the positions that have changed since the last time."""
         offsets = {}
-        for at, seat in self.seats.items():
-            if seat.position is None or self._committed.get(at) == seat.position:
+        for at, position in self.positions.items():
+            if position.offset is None or self._committed.get(at) == position.offset:
                 continue
-            if seat.position < self._committed.get(at, 0):
+            if position.offset < self._committed.get(at, 0):
                 self.watch.forget(self.group, at)
-            offsets[at] = seat.position
+            offsets[at] = position.offset
         connection = self.to_coordinator()
         if not offsets or connection is None:
             return

@@ -20,9 +20,9 @@ from strandline.errors import RETRIABLE, ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.sim.clients.batches import Batch, Identity, encode
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.producer import Producer, RecordedQueue
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.sim.scenarios.script import BadScript
@@ -42,8 +42,8 @@ class IdempotentProducer(Producer):
     is_idempotent: ClassVar[bool] = True
     may_overtake: ClassVar[bool] = True
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
         if self.acks != -1 or self.in_flight_max > IN_FLIGHT_MAX:
             raise BadScript(f"'{spec}' must have acks=all and at most {IN_FLIGHT_MAX} in flight.")
         self._identity: Identity | None = None

@@ -22,6 +22,7 @@ from strandline.sim.clients.admin_topics import (
     RecreateTopic,
 )
 from strandline.sim.clients.client import SimClient
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.consumer import Consumer
 from strandline.sim.clients.ends import EndsWatcher
 from strandline.sim.clients.garbage import GarbageClient
@@ -30,22 +31,23 @@ from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.idempotent import IdempotentProducer
 from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.times import TimesAsker
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
 from strandline.sim.scenarios.script import BadScript
 
-Maker: TypeAlias = Callable[[ClientWorld, ClientSpec, Wishes, GroupWatch], SimClient]
+Maker: TypeAlias = Callable[[ClientWorld, ClientSpec, ClientOptions, GroupWatch], SimClient]
 
 
-def _producer(world: ClientWorld, spec: ClientSpec, wishes: Wishes, watch: GroupWatch) -> SimClient:
+def _producer(
+    world: ClientWorld, spec: ClientSpec, options: ClientOptions, watch: GroupWatch
+) -> SimClient:
     del watch
-    kind = IdempotentProducer if wishes.flag("idempotent") else Producer
-    return kind(world, spec, wishes)
+    kind = IdempotentProducer if options.flag("idempotent") else Producer
+    return kind(world, spec, options)
 
 
-def _alone(kind: Callable[[ClientWorld, ClientSpec, Wishes], SimClient]) -> Maker:
-    return lambda world, spec, wishes, _: kind(world, spec, wishes)
+def _alone(kind: Callable[[ClientWorld, ClientSpec, ClientOptions], SimClient]) -> Maker:
+    return lambda world, spec, options, _: kind(world, spec, options)
 
 
 _KINDS: Final[dict[str, Maker]] = {
@@ -78,9 +80,9 @@ def make_client(world: ClientWorld, spec: ClientSpec, watch: GroupWatch | None =
     maker = _KINDS.get(spec.kind)
     if maker is None:
         raise BadScript(f"'{spec}' is none of {', '.join(_KINDS)}.")
-    wishes = Wishes(spec)
-    client = maker(world, spec, wishes, watch or GroupWatch(world.schedule))
-    wishes.check()
+    options = ClientOptions(spec)
+    client = maker(world, spec, options, watch or GroupWatch(world.schedule))
+    options.check()
     return client
 
 

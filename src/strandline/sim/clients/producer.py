@@ -29,8 +29,8 @@ from strandline.protocol.messages.produce import PartitionProduceResponse, Produ
 from strandline.protocol.produce_errors import is_definite
 from strandline.sim.clients.batches import Batch, Recipe, encode, offsets_of
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient, place_of
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Connection, Outcome
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Acknowledged, Erased, Refused, Sent, StartSeen
 from strandline.sim.plan import ClientSpec
@@ -74,12 +74,12 @@ class Producer(SimClient):
     may_overtake: ClassVar[bool] = False
     """Whether batches may go to a new leader while others wait for the old one's answer."""
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
-        self.acks = _ACKS[wishes.one_of("acks", ("all", "1", "0"))]
-        self.in_flight_max = wishes.number("in-flight", 1, least=1)
-        self.every_us = wishes.time_us("every", "100ms")
-        self.recipe = Recipe(wishes, self.random, world.streams(f"lies of {self.name}"), self.name)
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
+        self.acks = _ACKS[options.one_of("acks", ("all", "1", "0"))]
+        self.in_flight_max = options.number("in-flight", 1, least=1)
+        self.every_us = options.time_us("every", "100ms")
+        self.recipe = Recipe(options, self.random, world.streams(f"lies of {self.name}"), self.name)
         self.queues = {
             at: RecordedQueue(
                 at,
@@ -88,9 +88,9 @@ class Producer(SimClient):
                 self.name,
                 is_numbered=self.is_idempotent,
             )
-            for at in wishes.partitions()
+            for at in options.partitions()
         }
-        self.cluster.topics = [wishes.text("topic")]
+        self.cluster.topics = [options.text("topic")]
         self.cluster.changed = self.pump
         self.produce_version = self.cluster.versions.of(ApiKey.PRODUCE)
         self._writers = 0

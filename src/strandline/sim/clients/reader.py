@@ -19,13 +19,13 @@ from strandline.client.fetching import FetchFrom, FetchSettings, Isolation
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
+from strandline.sim.clients.fetch_position import EpochEnd, FetchPosition
 from strandline.sim.clients.reading import Read, read
-from strandline.sim.clients.seats import EpochEnd, Seat
-from strandline.sim.clients.standing import Stander
+from strandline.sim.clients.subscription_state import SubscriptionState
 from strandline.sim.clients.versions import IDS_SINCE
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Polled
 from strandline.sim.plan import ClientSpec
@@ -48,15 +48,15 @@ class _Asked(NamedTuple):
     """In which epochs whoever is asked was thought to lead."""
 
 
-class Reader(Stander):
-    """Reads what `seats` says. Which seats there are is its subclass's business."""
+class Reader(SubscriptionState):
+    """Reads what `positions` says. Which ones there are is its subclass's business."""
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
-        self.pause_us = wishes.time_us("pause", "0ms")
-        self._max_wait_ms = wishes.time_us("max-wait", "500ms") // 1000
-        self._settings = _settings(wishes, self.isolation)
-        self._wants_sessions = wishes.flag("sessions", default=True)
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
+        self.pause_us = options.time_us("pause", "0ms")
+        self._max_wait_ms = options.time_us("max-wait", "500ms") // 1000
+        self._settings = _settings(options, self.isolation)
+        self._wants_sessions = options.flag("sessions", default=True)
         self._version = self.cluster.versions.of(ApiKey.FETCH)
         self._names_epochs = (
             self._version >= EPOCHS_SINCE
@@ -79,31 +79,33 @@ class Reader(Stander):
             return
         self.cluster.keep_fresh()
         wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
-        for seat in self.seats.values():
-            self._look_at(seat, wanted)
+        for position in self.positions.values():
+            self._look_at(position, wanted)
         for broker_id, partitions in wanted.items():
             if broker_id not in self._fetching:
                 self._fetch(broker_id, partitions)
 
-    def _look_at(self, seat: Seat, wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]]) -> None:
-        view = self.cluster.view(seat.at.topic)
-        if seat.is_busy or view is None:
+    def _look_at(
+        self, position: FetchPosition, wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]]
+    ) -> None:
+        view = self.cluster.view(position.at.topic)
+        if position.is_busy or view is None:
             return
-        if seat.is_other_topic(view.topic_id):
-            self.counters["seat in a new topic"] += 1
-        if seat.not_before_us > self.now_us:
-            self.wake_at(seat.not_before_us)
+        if position.is_other_topic(view.topic_id):
+            self.counters["position in a new topic"] += 1
+        if position.not_before_us > self.now_us:
+            self.wake_at(position.not_before_us)
             return
-        leader = self.cluster.leader(seat.at)
+        leader = self.cluster.leader(position.at)
         if leader is None:
             return
-        if self.is_standing(seat, leader):
+        if self.has_valid_position(position, leader):
             broker_id = leader.broker_id
-            if seat.replica is not None and self.now_us < seat.replica_until_us:
-                broker_id = seat.replica
+            if position.replica is not None and self.now_us < position.replica_until_us:
+                broker_id = position.replica
             epoch = leader.epoch if self.checks_epochs else NO_EPOCH
-            wanted.setdefault(broker_id, {})[seat.at] = FetchFrom(
-                seat.at, seat.topic_id, Offset(seat.position or 0), epoch
+            wanted.setdefault(broker_id, {})[position.at] = FetchFrom(
+                position.at, position.topic_id, Offset(position.offset or 0), epoch
             )
 
     # -- fetching ----------------------------------------------------------------------------
@@ -147,18 +149,18 @@ class Reader(Stander):
         asked = self._fetching.pop(broker_id)
         if isinstance(outcome, RequestFailed):
             session.failed()
-            for seat in self._still(asked):
-                self.trouble(seat, None)
+            for position in self._still(asked):
+                self.trouble(position, None)
         elif outcome.error_code != ErrorCode.NONE:
             code = ErrorCode(outcome.error_code)
             self.counters[f"fetch {code.name}"] += 1
             session.failed(code)
             self.cluster.stale()
-            for seat in self._still(asked):
+            for position in self._still(asked):
                 if code in SESSION_LOST:
-                    self.pause_seat(seat)
+                    self.pause_position(position)
                 else:
-                    self.trouble(seat, code)
+                    self.trouble(position, code)
         else:
             session.answered(outcome.session_id)
             self._take(connection, asked, when, outcome)
@@ -167,9 +169,9 @@ class Reader(Stander):
         else:
             self.pump()
 
-    def _still(self, asked: dict[TopicPartition, FetchFrom]) -> list[Seat]:
-        """The seats of what was asked, as far as they have not been given up since."""
-        return [self.seats[at] for at in asked if at in self.seats]
+    def _still(self, asked: dict[TopicPartition, FetchFrom]) -> list[FetchPosition]:
+        """The positions of what was asked, as far as they have not been given up since."""
+        return [self.positions[at] for at in asked if at in self.positions]
 
     def _take(
         self,
@@ -187,59 +189,61 @@ class Reader(Stander):
                 if wanted is None:
                     self.found("I-42", f"{self.name} was answered about what it did not ask", at)
                     continue
-                seat = self.seats.get(at)
+                position = self.positions.get(at)
                 if (
-                    seat is not None
-                    and seat.topic_id == wanted.topic_id
-                    and seat.position == wanted.offset
+                    position is not None
+                    and position.topic_id == wanted.topic_id
+                    and position.offset == wanted.offset
                 ):
                     self.cluster.hint(at, data.current_leader, response.node_endpoints)
-                    self._take_one(connection, seat, wanted, when, data)
+                    self._take_one(connection, position, wanted, when, data)
 
     def _take_one(
         self,
         connection: Connection,
-        seat: Seat,
+        position: FetchPosition,
         wanted: FetchFrom,
         when: _Asked,
         data: PartitionData,
     ) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(connection, seat, wanted)
+            self._out_of_range(connection, position, wanted)
             return
         if data.error_code != ErrorCode.NONE:
-            self.trouble(seat, ErrorCode(data.error_code))
+            self.trouble(position, ErrorCode(data.error_code))
             return
-        seat.backoff.reset()
+        position.backoff.reset()
         if data.preferred_read_replica >= 0:
             self.counters["preferred replica"] += 1
-            seat.replica = BrokerId(data.preferred_read_replica)
-            seat.replica_until_us = self.now_us + _REPLICA_US
-        position = seat.position or 0
-        found = read(data, position, isolation=self._settings.isolation)
+            position.replica = BrokerId(data.preferred_read_replica)
+            position.replica_until_us = self.now_us + _REPLICA_US
+        offset = position.offset or 0
+        found = read(data, offset, isolation=self._settings.isolation)
         if found.corrupt is not None:
-            self._corrupt(connection, seat, found.corrupt)
+            self._corrupt(connection, position, found.corrupt)
         if found.beyond is not None:
-            self.found("I-26", f"{self.name} was sent {found.beyond}", seat.at)
-        if data.log_start_offset > seat.log_start:
-            self.log_starts(seat, data.log_start_offset)
-        if seat.epoch_end is not None and seat.epoch_end.leader_epoch == when.led.get(seat.at):
-            self._compare_epochs(seat, seat.epoch_end, found)
+            self.found("I-26", f"{self.name} was sent {found.beyond}", position.at)
+        if data.log_start_offset > position.log_start:
+            self.log_starts(position, data.log_start_offset)
+        if position.epoch_end is not None and position.epoch_end.leader_epoch == when.led.get(
+            position.at
+        ):
+            self._compare_epochs(position, position.epoch_end, found)
         if found.records:
             self.counters["records read"] += len(found.records)
-            polled = Polled(self.name, seat.place, found.records)
-            epoch = when.led.get(seat.at)
+            polled = Polled(self.name, position.place, found.records)
+            epoch = when.led.get(position.at)
             if epoch is not None:
                 polled = polled._replace(asked_at=when.asked_at, leader_epoch=epoch)
             self.world.history.append(polled)
-        if found.position > position:
-            seat.position = found.position
-            seat.epoch = found.epoch
+        if found.position > offset:
+            position.offset = found.position
+            position.epoch = found.epoch
             # The broker has compared its epoch with the one that it was asked in.
             is_compared = wanted.leader_epoch if self._version >= EPOCHS_SINCE else found.epoch
-            seat.checked_epoch = max(seat.checked_epoch, is_compared)
+            position.checked_epoch = max(position.checked_epoch, is_compared)
 
-    def _compare_epochs(self, seat: Seat, told: EpochEnd, found: Read) -> None:
+    def _compare_epochs(self, position: FetchPosition, told: EpochEnd, found: Read) -> None:
         """I-55: what is read from the leader that said where an epoch ends must agree with that."""
         for offset, epoch in found.epochs:
             if (offset < told.end) != (epoch <= told.asked):
@@ -248,40 +252,47 @@ class Reader(Stander):
                     f"{self.name} was told in leader epoch {told.leader_epoch} that epoch "
                     f"{told.asked} ends at {told.end}, but at {offset} lies a batch of epoch "
                     f"{epoch}",
-                    seat.at,
+                    position.at,
                 )
-                seat.epoch_end = None
+                position.epoch_end = None
                 return
 
-    def _corrupt(self, connection: Connection, seat: Seat, what: str) -> None:
+    def _corrupt(self, connection: Connection, position: FetchPosition, what: str) -> None:
         if connection.is_damaged:
             self.counters["damaged records"] += 1
             connection.close("damaged records")
         else:
-            self.found("I-47", f"Broker {connection.broker_id} sent {self.name}: {what}", seat.at)
-        self.pause_seat(seat)
+            self.found(
+                "I-47", f"Broker {connection.broker_id} sent {self.name}: {what}", position.at
+            )
+        self.pause_position(position)
 
-    def _out_of_range(self, connection: Connection, seat: Seat, wanted: FetchFrom) -> None:
+    def _out_of_range(
+        self, connection: Connection, position: FetchPosition, wanted: FetchFrom
+    ) -> None:
         """The position is not in the log. A follower may only be behind: then the leader knows."""
         self.counters["out of range"] += 1
-        if seat.replica == connection.broker_id:
-            seat.replica = None
+        if position.replica == connection.broker_id:
+            position.replica = None
             return
-        self.pause_seat(seat)
-        was_read = seat.epoch != NO_EPOCH
-        self.reset_to(seat, self.reset)
+        self.pause_position(position)
+        was_read = position.epoch != NO_EPOCH
+        self.reset_to(position, self.reset)
         # Also a follower that is not recommended any more may answer late.
-        is_of_leader = self.cluster.leader(seat.at) == (connection.broker_id, wanted.leader_epoch)
+        is_of_leader = self.cluster.leader(position.at) == (
+            connection.broker_id,
+            wanted.leader_epoch,
+        )
         if was_read and is_of_leader and self._names_epochs:
-            seat.lost_position = wanted.offset
-            seat.lost_epoch = wanted.leader_epoch
+            position.lost_offset = wanted.offset
+            position.lost_epoch = wanted.leader_epoch
 
 
-def _settings(wishes: Wishes, isolation: int) -> FetchSettings:
+def _settings(options: ClientOptions, isolation: int) -> FetchSettings:
     return FetchSettings(
-        min_bytes=wishes.number("min-bytes", 1),
-        max_bytes=wishes.number("max-bytes", 1_000_000, least=1),
-        partition_max_bytes=wishes.number("partition-max-bytes", 100_000, least=1),
+        min_bytes=options.number("min-bytes", 1),
+        max_bytes=options.number("max-bytes", 1_000_000, least=1),
+        partition_max_bytes=options.number("partition-max-bytes", 100_000, least=1),
         isolation=Isolation(isolation),
-        rack=wishes.text("rack", ""),
+        rack=options.text("rack", ""),
     )

@@ -18,9 +18,9 @@ from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.batches import WALL_MS
 from strandline.sim.clients.client import SimClient
+from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.offsets import list_offsets, only_partition
-from strandline.sim.clients.wishes import Wishes
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.lookups import NEWEST, Leadership, TimeAnswer
 from strandline.sim.plan import ClientSpec
@@ -38,14 +38,14 @@ class TimesAsker(SimClient):
 
     kind: ClassVar[str] = "times"
 
-    def __init__(self, world: ClientWorld, spec: ClientSpec, wishes: Wishes) -> None:
-        super().__init__(world, spec, wishes)
+    def __init__(self, world: ClientWorld, spec: ClientSpec, options: ClientOptions) -> None:
+        super().__init__(world, spec, options)
         self.on_told: Callable[[TimeAnswer], None] = lambda answer: None  # noqa: ARG005
         """Hears every answer that counts."""
-        self._every_us = wishes.time_us("every", "500ms")
+        self._every_us = options.time_us("every", "500ms")
         self._version = max(NEWEST_SINCE, self.cluster.versions.of(ApiKey.LIST_OFFSETS))
-        self._partitions = wishes.partitions()
-        self.cluster.topics = [wishes.text("topic")]
+        self._partitions = options.partitions()
+        self.cluster.topics = [options.text("topic")]
 
     def start(self) -> None:
         """See `SimClient`."""

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from strandline.sim.clients.crew import Crew
 from strandline.sim.clients.make import ADMIN_VERBS
+from strandline.sim.clients.workload import Workload
 from strandline.sim.faults import clocks, disks, elections, links, processes, sessions
 from strandline.sim.faults.moments import MOMENTS
 from strandline.sim.faults.scene import Scene, Skipped
@@ -40,10 +40,10 @@ Expect = Callable[[Action], None]
 class Nemesis:
     """Carries out one plan's actions."""
 
-    def __init__(self, scene: Scene, crew: Crew, expect: Expect | None = None) -> None:
+    def __init__(self, scene: Scene, workload: Workload, expect: Expect | None = None) -> None:
         self._scene = scene
-        scene.perform = crew.perform
-        self._crew = crew
+        scene.perform = workload.perform
+        self._workload = workload
         self._expect = expect
 
     def plan(self, actions: Iterable[Action]) -> None:
@@ -80,7 +80,7 @@ class Nemesis:
         verb = VERBS.get(action.verb)
         if verb is not None:
             verb.act(self._scene, action)
-        elif self._crew.perform(action) is None:
+        elif self._workload.perform(action) is None:
             raise Skipped("the client declined")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from strandline.sim.clients import ADMIN_VERBS, Crew, make_operation
+from strandline.sim.clients import ADMIN_VERBS, Workload, make_operation
 from strandline.sim.clients.admin import AdminOperation
 from strandline.sim.history.operations import Acknowledged, Deleted, Polled, Sent, StartSeen
 from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
@@ -50,7 +50,7 @@ WORK = tuple(
 
 
 class Run:
-    """A world with a crew, from a topic of two partitions to the verdict."""
+    """A world with a workload, from a topic of two partitions to the verdict."""
 
     def __init__(self, *specs: ClientSpec, seed: int = 1) -> None:
         self.world = World(
@@ -70,19 +70,19 @@ class Run:
         )
         self.world.start_all()
         assert self.world.run_until(self.world.is_settled)
-        self.crew = Crew(self.world, specs)
+        self.workload = Workload(self.world, specs)
         assert self.do("create-topic t assignment=1:2:3,2:3:1") == "done"
         assert self.world.run_until(self.world.is_settled)
 
     def do(self, line: str) -> str:
         """Carry an operation out; its outcome."""
-        operation = self.crew.perform(action(line))
+        operation = self.workload.perform(action(line))
         assert operation is not None
         assert self.world.run_until(lambda: operation.is_done)
         return operation.outcome
 
     def work(self, ms: int) -> None:
-        self.crew.start()
+        self.workload.start()
         self.world.run_for(ms)
 
     def end(self, *partitions: TopicPartition) -> None:
@@ -91,11 +91,11 @@ class Run:
             machine.resume()
             machine.start()
         assert self.world.run_until(self.world.is_settled)
-        self.crew.finish()
-        assert self.world.run_until(lambda: self.crew.is_done)
-        self.crew.read_everything(partitions)
-        assert self.world.run_until(lambda: self.crew.is_done)
-        assert self.crew.outstanding == 0
+        self.workload.finish()
+        assert self.world.run_until(lambda: self.workload.is_done)
+        self.workload.read_everything(partitions)
+        assert self.world.run_until(lambda: self.workload.is_done)
+        assert self.workload.outstanding == 0
 
 
 @pytest.fixture
@@ -108,13 +108,13 @@ def run() -> Iterator[Run]:
 def test_a_good_cluster_is_found_good(run: Run) -> None:
     run.work(5_000)
     run.end(T0, T1)
-    report = run.crew.report()
+    report = run.workload.report()
     assert report.anomalies == (), str(report)
-    assert run.crew.findings == []
-    assert run.crew.last_overdue_us == 0
+    assert run.workload.findings == []
+    assert run.workload.last_overdue_us == 0
     assert report.acknowledged > 200
     assert report.read > 200
-    counters = run.crew.counters
+    counters = run.workload.counters
     for name in (
         "preferred replica",
         "end seen",
@@ -146,9 +146,9 @@ def test_faults_within_tolerance_cost_nothing(run: Run) -> None:
         machine.resume()
         assert run.world.run_until(run.world.is_settled)
     run.end(T0, T1)
-    assert run.crew.report().anomalies == ()
-    assert run.crew.findings == []
-    assert run.crew.counters["batch sent again"] > 0
+    assert run.workload.report().anomalies == ()
+    assert run.workload.findings == []
+    assert run.workload.counters["batch sent again"] > 0
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
@@ -157,7 +157,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
         stage = Run(*WORK, seed=7)
         stage.work(1_500)
         stage.end(T0, T1)
-        histories.append((stage.world.history, stage.crew.counters, stage.world.trace_hash))
+        histories.append((stage.world.history, stage.workload.counters, stage.world.trace_hash))
         stage.world.close()
     assert histories[0] == histories[1]
 
@@ -174,15 +174,15 @@ def test_a_lost_record_is_found_and_may_be_allowed(run: Run) -> None:
             if isinstance(event, Polled):
                 kept = [record for record in event.records if record[1] != victim.value]
                 history[index] = event._replace(records=kept)
-    found = {anomaly.kind for anomaly in run.crew.report().anomalies}
+    found = {anomaly.kind for anomaly in run.workload.report().anomalies}
     assert AnomalyKind.LOST in found
     lost = [
         anomaly.sentence
-        for anomaly in run.crew.report().anomalies
+        for anomaly in run.workload.report().anomalies
         if anomaly.kind is AnomalyKind.LOST
     ]
     assert [repr(strong.value) in sentence for sentence in lost] == [True]
-    allowed = {anomaly.kind for anomaly in run.crew.report().beyond(LOSS_KINDS)}
+    allowed = {anomaly.kind for anomaly in run.workload.report().beyond(LOSS_KINDS)}
     assert AnomalyKind.LOST not in allowed
 
 
@@ -190,10 +190,10 @@ def test_clients_do_not_hang_on_a_broker_that_is_gone_for_long(run: Run) -> None
     run.work(500)
     run.world.machines[BrokerId(1)].pause()
     run.world.run_for(8_000)
-    run.crew.finish()
-    assert run.world.run_until(lambda: all(client.is_done for client in run.crew.clients))
-    assert run.crew.outstanding == 0
-    assert run.crew.last_overdue_us > 0
+    run.workload.finish()
+    assert run.world.run_until(lambda: all(client.is_done for client in run.workload.clients))
+    assert run.workload.outstanding == 0
+    assert run.workload.last_overdue_us > 0
 
 
 # -- operations ----------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def quiet() -> Iterator[Run]:
 )
 def test_operations_come_to_an_end(quiet: Run, line: str, outcome: str) -> None:
     assert quiet.do(line) == outcome
-    assert f"{line.split()[0]} {outcome}" in quiet.crew.counters
+    assert f"{line.split()[0]} {outcome}" in quiet.workload.counters
 
 
 def test_what_is_asked_is_done(quiet: Run) -> None:
@@ -254,9 +254,9 @@ def test_what_is_asked_is_done(quiet: Run) -> None:
 
 def test_deleted_records_are_remembered(quiet: Run) -> None:
     told: list[tuple[TopicPartition, int]] = []
-    quiet.crew = Crew(
+    quiet.workload = Workload(
         quiet.world,
-        [spec.spec for spec in quiet.crew.clients],
+        [spec.spec for spec in quiet.workload.clients],
         on_deleted=lambda at, offset: told.append((at, offset)),
     )
     quiet.work(1_000)
@@ -264,13 +264,13 @@ def test_deleted_records_are_remembered(quiet: Run) -> None:
     assert quiet.do("delete-records t-1 high-watermark") == "done"
     quiet.end(T0, T1)
     assert [at for at, _ in told] == [T0, T1]
-    assert told == quiet.crew.deleted
+    assert told == quiet.workload.deleted
     assert all(offset > 0 for _, offset in told)
     deleted = [event.offset for event in quiet.world.history if isinstance(event, Deleted)]
     assert deleted == [offset for _, offset in told]
     seen = {event.offset for event in quiet.world.history if isinstance(event, StartSeen)}
     assert seen >= set(deleted)
-    assert quiet.crew.report().anomalies == ()
+    assert quiet.workload.report().anomalies == ()
 
 
 def test_clients_live_through_a_topic_that_is_made_anew(quiet: Run) -> None:
@@ -279,29 +279,29 @@ def test_clients_live_through_a_topic_that_is_made_anew(quiet: Run) -> None:
         client("group m1 group=g topic=t by=id session=2s rebalance=500ms"),
         client("ends e1 topic=t partition=0,1 every=100ms"),
     ]
-    specs = [spec.spec for spec in quiet.crew.clients]
-    quiet.crew = Crew(quiet.world, [*specs, *readers])
+    specs = [spec.spec for spec in quiet.workload.clients]
+    quiet.workload = Workload(quiet.world, [*specs, *readers])
     quiet.work(1_000)
     assert quiet.do("recreate-topic t partitions=2 replication=3 min.insync.replicas=2") == "done"
     quiet.world.run_for(3_000)
     quiet.end(T0, T1)
-    assert quiet.crew.report().anomalies == ()
-    assert quiet.crew.findings == []
+    assert quiet.workload.report().anomalies == ()
+    assert quiet.workload.findings == []
     places = {event.partition for event in quiet.world.history if isinstance(event, Sent)}
     assert len(places) == 4, "two partitions, twice"
-    assert quiet.crew.counters["seat in a new topic"] > 0
+    assert quiet.workload.counters["position in a new topic"] > 0
 
 
 def test_an_operation_that_nobody_can_carry_out_expires(quiet: Run) -> None:
     for machine in quiet.world.machines.values():
         machine.pause()
     assert quiet.do("create-topic u within=3s") == "expired"
-    assert quiet.crew.outstanding == 0
+    assert quiet.workload.outstanding == 0
 
 
 def test_lines_that_are_no_operations_are_refused() -> None:
     stage = Stage()
-    assert Crew(stage, []).perform(Action(0, "kill", ("1",))) is None
+    assert Workload(stage, []).perform(Action(0, "kill", ("1",))) is None
     assert "reassign" in ADMIN_VERBS
     for line in (
         "create-topic",

@@ -31,7 +31,7 @@ _PROBE: Final = "probe"
 _LAST: Final = "last"
 
 
-class Crew:
+class Workload:
     """See the module."""
 
     def __init__(

@@ -13,7 +13,7 @@ from strandline.sim.scenarios.script import BadScript, parse_us
 from strandline.types import TopicPartition
 
 
-class Wishes:
+class ClientOptions:
     """See the module."""
 
     def __init__(self, spec: ClientSpec) -> None:

@@ -28,7 +28,7 @@ class EpochEnd(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class FetchPosition:
     """A consumer's place in one partition."""
 
     at: TopicPartition
@@ -38,7 +38,8 @@ class Seat:
     topic_id: TopicId = NO_TOPIC_ID
     place: str = ""
     """The partition in the history."""
-    position: int | None = None
+    offset: int | None = None
+    """What is read next; None: it must be found out."""
     epoch: LeaderEpoch = NO_EPOCH
     """The leader epoch of the last record before the position."""
     checked_epoch: LeaderEpoch = NO_EPOCH
@@ -53,7 +54,7 @@ class Seat:
     replica_until_us: int = 0
     log_start: int = 0
     """The highest start of the log that was told."""
-    lost_position: int | None = None
+    lost_offset: int | None = None
     """What was out of range, until it is known where the log begins."""
     lost_epoch: LeaderEpoch = NO_EPOCH
     """The leader epoch of who said so."""
@@ -66,7 +67,7 @@ class Seat:
             return False
         self.topic_id = topic_id
         self.place = place_of(self.at, topic_id)
-        self.position = self.end = self.replica = self.lost_position = None
+        self.offset = self.end = self.replica = self.lost_offset = None
         self.epoch = self.checked_epoch = NO_EPOCH
         self.epoch_end = None
         self.log_start = 0
