@@ -137,6 +137,8 @@ class AdminOperation(SimClient):
         request = self._request
         if self.is_done or self._is_asking or request is None:
             return
+        if not self.cluster.has_metadata:
+            return  # the first answer comes here again
         broker_id = self._target(request)
         connection = None if broker_id is None else self.cluster.connection(broker_id)
         if connection is None:

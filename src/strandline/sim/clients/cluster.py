@@ -75,6 +75,11 @@ class Cluster:
         """A topic, or None if it is not known (yet, or any more)."""
         return self._router.topic(topic)
 
+    @property
+    def has_metadata(self) -> bool:
+        """Whether any broker has answered yet."""
+        return bool(self._router.view.brokers)
+
     def topic_id(self, topic: str) -> TopicId:
         """The id of a topic; the nil one if it is not known."""
         view = self.view(topic)

@@ -11,7 +11,7 @@ from strandline.sim.faults.targets import End, one_running, state_of
 from strandline.sim.faults.verb import Verb
 from strandline.sim.plan import Action
 
-_ELECT_AFTER_US: Final = 20_000
+_ELECT_AFTER_US: Final = 60_000
 
 
 def election_storm(scene: Scene, action: Action) -> None:
