@@ -59,7 +59,9 @@ def test_a_rule_that_is_left_out_gives_a_scenario_that_is_meant_to_fail(
     commits_alone: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "mutant.txt"
-    assert run("run", commits_alone, "--seed", "5", "--shrink", "--out", str(path)).exit_code == 1
+    shrunk = run("run", commits_alone, "--seed", "5", "--shrink", "--out", str(path))
+    assert shrunk.exit_code == 1
+    assert f"Play it: python -m tests.sim.mutants play {path}\n" in shrunk.stderr
     text = path.read_text()
     assert text.startswith("# I-14: ")
     assert "title: Seed 5 breaks I-14\n" in text

@@ -28,10 +28,13 @@ def scenario_of(verdict: Verdict, title: str) -> str:
 
 
 def shrink_run(
-    plan: Plan, wanted: OneRun, described: Callable[[Verdict, str], str] = scenario_of
+    plan: Plan,
+    wanted: OneRun,
+    described: Callable[[Verdict, str], str] = scenario_of,
+    play: str = "strandline sim play",
 ) -> None:
     """Shrink a plan that breaks something, and write it down as `described` makes a text of its
-    last run and a title. Exits with 1 if it breaks something."""
+    last run and a title; `play` is what plays that. Exits with 1 if it breaks something."""
     # Ended like every shorter run: what is seen at once hides what would be seen when it is judged.
     verdict, _ = timed(lambda: run(plan, stop_at_violation=True))
     if verdict.is_good:
@@ -57,7 +60,7 @@ def shrink_run(
     text = described(final, f"Seed {wanted.seed} breaks {first.invariant}")
     write_scenario(_head(final, first.invariant) + text, wanted.out)
     if wanted.out is not None:
-        click.echo(f"Play it: strandline sim play {wanted.out}", err=True)
+        click.echo(f"Play it: {play} {wanted.out}", err=True)
     raise click.exceptions.Exit(1)
 
 

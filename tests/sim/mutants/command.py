@@ -180,7 +180,9 @@ def run(
     wanted = OneRun(seed, profile, minutes, out, verbose=verbose, as_json=as_json)
     with ends_with_its_reader(), mutated(rule):
         if shrinks:
-            shrink_run(plan, wanted, partial(_scenario_without, rule))
+            shrink_run(
+                plan, wanted, partial(_scenario_without, rule), "python -m tests.sim.mutants play"
+            )
         else:
             again = f"{command} --seed {seed}{f' --profile {profile}' if profile else ''}"
             show_run(plan, wanted, again=again, shorter=f"{again} --shrink")
