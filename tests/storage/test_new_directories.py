@@ -59,7 +59,7 @@ def write_epochs(files: Files, log: Log) -> None:
     """As the node and its driver do."""
     table = log.leader_epochs.prepare()
     assert EpochsPlan((table,), *log.location.unsynced()).carry_out(files)
-    log.flusher.location_durable()
+    log.location.note_durable()
     assert log.leader_epochs.adopt(table)
     assert NamesPlan((log.directory,)).carry_out(files)
     log.flusher.epochs_written(table)

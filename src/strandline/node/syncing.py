@@ -130,7 +130,7 @@ class Syncing:
             return
         if result:
             for replica, _ in tables:
-                replica.log.flusher.location_durable()
+                replica.log.location.note_durable()
         adopted: list[tuple[Replica, EpochsToWrite]] = []
         for replica, table in tables:
             try:

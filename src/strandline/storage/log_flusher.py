@@ -83,10 +83,6 @@ class LogFlusher:
         """Whether records are written in an epoch whose entry may not be on the disk."""
         return self._leader_epochs.unwritten_from < self._offsets.log_end_offset
 
-    def location_durable(self) -> None:
-        """What `PartitionDirectory.unsynced` named is synced."""
-        self._location.is_durable = True
-
     def epochs_written(self, written: EpochsToWrite) -> None:
         """A table of leader epochs that was adopted is on the disk."""
         if self._leader_epochs.note_durable(written):
@@ -145,7 +141,8 @@ class LogFlusher:
     def mark_flushed(self, plan: FlushPlan, now_ms: int) -> bool:
         """Raise the recovery point after `plan` was carried out; whether it moved."""
         self._last_flush_ms = now_ms
-        self._location.is_durable |= len(plan.directories) > 1
+        if len(plan.directories) > 1:
+            self._location.note_durable()
         if plan.truncations != self._offsets.truncations:
             return False
         if plan.directories:

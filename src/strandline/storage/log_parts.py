@@ -76,6 +76,10 @@ class PartitionDirectory:
         files = (self.files.open(path),) if self.files.exists(path) else ()
         return files, (self.path, parent_of(self.path))
 
+    def note_durable(self) -> None:
+        """What `unsynced` named is synced."""
+        self.is_durable = True
+
     def make_durable(self) -> None:
         """Sync all of that at once, if it is not durable."""
         if self.is_durable:
@@ -85,7 +89,7 @@ class PartitionDirectory:
             file.sync()
         for directory in directories:
             self.files.sync_directory(directory)
-        self.is_durable = True
+        self.note_durable()
 
     def clear(self) -> list[str]:
         """Remove every file in it, not durably; their names."""
