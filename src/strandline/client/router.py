@@ -132,12 +132,20 @@ class Router:
     # -- Brokers -----------------------------------------------------------------------------
 
     def candidates(self, now_ms: int) -> list[Address]:
-        """Where to ask what every broker knows: first those that did not just fail, and of these
-        those that metadata named last, in a drawn order; then the ones to begin with."""
+        """Where to ask what every broker knows, the best first.
+
+        Those that are left alone now come last, and before them those whose last connection failed:
+        a pause of the client may be as long as theirs, and would end at the same broker each time.
+        Of the others, those that metadata named last come first, in a drawn order.
+        """
         known = [broker.address for broker in self.view.brokers.values()]
         self._random.shuffle(known)
         every = dict.fromkeys((*known, *self._bootstrap))
-        return sorted(every, key=lambda address: self.left_alone_until_ms(address) > now_ms)
+
+        def badness(address: Address) -> tuple[bool, bool]:
+            return self.left_alone_until_ms(address) > now_ms, address in self._reconnecting
+
+        return sorted(every, key=badness)
 
     def left_alone_until_ms(self, address: Address) -> int:
         """Until when there should be no attempt to connect; in the past if one may be made."""
