@@ -103,6 +103,25 @@ class TestOwnership:
         assert third.topics == []
         assert other.offsets() == world.offsets()
 
+    @pytest.mark.parametrize("is_lost", [False, True])
+    def test_i39_a_loaded_generation_is_told_when_it_is_committed(self, world, world_type, is_lost):
+        """Its number would be used again if it got lost with the leadership."""
+        (member,), generation = world.stable_group(group="members")
+        other = world_type(load=False)
+        other.run(other.coordinator.start_loading(0, 5, other.now))
+        other.coordinator.replay(0, 5, world.log[0])
+        effects, report = other.coordinator.finish_loading(0, 5, other.now, is_committed=False)
+        other.run(effects)
+        token = other.sync(member, generation, group="members")
+        assert token not in other.replies
+        if is_lost:
+            other.run(other.coordinator.unload_partition(0, 6, other.now))
+            assert other.replies[token].error_code == ErrorCode.NOT_COORDINATOR
+        else:
+            other.run(other.coordinator.appended(report.append_id, None, other.now))
+            assert other.replies[token].error_code == ErrorCode.NONE
+            assert other.replies[token].assignment
+
     def test_offsets_that_stay_uncommitted_are_refused_after_a_while(self, world, world_type):
         world.commit((0, 5))
         other = world_type(load=False)

@@ -90,6 +90,11 @@ class Cleaners:
             pace.stop.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    async def ended(self) -> None:
+        """Wait for the rounds that were abandoned."""
+        if self._running:
+            await asyncio.wait(self._running)
+
     # -- In a thread -------------------------------------------------------------------------
 
     def _run(self, work: Callable[[], None]) -> None:

@@ -50,6 +50,8 @@ class LocalCluster:
         self._watch = Watch()
         self._observer: EmbeddedClient = store.client(configs[0].zookeeper_session_timeout_ms)
         self._starting: set[BrokerId] = set()
+        self._killed: dict[BrokerId, Broker] = {}
+        """Of which a thread may still be in a call to the disk."""
         self._groups: tuple[frozenset[BrokerId], ...] = ()
         self._without_metadata: frozenset[BrokerId] = frozenset()
         self._fault_control: str | None = None
@@ -107,9 +109,11 @@ class LocalCluster:
 
     async def abandon(self) -> None:
         """End everything as if the process died, but give back what the process holds."""
-        while self.brokers:
-            _, broker = self.brokers.popitem()
-            broker.abandon()
+        for broker_id in tuple(self.brokers):
+            self.kill(broker_id)
+        for killed in self._killed.values():
+            await killed.ended()
+        self._killed.clear()
         while self._ports:
             self._ports.pop().release()
         await self._observer.close()
@@ -148,6 +152,8 @@ class LocalCluster:
             )
         self._starting.add(broker_id)
         try:
+            if (killed := self._killed.pop(broker_id, None)) is not None:
+                await killed.ended()
             broker = await start_broker(
                 config,
                 self._store.client(config.zookeeper_session_timeout_ms),
@@ -180,7 +186,8 @@ class LocalCluster:
 
     def kill(self, broker_id: BrokerId) -> None:
         """End a broker without warning, as SIGKILL does."""
-        self.brokers.pop(broker_id).abandon()
+        broker = self._killed[broker_id] = self.brokers.pop(broker_id)
+        broker.abandon()
 
     def tell_fault_control(self, address: str) -> None:
         """Have all brokers tell clients where faults can be asked for."""

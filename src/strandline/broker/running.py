@@ -144,6 +144,10 @@ class Broker:
             if removed.log is not None:
                 removed.log.close()
 
+    async def ended(self) -> None:
+        """Wait until no thread of an abandoned broker touches its files any more."""
+        await self._server.ended()
+
     def pause(self) -> None:
         """Do nothing any more, as by SIGSTOP: sockets stay open, the metadata session runs out."""
         self.is_paused = True

@@ -155,6 +155,11 @@ class Server:
         self._cleaners.abandon()
         self._slow_work.abandon()
 
+    async def ended(self) -> None:
+        """Wait until no thread of an abandoned server touches its files any more."""
+        await self._cleaners.ended()
+        await self._slow_work.ended()
+
     def _end(self) -> None:
         """Nothing reaches the node from here on."""
         for transport in list(self._transports.values()):

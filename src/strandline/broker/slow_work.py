@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, assert_never
 
@@ -36,6 +37,8 @@ class SlowWork:
         self._tasks: set[asyncio.Task[None]] = set()
         self._disk = Worker("strandline-sync")
         self._removals = Worker("strandline-remove")
+        self._last: list[Future[int]] = []
+        """Ends when a thread of an abandoned broker has come to its end."""
 
     def begin(self, effect: WriteMetadata | SyncLog | RemoveFiles) -> None:
         """Have it done; the node is told the outcome."""
@@ -57,11 +60,16 @@ class SlowWork:
             worker.shutdown()
 
     def abandon(self) -> None:
-        """End as a killed process does."""
+        """End as a killed process does, but for a call to the disk that has begun (`ended`)."""
         for task in self._tasks:
             task.cancel()
         for worker in (self._disk, self._removals):
-            worker.shutdown(wait=False, cancel_futures=True)
+            self._last.append(worker.submit(int))
+            worker.shutdown(wait=False)
+
+    async def ended(self) -> None:
+        """Wait for that call, after `abandon`: a process that was killed writes nothing later."""
+        await asyncio.gather(*map(asyncio.wrap_future, self._last))
 
     def _work(self, effect: WriteMetadata | SyncLog | RemoveFiles) -> Coroutine[Any, Any, None]:
         match effect:

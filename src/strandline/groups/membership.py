@@ -50,6 +50,12 @@ class Membership:
                     self._store_assignment(request, group, now)
             case GroupState.STABLE:
                 self._rebalance.synced(group, member.member_id)
+                loaded = self._shard.unsettled_load
+                if loaded is not None:
+                    # The generation that a new coordinator found above its high watermark may
+                    # vanish with it, and its number would be used again (I-39).
+                    self._shard.when_settled(loaded, now, partial(self._load_settled, call))
+                    return
                 self._shard.reply(
                     call.token,
                     SyncGroupResponse(
@@ -62,6 +68,19 @@ class Membership:
                 raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
             case _:
                 assert_never(group.state)
+
+    def _load_settled(
+        self, call: Call[SyncGroupRequest], error: ErrorCode | None, now: Instant
+    ) -> None:
+        """What was loaded is committed, or is not in time; the group may have gone on since."""
+        code = None if error is None else coordinator_error(error)
+        if code is None:
+            try:
+                self.sync(call, now)
+            except ProtocolError as refusal:
+                code = refusal.code
+        if code is not None:
+            self._shard.reply(call.token, SyncGroupResponse(error_code=code))
 
     def _check_sync(self, request: SyncGroupRequest, group: Group) -> None:
         if group.state is GroupState.EMPTY:

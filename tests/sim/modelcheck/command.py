@@ -24,11 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 _BOUNDS = Bounds()
 
 
-def _bound(name: str, default: int, text: str, least: int = 0) -> Callable[[F], F]:
-    option = f"--{name.replace('_', '-')}"
+def _bound(option: str, default: int, text: str, least: int = 0) -> Callable[[F], F]:
     return click.option(
         option,
-        name,
         type=click.IntRange(min=least),
         default=default,
         show_default=True,
@@ -38,14 +36,14 @@ def _bound(name: str, default: int, text: str, least: int = 0) -> Callable[[F], 
 
 
 @click.command()
-@_bound("replicas", _BOUNDS.replicas, "Replicas of the one partition.", 1)
-@_bound("records", _BOUNDS.records, "Records that clients write, all in all.")
-@_bound("epochs", _BOUNDS.epochs, "Leader epochs, the first one included.", 1)
-@_bound("crashes", _BOUNDS.crashes, "Processes that die, all in all.")
-@_bound("losses", _BOUNDS.losses, "Deaths among them in which a machine forgets.")
-@_bound("expiries", _BOUNDS.expiries, "Sessions that end although the process lives.")
-@_bound("delayed", _BOUNDS.delayed, "Requests that may be under way at the same time.")
-@_bound("min_in_sync", _BOUNDS.min_in_sync, "min.insync.replicas.", 1)
+@_bound("--replicas", _BOUNDS.replicas, "Replicas of the one partition.", 1)
+@_bound("--records", _BOUNDS.records, "Records that clients write, all in all.")
+@_bound("--epochs", _BOUNDS.epochs, "Leader epochs, the first one included.", 1)
+@_bound("--crashes", _BOUNDS.crashes, "Processes that die, all in all.")
+@_bound("--losses", _BOUNDS.losses, "Deaths among them in which a machine forgets.")
+@_bound("--expiries", _BOUNDS.expiries, "Sessions that end although the process lives.")
+@_bound("--delayed", _BOUNDS.delayed, "Requests that may be under way at the same time.")
+@_bound("--min-in-sync", _BOUNDS.min_in_sync, "min.insync.replicas.", 1)
 @click.option("--unclean", is_flag=True, help="Also elections of replicas that may lack records.")
 @click.option(
     "--states",
