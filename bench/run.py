@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -40,7 +40,8 @@ class Options:
     cache: Path
     output: Path
     kafka_version: str
-    strandline_command: Sequence[str]
+    strandline_commands: Mapping[str, Sequence[str]]
+    """By label, for every broker."""
     settings: Mapping[str, str]
 
 
@@ -92,7 +93,7 @@ def parse(arguments: Sequence[str] | None) -> Options:
         cache=given.cache_dir,
         output=given.output,
         kafka_version=given.kafka_version,
-        strandline_command=shlex.split(given.strandline_command),
+        strandline_commands=_commands(given.strandline_command, brokers),
         settings=dict(pair.split("=", 1) for pair in given.set),
     )
 
@@ -119,10 +120,28 @@ def _parser() -> argparse.ArgumentParser:
     add("--kafka-version", default=KAFKA_VERSION)
     add(
         "--strandline-command",
-        default=f"{shlex.quote(sys.executable)} -m strandline.cli.main serve",
+        action="append",
+        default=[],
+        metavar="[LABEL=]COMMAND",
+        help="another build, of one broker or of all; repeat",
     )
     add("--set", action="append", default=[], type=_pair, help="NAME=VALUE for all brokers")
     return parser
+
+
+def _commands(given: Sequence[str], labels: Iterable[str]) -> dict[str, Sequence[str]]:
+    """How each broker is started: as is said of it, of all, or by this interpreter."""
+    commands: dict[str, Sequence[str]] = dict.fromkeys(
+        labels, (sys.executable, "-m", "strandline.cli.main", "serve")
+    )
+    own: dict[str, Sequence[str]] = {}
+    for text in given:
+        label, equals, command = text.partition("=")
+        if equals and label in commands:
+            own[label] = shlex.split(command)
+        else:
+            commands = dict.fromkeys(commands, shlex.split(text))
+    return {**commands, **own}
 
 
 def _count(text: str) -> int:
@@ -144,7 +163,6 @@ def _session(options: Options) -> int:
     jars = kafka_jars(options.cache, options.kafka_version) if with_kafka else None
     zookeeper = zookeeper_jars(options.cache) if "strandline-processes" in kinds else None
     settings = {**COMMON_SETTINGS, **options.settings}
-    launch = Launch(options.strandline_command, jars, tools.rdperf, zookeeper, settings)
     machine = environment.describe(
         options.plan.data_directory, kafka_jars=jars, java=java_command()
     )
@@ -153,6 +171,8 @@ def _session(options: Options) -> int:
         stack.callback(shutil.rmtree, root, ignore_errors=True)
 
         def prepared(label: str, kind: str, directory: Path) -> Broker:
+            command = options.strandline_commands[label]
+            launch = Launch(command, jars, tools.rdperf, zookeeper, settings)
             broker = BROKERS[kind](label, directory, launch)
             stack.callback(broker.stop)
             broker.prepare()

@@ -90,3 +90,13 @@ def test_a_command_line_that_makes_no_sense_is_refused(words: list[str]) -> None
         run.parse(words)
 
     assert stopped.value.code == 2
+
+
+def test_each_broker_may_have_a_command_of_its_own() -> None:
+    brokers = ["--broker", "old=strandline", "--broker", "new=strandline"]
+    command = "--strandline-command"
+    commands = run.parse([*brokers, command, "old=A=1 python -m old serve"]).strandline_commands
+    assert commands["old"] == ["A=1", "python", "-m", "old", "serve"]
+    assert commands["new"][1:] == ("-m", "strandline.cli.main", "serve")
+    commands = run.parse([*brokers, command, "new=b serve", command, "a serve"]).strandline_commands
+    assert commands == {"old": ["a", "serve"], "new": ["b", "serve"]}
