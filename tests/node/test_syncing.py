@@ -16,6 +16,7 @@ from strandline.node.ledger.keeping import Reason
 from strandline.storage.files import DiskFull
 from strandline.storage.flush_plan import EpochsPlan, FlushPlan, NamesPlan
 from strandline.storage.leader_epochs import FILE_NAME, LeaderEpochs
+from strandline.storage.log_parts import PartitionDirectory
 from strandline.types import LeaderEpoch, Offset
 from tests.node.followers import B, Cluster, from_leader
 from tests.node.world import DATA, failing
@@ -239,3 +240,25 @@ def test_c7_a_clean_stop_writes_what_is_left(cluster: Cluster) -> None:
     cluster.replica().log.close_clean()
     assert on_disk(cluster) == [(0, 0), (2, 1)]
     assert f"{DATA}/orders-0" == cluster.replica().log.directory
+
+
+@pytest.mark.parametrize("kind", [StorageError, DiskFull])
+def test_a_new_directory_that_cannot_be_looked_into_is_no_bug(
+    cluster: Cluster, kind: type[StorageError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it owes to the disk is asked when its leader epochs are to be written (note 0024)."""
+
+    def refuse(directory: PartitionDirectory) -> None:
+        raise kind(f"Cannot open {directory.path}: the test says so.")
+
+    cluster.create_topic("new")
+    with monkeypatch.context() as without_disk:
+        without_disk.setattr(PartitionDirectory, "unsynced", refuse)
+        assert cluster.produce(b"m", topic="new").error_code == 0
+    assert not cluster.world.bugs
+    if kind is DiskFull:
+        assert cluster.replica("new").log.flusher.epochs_due
+        cluster.world.advance(20_000)
+        assert not cluster.replica("new").log.flusher.epochs_due
+    else:
+        assert cluster.world.directory.offline_reason is not None

@@ -11,13 +11,19 @@ from random import Random
 import pytest
 
 from strandline.config.topic import TopicConfig
-from strandline.storage.checkpoint_file import DamagedCheckpoint
+from strandline.storage.checkpoint_file import DamagedCheckpoint, OffsetCheckpoint
 from strandline.storage.files import Files
 from strandline.storage.flush_plan import EpochsPlan, NamesPlan
 from strandline.storage.log import Log
-from strandline.storage.log_directory import LogToLoad
+from strandline.storage.log_directory import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    LogDirectory,
+    LogToLoad,
+)
 from strandline.storage.memory_files import MemoryFiles
-from strandline.types import NO_TOPIC_ID, LeaderEpoch, Offset
+from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, Offset
 from tests.storage.conftest import NOW_MS, PARTITION, TOPIC_ID, Kit
 
 DIRECTORY = "/logs/orders-0"
@@ -175,3 +181,25 @@ def test_a_log_of_an_old_kafka_without_a_topic_id_keeps_its_records() -> None:
     assert (loaded.topic_id, loaded.log_end_offset) == (NO_TOPIC_ID, 15)
     loaded.assign_topic_id(TOPIC_ID)
     assert load(files.crash_clone(Random(3))).topic_id == TOPIC_ID
+
+
+def test_what_a_lost_directory_was_promised_does_not_hold_for_its_successor() -> None:
+    """I-07: else its first records counted as synced, and as committed, after a power failure."""
+    files = disk()
+    directory: LogDirectory[Log] = LogDirectory(files, "/logs")
+    directory.open(BrokerId(1), "cluster")
+    directory.load_logs(lambda found: load(files))
+    log = create(files)
+    write(log)
+    log.advance_high_watermark_to(Offset(15))
+    directory.add(log)
+    directory.set_cleaner_offset(PARTITION, Offset(5))
+    assert directory.close_clean(broker_epoch=1)
+    files.remove_tree(DIRECTORY)
+    again: LogDirectory[Log] = LogDirectory(files, "/logs")
+    again.open(BrokerId(1), "cluster")
+    again.load_logs(lambda found: load(files))
+    assert not again.logs
+    again.finish_forgetting()
+    for table in (RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+        assert not OffsetCheckpoint(files, f"/logs/{table}").read()

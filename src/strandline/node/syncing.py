@@ -19,7 +19,7 @@ from strandline.node.effects import SyncLog
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
-from strandline.storage.files import NoRoom, parent_of
+from strandline.storage.files import File, NoRoom, parent_of
 from strandline.storage.flush_plan import EpochsPlan, FlushPlan, NamesPlan, SyncPlan
 from strandline.storage.leader_epochs import EpochsToWrite
 from strandline.types import Instant
@@ -113,14 +113,23 @@ class Syncing:
                 self._write_tables(together[start : start + TABLES_MAX])
 
     def _write_tables(self, replicas: Sequence[Replica]) -> None:
-        self._busy.update(replicas)
-        tables = [(each, each.log.leader_epochs.prepare()) for each in replicas]
-        owed = [each.log.location.unsynced() for each in replicas]
-        plan = EpochsPlan(
-            tuple(table for _, table in tables),
-            tuple(file for files, _ in owed for file in files),
-            tuple(dict.fromkeys(path for _, directories in owed for path in directories)),
-        )
+        tables: list[tuple[Replica, EpochsToWrite]] = []
+        files: list[File] = []
+        directories: dict[str, None] = {}
+        for replica in replicas:
+            table = replica.log.leader_epochs.prepare()
+            try:
+                unsynced = replica.log.location.unsynced()
+            except StorageError as error:
+                self._failed([(replica, table)], error)
+                continue
+            tables.append((replica, table))
+            files += unsynced[0]
+            directories.update(dict.fromkeys(unsynced[1]))
+        if not tables:
+            return
+        self._busy.update(replica for replica, _ in tables)
+        plan = EpochsPlan(tuple(table for _, table in tables), tuple(files), tuple(directories))
         self._give(plan, lambda result, at: self._epochs_written(tables, result, at))
 
     def _epochs_written(self, tables: _Tables, result: Result, now: Instant) -> None:

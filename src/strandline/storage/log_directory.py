@@ -312,7 +312,12 @@ class LogDirectory(Generic[LogType]):
         recovery_points = self._table_or_nothing(self._recovery_points, "every log is checked from")
         log_starts = self._table_or_nothing(self._log_starts, "every log starts at")
         high_watermarks = self._high_watermarks.read()
-        self._cleaner_offsets = self._cleaner_table.read()
+        cleaner_offsets = self._cleaner_table.read()
+        present = set(self.contents.partitions)
+        self._cleaner_offsets = {at: cleaner_offsets[at] for at in cleaner_offsets if at in present}
+        tables = (recovery_points, log_starts, high_watermarks, cleaner_offsets)
+        # What a lost directory was promised must not hold for a log that is made in its place.
+        self._is_stale = any(table.keys() - present for table in tables)
         self._to_load = [
             LogToLoad(
                 topic_partition=at,

@@ -74,7 +74,7 @@ class Budget:
             others = crashed - {me}
             if not (lost or lossy):
                 continue
-            allowed = self._least_in_sync(partition.topic) - 1
+            allowed = self._may_lose(partition, state)
             if len(others) + 1 > allowed:
                 have = ", ".join(map(str, sorted(others))) or "nobody"
                 return f"beyond the budget of {partition}: {have} crashed already, {allowed} may"
@@ -142,7 +142,7 @@ class Budget:
         me = machine.broker_id
         registered = self._world.image.brokers.get(me)
         epoch = _UNREGISTERED if registered is None else int(registered.epoch)
-        for partition in [each for each, _ in self._counting(me)]:
+        for partition, state in list(self._counting(me)):
             crashed = self._crashed.setdefault(partition, {})
             before = crashed.get(me)
             if before is not None:
@@ -152,7 +152,7 @@ class Budget:
             else:
                 crashed[me] = _Crash(epoch, lossy, needs_new_disk)
             everybody = self._crashed[partition].values()
-            allowed = self._least_in_sync(partition.topic) - 1
+            allowed = self._may_lose(partition, state)
             if len(everybody) > allowed and any(crash.is_lossy for crash in everybody):
                 self.is_exceeded = True
 
@@ -205,5 +205,8 @@ class Budget:
             now = int(stored.get(_MIN_IN_SYNC, least))
             self._min_in_sync[name] = min(self._min_in_sync.get(name, now), now)
 
-    def _least_in_sync(self, topic: str) -> int:
-        return self._min_in_sync.get(topic, self._default_min)
+    def _may_lose(self, partition: TopicPartition, state: PartitionImage) -> int:
+        """How many of those that count may be without what they wrote: one is always to have it,
+        also where there are fewer replicas than the minimum."""
+        least = self._min_in_sync.get(partition.topic, self._default_min)
+        return min(least, len(state.replicas)) - 1
