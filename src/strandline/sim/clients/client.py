@@ -56,6 +56,7 @@ class SimClient:
         self.is_done = False
         self.give_up_us = 0
         """When patience ends, once `finish` was called."""
+        self._alarm_us: int | None = None
         self.names_by = options.one_of("by", ("any", "id", "name"))
         drawn = options.one_of("versions", ("newest", "drawn")) == "drawn"
         versions = Versions(
@@ -131,6 +132,22 @@ class SimClient:
                 action()
 
         self.world.schedule.after(delay_us, due)
+
+    def wake_at(self, at_us: int) -> None:
+        """Call `pump` then, unless that is to happen before. One alarm serves all that waits."""
+        if self._alarm_us is not None and self.now_us < self._alarm_us <= at_us:
+            return
+        self._alarm_us = at_us = max(at_us, self.now_us + 1)
+        self.after(at_us - self.now_us, self._woken)
+
+    def _woken(self) -> None:
+        if self._alarm_us is not None and self._alarm_us <= self.now_us:
+            self._alarm_us = None
+            self.pump()
+
+    def pump(self) -> None:
+        """Do what can be done, for clients that wait for many things (`wake_at`)."""
+        raise NotImplementedError
 
     def about(self, interval_us: int) -> int:
         """The interval, give or take a quarter: so that clients do not beat in time."""

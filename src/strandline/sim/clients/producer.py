@@ -94,7 +94,6 @@ class Producer(SimClient):
         self.cluster.changed = self.pump
         self.produce_version = self.cluster.versions.of(ApiKey.PRODUCE)
         self._writers = 0
-        self._alarm_us: int | None = None
 
     # -- life --------------------------------------------------------------------------------
 
@@ -162,7 +161,7 @@ class Producer(SimClient):
         for broker_id, batches in wanted.items():
             connection = self.cluster.connection(broker_id)
             if connection is None:
-                self._wake_at(self.cluster.closed_until_us(broker_id))
+                self.wake_at(self.cluster.closed_until_us(broker_id))
                 continue
             batches = [each for each in batches if self._is_in_order(each, connection)]
             # One batch per partition and request: a broker takes no more.
@@ -180,7 +179,7 @@ class Producer(SimClient):
     def _sendable(self, queue: RecordedQueue) -> list[Batch]:
         """The batches of a queue that may go now, in order."""
         if queue.not_before_ms > self.now_ms:
-            self._wake_at(1000 * queue.not_before_ms)
+            self.wake_at(1000 * queue.not_before_ms)
             return []
         if not self._is_of_this_topic(queue):
             return []
@@ -354,7 +353,7 @@ class Producer(SimClient):
     def pause(self, queue: RecordedQueue) -> None:
         """Send nothing more to this partition for a while."""
         queue.pause(self.now_ms)
-        self._wake_at(1000 * queue.not_before_ms)
+        self.wake_at(1000 * queue.not_before_ms)
 
     def forget(self, queue: RecordedQueue, batch: Batch) -> None:
         """It is not in the log and never will be: so says the history from now on."""
@@ -373,15 +372,3 @@ class Producer(SimClient):
     def _rename(self, queue: RecordedQueue) -> None:
         self._writers += 1
         queue.writer = f"{self.name}/{self._writers}"
-
-    def _wake_at(self, at_us: int) -> None:
-        """Look again then."""
-        if self._alarm_us is not None and self.now_us < self._alarm_us <= at_us:
-            return
-        self._alarm_us = at_us = max(at_us, self.now_us + 1)
-        self.after(at_us - self.now_us, self._woken)
-
-    def _woken(self) -> None:
-        if self._alarm_us is not None and self._alarm_us <= self.now_us:
-            self._alarm_us = None
-            self.pump()

@@ -51,17 +51,12 @@ class SubscriptionState(SimClient):
         self._starts_agree = options.flag("starts-agree")
         """Whether nothing is ever deleted, so that all leaders begin where the first one did."""
         self.isolation = ISOLATIONS.index(options.one_of("isolation", ISOLATIONS))
-        self._alarm_us: int | None = None
         self.cluster.changed = self.pump
 
     def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
         """See `SimClient`."""
         is_committed = options.one_of("isolation", ISOLATIONS) == "committed"
         return {ApiKey.LIST_OFFSETS: 2} if is_committed else {}
-
-    def pump(self) -> None:
-        """Do what can be done."""
-        raise NotImplementedError
 
     def has_valid_position(self, position: FetchPosition, leader: Leader) -> bool:
         """Whether its position is known and beyond doubt; otherwise it is being found out."""
@@ -220,15 +215,3 @@ class SubscriptionState(SimClient):
         """Leave a partition alone for a while."""
         position.not_before_us = self.now_us + 1000 * position.backoff.next_ms()
         self.wake_at(position.not_before_us)
-
-    def wake_at(self, at_us: int) -> None:
-        """Look again then."""
-        if self._alarm_us is not None and self.now_us < self._alarm_us <= at_us:
-            return
-        self._alarm_us = at_us = max(at_us, self.now_us + 1)
-        self.after(at_us - self.now_us, self._woken)
-
-    def _woken(self) -> None:
-        if self._alarm_us is not None and self._alarm_us <= self.now_us:
-            self._alarm_us = None
-            self.pump()
