@@ -343,5 +343,7 @@ class Log:
         plan = self.flusher.flush_plan()
         for file in active.files_to_sync() if plan is None else plan.files:
             file.sync()
-        self.location.sync()
-        self.location.make_durable()
+        if self.location.is_durable:
+            self.location.sync()
+        else:
+            self.location.make_durable()

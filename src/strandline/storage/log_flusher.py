@@ -7,7 +7,7 @@ epochs that are late: a driver does, in any thread (`flush_plan`).
 from __future__ import annotations
 
 from strandline.config.topic import LONG_MAX
-from strandline.storage.files import File, join, name_of
+from strandline.storage.files import File, join, name_of, parent_of
 from strandline.storage.flush_plan import FlushPlan
 from strandline.storage.leader_epochs import ALL_WRITTEN, EpochsToWrite
 from strandline.storage.log_parts import LogParts
@@ -141,7 +141,7 @@ class LogFlusher:
     def mark_flushed(self, plan: FlushPlan, now_ms: int) -> bool:
         """Raise the recovery point after `plan` was carried out; whether it moved."""
         self._last_flush_ms = now_ms
-        if len(plan.directories) > 1:
+        if parent_of(self._location.path) in plan.directories:
             self._location.note_durable()
         if plan.truncations != self._offsets.truncations:
             return False
