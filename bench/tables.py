@@ -37,6 +37,7 @@ from strandline.lakehouse.pipeline.events import Committed, Event
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner
+from strandline.lakehouse.pipeline.running import NeverStopped
 from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.lakehouse.tables.spec import TableSpec, save_spec
@@ -65,12 +66,6 @@ class Feeder(threading.Thread):
             self._producer.flush().raise_failure()
             self._acknowledged.append(time.monotonic())
             time.sleep(0.1)
-
-
-class Never:
-    """A run that nobody stops."""
-
-    is_set = False
 
 
 @dataclass
@@ -120,7 +115,7 @@ class Bench:
         spec = self.spec(topic, writer)
         options = RunOptions(bootstrap=self.bootstrap, once=True)
         store = open_store(spec, create=True, spark=self.spark)
-        Runner(RunContext(self.spark, spec, store, options), tell).run(Never())
+        Runner(RunContext(self.spark, spec, store, options), tell).run(NeverStopped())
 
     def spec(self, topic: str, writer: str = "strandline") -> TableSpec:
         """A new table of a topic."""

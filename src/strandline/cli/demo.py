@@ -117,7 +117,7 @@ def _show(cluster: DemoCluster, home: Path, records: int, memory: str) -> None:
         store = open_store(spec, create=True)
         with open_session("demo", SparkOptions(memory=memory), tell=print_notice) as spark:
             _fill(spec, cluster.address, production)
-            _prove(spark, spec, store, cluster.address)
+            _prove(spec, cluster.address)
             _ask(spark, store)
     finally:
         production.end()
@@ -188,13 +188,13 @@ def _showing(until: _UntilFilled) -> Callable[[Event], None]:
     return show
 
 
-def _prove(spark: SparkSession, spec: TableSpec, store: TableStore, address: str) -> None:
+def _prove(spec: TableSpec, address: str) -> None:
+    """In the session that there is."""
     from strandline.cli.table_verify import show_report
-    from strandline.lakehouse.pipeline.options import RunOptions
-    from strandline.lakehouse.verify.job import verify
+    from strandline.lakehouse.verify.running import verify_table
 
     click.echo("\nComparing the table with the log, offset by offset:")
-    report = verify(spark, store, RunOptions(bootstrap=address).read_settings(spec))
+    report = verify_table(spec, address)
     show_report(report)
     if not report.is_good:
         raise click.ClickException("The table is not what its topic was.")

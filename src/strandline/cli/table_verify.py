@@ -15,7 +15,7 @@ from strandline.cli.table_options import (
     spark_options,
     tables_option,
 )
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.verify.report import Report, Verdict
 
 
@@ -36,17 +36,10 @@ def verify(
     """
     spec = load_table(tables, name)
     address = bootstrap_of(bootstrap)
-    # Only here: they import Spark.
-    from strandline.lakehouse.pipeline.options import RunOptions
-    from strandline.lakehouse.tables.store import open_store
-    from strandline.lakehouse.verify.job import verify as prove
+    from strandline.lakehouse.verify.running import verify_table
 
-    store = open_store(spec, create=True)
-    settings = RunOptions(bootstrap=address).read_settings(spec)
-    store.state()  # a table that cannot be read is told before Spark starts, which takes seconds
-    options = SparkOptions(master=master, memory=memory)
-    with open_session(f"table verify {name}", options, tell=print_notice) as spark:
-        report = prove(spark, store, settings)
+    spark = SparkOptions(master=master, memory=memory)
+    report = verify_table(spec, address, spark=spark, tell=print_notice)
     if as_json:
         print_json(report.as_json())
     else:

@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from strandline.lakehouse.session_executors import wait_for_executors
 from strandline.lakehouse.session_files import SessionFiles, session_files
 from strandline.lakehouse.session_java import find_java
-from strandline.lakehouse.session_lasting import end_jvm, forget_jvm
+from strandline.lakehouse.session_lasting import end_jvm, forget_jvm, has_session
 from strandline.lakehouse.session_master import (
     NoSpark,
     check_master,
@@ -71,7 +71,7 @@ def session(
     check_master(master)
     began_s = time.monotonic()
     wait_for_master(master, patience_s)
-    if SparkContext._active_spark_context is not None:
+    if has_session():
         return SparkSession.builder.getOrCreate()
     files = session_files(find_java().executable, log_level=log_level)
     settings = {

@@ -59,6 +59,11 @@ class LastingSession:
         return True
 
 
+def has_session() -> bool:
+    """Whether Spark runs in this process, started by this package or by the program."""
+    return SparkContext._active_spark_context is not None
+
+
 def is_lost(spark: SparkSession) -> bool:
     """Whether nothing can be done with a session any more: its JVM ended, or Spark stopped it."""
     context = spark.sparkContext

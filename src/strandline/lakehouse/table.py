@@ -14,20 +14,19 @@ Spark is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from strandline.lakehouse.pipeline.events import Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.tables.spec import TableSpec, list_specs, load_spec, save_spec
 from strandline.lakehouse.tables.store import open_store
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
-    from pyspark.sql import SparkSession
 
     from strandline.lakehouse.verify.report import Report
 
@@ -118,12 +117,9 @@ class Table:
         The report's `is_good` is the verdict, its `sentences()` say what was found. Raises
         `TableError`, `ProtocolError`, `NoJava` and `NoSpark`.
         """
-        from strandline.lakehouse.verify.job import verify
+        from strandline.lakehouse.verify.running import verify_table
 
-        store = open_store(self.spec, create=True)
-        settings = RunOptions(bootstrap=bootstrap).read_settings(self.spec)
-        with _session(f"table verify {self.spec.name}", spark) as session:
-            return verify(session, store, settings)
+        return verify_table(self.spec, bootstrap, spark=spark)
 
     def dataset(self, side: str | None = None) -> pads.Dataset:
         """The committed rows for pyarrow; of a side table with `"late"` or `"dead_letters"`.
@@ -143,20 +139,6 @@ class _EventStop:
     @property
     def is_set(self) -> bool:
         return self._event.is_set()
-
-
-@contextmanager
-def _session(name: str, options: SparkOptions | None) -> Iterator[SparkSession]:
-    """Spark for one piece of work; the session of the program, left open, if it has one."""
-    from pyspark import SparkContext
-
-    is_given = SparkContext._active_spark_context is not None
-    session = open_session(name, options or SparkOptions())
-    try:
-        yield session
-    finally:
-        if not is_given:
-            session.stop()
 
 
 def _ignore(event: Event) -> None:

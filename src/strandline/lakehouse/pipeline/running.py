@@ -67,17 +67,15 @@ def run_table(
         return stopped
 
     # Only here: it takes a second, which wrong options and a table that is up to date do not need.
-    from pyspark import SparkContext
-
     from strandline.lakehouse.pipeline.query import RunContext
     from strandline.lakehouse.pipeline.runner import Runner
-    from strandline.lakehouse.session_lasting import LastingSession
+    from strandline.lakehouse.session_lasting import LastingSession, has_session
 
     def context_of(session: SparkSession) -> RunContext:
         return RunContext(session, spec, open_store(spec, create=True, spark=session), options)
 
     make = _SessionMaker(spec, options, spark, lambda sentence: on_event(Notice(sentence)))
-    if SparkContext._active_spark_context is not None:
+    if has_session():
         session = make()
         with stop() as request:
             return Runner(context_of(session), on_event).run(request)

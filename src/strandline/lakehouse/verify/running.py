@@ -1,0 +1,39 @@
+"""`verify_table`: all that a proof needs, put together. What is proven, and how, is in `job.py`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from strandline.lakehouse.pipeline.options import RunOptions
+from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.verify.report import Report
+
+log = logging.getLogger(__name__)
+
+
+def verify_table(
+    spec: TableSpec,
+    bootstrap: str,
+    *,
+    spark: SparkOptions | None = None,
+    tell: Callable[[str], None] = log.warning,
+) -> Report:
+    """Prove that a table holds every record below its frontier exactly once.
+
+    If Spark runs in this process already, its session is used and left as it is, and `spark` has no
+    effect; `tell` gets a sentence when executors take their time. Raises `TableError`,
+    `ProtocolError`, `NoJava` and `NoSpark`.
+    """
+    store = open_store(spec, create=True)
+    store.state()  # a table that cannot be read is told before Spark starts, which takes seconds
+    from strandline.lakehouse.session_lasting import has_session
+    from strandline.lakehouse.verify.job import verify
+
+    is_given = has_session()
+    session = open_session(f"table verify {spec.name}", spark or SparkOptions(), tell=tell)
+    with nullcontext() if is_given else session:
+        return verify(session, store, RunOptions(bootstrap=bootstrap).read_settings(spec))
