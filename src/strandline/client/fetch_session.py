@@ -5,7 +5,7 @@
 
 A broker answers an incremental request with the partitions that have something new only. What the
 broker believes of the session must be what the client believes; after an error or a lost answer
-nobody knows, and the client begins anew.
+that is unknown, and the client begins anew.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Router:
             self._refreshed_ms.pop(name, None)
 
     def leader(self, partition: TopicPartition) -> PartitionInfo | None:
-        """A partition that somebody leads, as far as is known."""
+        """A partition that has a leader, as far as is known."""
         topic = self.view.topics.get(partition.topic)
         found = None if topic is None else topic.partitions.get(partition.partition)
         return None if found is None or found.leader < 0 else found

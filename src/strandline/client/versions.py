@@ -1,7 +1,7 @@
 """Which version of each API a broker and this client have in common (KIP-35, KIP-511).
 
 This file knows ranges of versions and how a broker is asked for its own. It must not know
-connections: whoever has one sends the requests of a `VersionHandshake` and brings the answers.
+connections: a driver sends the requests of a `VersionHandshake` and brings the answers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ it is on its way, in order with all others, to be told: first the news, then the
 
 When the connection is lost, requests on their way are lost, and notifications that were not told
 yet become part of what was missed. The first notification of the next connection (the survey) tells
-all of it; after it, whoever waits for a lost answer hears `OutcomeUnknown`, and writes are taken
+all of it; after it, callers that wait for a lost answer hear `OutcomeUnknown`, and writes are taken
 again. Nobody waits longer than a time or two that sessions last: then the failure is told before
 the news.
 
