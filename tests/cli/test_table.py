@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from strandline.cli import table_options, table_verify
+from strandline.cli import table_options
 from strandline.cli.main import cli
 from strandline.cli.table_run import line_of
 from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import save_spec
+from strandline.lakehouse.verify import running
 from tests.cli.conftest import COMMAND, DEADLINE_S, Ended
 from tests.lakehouse.tables.table_world import TableWorld
 
@@ -167,7 +168,7 @@ def test_a_table_that_was_harmed_is_told_in_a_sentence(
     harm: str,
 ) -> None:
     """Before Spark starts, which takes seconds, and whose session other tests share."""
-    monkeypatch.delattr(table_verify, "open_session")
+    monkeypatch.delattr(running, "open_session")
     table("create", "t", "--topic", name, "--format", table_format)
     assert table("history", "t").code == 0
     directory = tmp_path / "t"
