@@ -132,7 +132,17 @@ def test_wrong_order_is_noticed(alone: Run, partition: Path) -> None:
     ended = alone("dump", str(log))
     assert ended.code == 1
     assert "begins with offset 4, but 5 is the least" in ended.err
-    assert "leader epoch 2 follows 3" in ended.err
+    assert "leader epoch 2 follows 3." in ended.err
+
+
+def test_an_offset_that_no_index_could_name_is_noticed(alone: Run, partition: Path) -> None:
+    log = path(partition, LOG)
+    damaged = bytearray(log.read_bytes())
+    damaged[0:8] = (BASE + 2**31).to_bytes(8, "big")
+    log.write_bytes(damaged)
+    ended = alone("dump", str(log))
+    assert ended.code == 1
+    assert f"{BASE + 2**31 - 1} is the greatest of its segment." in ended.err
 
 
 def test_a_torn_end_and_reserved_room_are_told_apart(alone: Run, partition: Path) -> None:

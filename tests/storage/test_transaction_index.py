@@ -13,10 +13,13 @@ from strandline.storage.index_file import DamagedIndex
 from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.transaction_index import (
     ENTRIES_PER_READ,
+    ENTRY,
     ENTRY_BYTES,
+    VERSION,
     AbortedTransaction,
     TransactionIndex,
 )
+from strandline.storage.verify.indexes import checked_aborts
 from strandline.types import Offset, ProducerId
 
 PATH = "/d/00000000000000000000.txnindex"
@@ -109,23 +112,37 @@ def test_reset_takes_any_contents_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "base"),
-    [
-        (b"\0" * (ENTRY_BYTES - 1), 0),
-        (b"\0\1" + b"\0" * (ENTRY_BYTES - 2), 0),
-        (b"\0" * ENTRY_BYTES, 5),
-        (b"\0" * (2 * ENTRY_BYTES), 0),
-    ],
+    "data",
+    [b"\0" * (ENTRY_BYTES - 1), b"\0\1" + b"\0" * (ENTRY_BYTES - 2)],
+    ids=["torn", "version"],
 )
-def test_damage_is_noticed(data: bytes, base: int) -> None:
+def test_damage_is_noticed(data: bytes) -> None:
     files = disk()
     files.open(PATH, create=True).append(data)
     with pytest.raises(DamagedIndex, match=PATH):
-        TransactionIndex(files, PATH).sanity_check(Offset(base))
+        list(checked_aborts(TransactionIndex(files, PATH), 0))
 
 
-def test_a_sound_index_passes() -> None:
-    index_of(*THREE).sanity_check(Offset(10))
+@pytest.mark.parametrize(
+    ("entries", "base", "faults"),
+    [
+        (THREE, 10, [None, None, None]),
+        (THREE, 11, ["below the base offset 11", None, None]),
+        ([THREE[1], THREE[0]], 0, [None, "out of order"]),
+        ([aborted(1, 9, 8, 9)], 0, ["out of order"]),
+    ],
+)
+def test_the_place_of_each_entry_is_checked(
+    entries: list[AbortedTransaction], base: int, faults: list[str | None]
+) -> None:
+    files = disk()
+    data = b"".join(ENTRY.pack(VERSION, *each) for each in entries)
+    files.open(PATH, create=True).append(data)
+    found = list(checked_aborts(TransactionIndex(files, PATH), base))
+    assert [entry for entry, _ in found] == list(entries)
+    for (_, fault), expected in zip(found, faults, strict=True):
+        assert (fault is None) == (expected is None)
+        assert fault is None or expected in fault.sentence
 
 
 def test_an_index_larger_than_one_read_is_read_whole() -> None:

@@ -14,7 +14,7 @@ from strandline.records.batch import BatchHeader
 from strandline.storage import offset_index, time_index
 from strandline.storage.batch_scan import DamagedSegment, headers_between
 from strandline.storage.segment_names import LOG
-from strandline.storage.transaction_index import AbortedTransaction
+from strandline.storage.transaction_index import AbortedTransaction, TransactionIndex
 from strandline.storage.verify.indexes import (
     IndexEntries,
     IndexFault,
@@ -68,7 +68,8 @@ def dump_time_index(reading: Reading) -> Iterator[Item | Problem]:
 def dump_transaction_index(reading: Reading) -> Iterator[Item | Problem]:
     """Aborted transactions."""
     found: list[AbortedTransaction] = []
-    for entry, fault in checked_aborts(reading.files, reading.path):
+    index = TransactionIndex(reading.files, reading.path)
+    for entry, fault in checked_aborts(index, reading.base_offset):
         found.append(entry)
         yield Item(
             "aborted",

@@ -12,36 +12,45 @@ from typing import Any
 from strandline.cli.dump_items import Item, Problem, Reading
 from strandline.cli.output import json_bytes, time_text
 from strandline.errors import CorruptRecords
-from strandline.records.batch import HEADER_BYTES, BatchHeader
+from strandline.records.batch import BatchHeader
 from strandline.records.control import control_type, parse_marker
 from strandline.records.record import Record, read_records
-from strandline.storage.batch_scan import checked_batches
-from strandline.storage.files import File
+from strandline.storage.offset_index import RELATIVE_OFFSET_MAX
+from strandline.storage.verify.order import BatchOrder
+from strandline.storage.verify.reading import checked_batches, is_reserved
+from strandline.types import Offset
 
 
 def dump_log(reading: Reading) -> Iterator[Item | Problem]:
     """Every batch in order; records too if they are wanted."""
     file = reading.open()
-    expected = reading.base_offset
-    leader_epoch = -1
+    base_offset = reading.base_offset
+    order = BatchOrder(Offset(base_offset), base_offset + RELATIVE_OFFSET_MAX)
     position = batches = records = 0
     try:
         for position, header, batch in checked_batches(file, 0, file.size):
             yield Item("batch", _batch_fields(position, header))
-            yield from _order_problems(position, header, expected, leader_epoch)
+            for fault in (order.offset_fault(header), order.epoch_fault(header)):
+                if fault:
+                    yield Problem(f"At position {position}: {fault}.")
             if reading.with_records or reading.verify:
                 yield from _records(reading, position, header, batch)
-            expected, leader_epoch = header.next_offset, header.leader_epoch
+            order.follow(header)
             batches, records = batches + 1, records + header.record_count
             position += header.size_bytes
     except CorruptRecords as error:
-        if _is_reserved(file, position):
+        if is_reserved(file, position):
             yield Item("reserved", {"position": position, "bytes": file.size - position})
         else:
-            yield Problem(f"At position {position}, offset {expected}: {error}")
+            yield Problem(f"At position {position}, offset {order.next_offset}: {error}")
     yield Item(
         "log",
-        {"batches": batches, "records": records, "bytes": file.size, "next_offset": expected},
+        {
+            "batches": batches,
+            "records": records,
+            "bytes": file.size,
+            "next_offset": order.next_offset,
+        },
     )
 
 
@@ -68,20 +77,6 @@ def _batch_fields(position: int, header: BatchHeader) -> dict[str, Any]:
     if header.delete_horizon_ms is not None:
         fields["delete_horizon"] = time_text(header.delete_horizon_ms)
     return fields
-
-
-def _order_problems(
-    position: int, header: BatchHeader, expected: int, leader_epoch: int
-) -> Iterator[Problem]:
-    if header.base_offset < expected:
-        yield Problem(
-            f"At position {position}: the batch begins with offset {header.base_offset}, but "
-            f"{expected} is the least that can follow."
-        )
-    if header.leader_epoch < leader_epoch:
-        yield Problem(
-            f"At position {position}: leader epoch {header.leader_epoch} follows {leader_epoch}."
-        )
 
 
 def _records(
@@ -111,9 +106,3 @@ def _record_fields(header: BatchHeader, record: Record) -> dict[str, Any]:
             for name, value in record.headers
         ]
     return fields
-
-
-def _is_reserved(file: File, position: int) -> bool:
-    """Whether zeros follow: room that `preallocate` claimed, or that a crash left unwritten."""
-    rest = file.read_at(position, HEADER_BYTES)
-    return bool(rest) and not any(rest)

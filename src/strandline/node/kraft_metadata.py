@@ -23,8 +23,8 @@ from strandline.cluster.kraft_settings import (
 from strandline.cluster.topic_names import CLUSTER_METADATA
 from strandline.records.batch import BatchHeader
 from strandline.records.record import Record, read_records
-from strandline.storage.batch_scan import checked_batches
 from strandline.storage.files import Files, join
+from strandline.storage.verify.reading import checked_batches
 
 _DIRECTORY: Final = f"{CLUSTER_METADATA}-0"
 _SEGMENT: Final = re.compile(r"(\d{20})\.log", re.ASCII)

@@ -1,9 +1,8 @@
 """Walking over the record batches in a `.log` file.
 
 This file knows how to get from one batch to the next with few reads. It must not know indexes or
-what is done with the batches. `headers_between` reads headers alone and trusts what it reads, as
-every read of the log does; `checked_batches` reads everything and believes nothing, for recovery
-and for rebuilding state.
+what is done with the batches. It reads headers alone and trusts them, as every read of the log
+does; what reads everything and believes nothing is `verify/reading`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from strandline.errors import CorruptRecords, StorageError
-from strandline.records.batch import HEADER_BYTES, BatchHeader, parse_header, verify_crc
+from strandline.records.batch import HEADER_BYTES, BatchHeader, parse_header
 from strandline.storage.files import File
 
 LOOKUP_CHUNK_BYTES: Final = 8 * 1024
@@ -58,40 +57,3 @@ def header_in(file: File, chunk: bytes, at: int, chunk_at: int) -> BatchHeader:
 def damaged(file: File, position: int, reason: str) -> DamagedSegment:
     """The error that says where a segment stops being readable."""
     return DamagedSegment(f"{file.path} has no record batch at position {position}: {reason}")
-
-
-def checked_batches(
-    file: File, position: int, end: int
-) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield (position, header, whole batch) while batches are whole and match their checksum.
-
-    Raises `CorruptRecords` with the reason at the first that does not. The memoryview is good
-    until the next step.
-    """
-    chunk, chunk_at = memoryview(b""), position
-    while position < end:
-        at = position - chunk_at
-        if at + HEADER_BYTES > len(chunk):
-            chunk, chunk_at, at = _read(file, position, SCAN_CHUNK_BYTES, end), position, 0
-        header = parse_header(chunk, at)
-        size = header.size_bytes
-        if size > end - position:
-            raise CorruptRecords(
-                f"A record batch of {size} bytes is cut off after {end - position}."
-            )
-        if at + size > len(chunk):
-            chunk, chunk_at, at = (
-                _read(file, position, max(size, SCAN_CHUNK_BYTES), end),
-                position,
-                0,
-            )
-        if not verify_crc(chunk, at, size):
-            raise CorruptRecords("A record batch does not match its checksum.")
-        if header.last_offset_delta < 0:
-            raise CorruptRecords("A record batch ends before its first offset.")
-        yield position, header, chunk[at : at + size]
-        position += size
-
-
-def _read(file: File, position: int, length: int, end: int) -> memoryview:
-    return memoryview(file.read_at(position, min(length, end - position)))

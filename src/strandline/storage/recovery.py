@@ -20,13 +20,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from strandline.errors import CorruptRecords
-from strandline.records.batch import HEADER_BYTES, BatchHeader
-from strandline.storage.batch_scan import (
-    SCAN_CHUNK_BYTES,
-    DamagedSegment,
-    checked_batches,
-    headers_between,
-)
+from strandline.records.batch import BatchHeader
+from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, DamagedSegment, headers_between
 from strandline.storage.files import join
 from strandline.storage.index_file import DamagedIndex
 from strandline.storage.indexed_segment import REBUILT
@@ -39,9 +34,13 @@ from strandline.storage.open_transactions import CompletedTransaction
 from strandline.storage.recovery_report import Cut, RecoveryReport
 from strandline.storage.replay import replay_producers
 from strandline.storage.segment import Segment
-from strandline.storage.segment_names import INDEXES, LOG, parse_segment_name, segment_path
+from strandline.storage.segment_names import LOG, parse_segment_name, segment_path
 from strandline.storage.swap_recovery import finish_interrupted_swaps
 from strandline.storage.transaction_index import AbortedTransaction
+from strandline.storage.verify.files import lonely_indexes
+from strandline.storage.verify.indexes import checked_aborts
+from strandline.storage.verify.order import BatchOrder
+from strandline.storage.verify.reading import checked_batches, is_reserved
 from strandline.types import NO_TOPIC_ID, Offset
 
 LEADER_EPOCHS_NEXT: Final = LEADER_EPOCHS_NAME + NEXT_SUFFIX
@@ -119,14 +118,14 @@ class Recovery:
     def _open_segments(self) -> list[Segment]:
         """The segments on disk; removes index files that belong to none or are not whole."""
         names = self._files.list_directory(self._directory)
-        parsed = [(name, parse_segment_name(name)) for name in names]
-        bases = {p.base_offset for _, p in parsed if p is not None and p.kind == LOG}
-        for name, p in parsed:
-            if p is not None and p.kind in INDEXES and p.base_offset not in bases:
-                self._check_missing(p.base_offset, bases)
-                self._files.remove(join(self._directory, name))
-                self._notes.append(f"Removed {join(self._directory, name)}: it has no segment.")
-            elif name == LEADER_EPOCHS_NEXT:
+        parsed = [parse_segment_name(name) for name in names]
+        bases = {p.base_offset for p in parsed if p is not None and p.kind == LOG}
+        for base_offset, path in lonely_indexes(self._files, self._directory):
+            self._check_missing(base_offset, bases)
+            self._files.remove(path)
+            self._notes.append(f"Removed {path}: it has no segment.")
+        for name in names:
+            if name == LEADER_EPOCHS_NEXT:
                 self._files.remove(join(self._directory, name))
             elif name.endswith(REBUILT) and parse_segment_name(name.removesuffix(REBUILT)):
                 self._files.remove(join(self._directory, name))
@@ -193,12 +192,15 @@ class Recovery:
         return min(suspects, default=None)
 
     def _has_sane_aborts(self, segment: Segment) -> bool:
+        index = segment.transaction_index
         try:
-            segment.transaction_index.sanity_check(Offset(segment.base_offset))
+            faults = [fault for _, fault in checked_aborts(index, segment.base_offset) if fault]
         except DamagedIndex as damage:
             self._notes.append(f"{damage} It is made anew.")
             return False
-        return True
+        if faults:
+            self._notes.append(f"{index.path}: {faults[0].sentence} It is made anew.")
+        return not faults
 
     # -- Recovering --------------------------------------------------------------------------
 
@@ -212,18 +214,18 @@ class Recovery:
         replay_producers(
             log.producers, segments, reload.scan_from, Offset(base_offset), self._now_ms
         )
-        expected: int | None = None
+        expected: Offset | None = None
         for segment in list(segments.since(base_offset)):
             if expected is not None:
                 reason = self._gap(segment, expected)
                 if reason is not None:
-                    self._cut_before(segment, Offset(expected), reason)
+                    self._cut_before(segment, expected, reason)
                     return
             log.producers.take_snapshot(Offset(segment.base_offset), sync=False)
             valid_bytes, expected, reason = self._recover_segment(segment)
             self._recovered += 1
             if reason is not None:
-                self._cut_at(segment, valid_bytes, Offset(expected), reason)
+                self._cut_at(segment, valid_bytes, expected, reason)
             segment.close_indexes()
             if reason is not None:
                 break
@@ -238,7 +240,7 @@ class Recovery:
         if len(self._log.segments):
             self._log.segments.last.log.sync()
 
-    def _gap(self, segment: Segment, expected: int) -> str | None:
+    def _gap(self, segment: Segment, expected: Offset) -> str | None:
         if segment.base_offset == expected or segment.base_offset <= self._found.cleaned_to:
             return None
         if self._is_sparse:
@@ -248,18 +250,18 @@ class Recovery:
         # although they are older, as a disk may do that writes in its own order.
         return f"the segment starts at {segment.base_offset}, but {expected} is the next offset"
 
-    def _recover_segment(self, segment: Segment) -> tuple[int, int, str | None]:
+    def _recover_segment(self, segment: Segment) -> tuple[int, Offset, str | None]:
         """Where the valid part ends (position, offset), and why that is not the whole segment."""
         segment.start_recovery(self._config)
         epochs = self._log.leader_epochs
         limit = min(segment.last_offset_max, self._next_base(segment) - 1)
-        valid_bytes, expected = 0, segment.base_offset
-        self._is_sparse = False
-        reason = None
+        order = BatchOrder(Offset(segment.base_offset), limit)
+        valid_bytes, reason = 0, None
         try:
             for position, header, batch in checked_batches(segment.log, 0, segment.size):
-                if header.base_offset < expected or header.last_offset > limit:
-                    reason = f"A batch has the wrong offsets, from {header.base_offset} on."
+                fault = order.offset_fault(header)
+                if fault:
+                    reason = f"At position {position}: {fault}."
                     break
                 if header.leader_epoch < epochs.epoch_for_offset(header.base_offset):
                     # Truncated, but the process ended before that was synced; the offsets were
@@ -267,14 +269,13 @@ class Recovery:
                     reason = f"The batch at {header.base_offset} was replaced by a newer leader's."
                     break
                 self._take(segment, header, position, batch)
-                self._is_sparse |= (
-                    header.base_offset > expected or header.record_count <= header.last_offset_delta
-                )
-                valid_bytes, expected = position + header.size_bytes, header.next_offset
+                order.follow(header)
+                valid_bytes = position + header.size_bytes
         except CorruptRecords as error:
             reason = str(error)
-        self._log.producers.advance_to(Offset(expected))
-        return valid_bytes, expected, reason
+        self._is_sparse = order.is_sparse
+        self._log.producers.advance_to(order.next_offset)
+        return valid_bytes, order.next_offset, reason
 
     def _take(
         self, segment: Segment, header: BatchHeader, position: int, batch: memoryview
@@ -312,7 +313,7 @@ class Recovery:
         log = self._log
         self._remove_from(log.segments.above(segment.base_offset), end, reason)
         rest = segment.size - position
-        if self._config.preallocate and not any(segment.log.read_at(position, HEADER_BYTES)):
+        if self._config.preallocate and is_reserved(segment.log, position):
             self._notes.append(f"Gave back {rest} reserved bytes of {segment.log.path}.")
         else:
             self._cuts.append(Cut(segment.log.path, end, rest, reason))

@@ -16,6 +16,10 @@ in between, as in the swap itself (`segment_swap`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
+
+from strandline.errors import StorageError
 from strandline.storage.batch_scan import SCAN_CHUNK_BYTES, headers_between
 from strandline.storage.files import Files, join
 from strandline.storage.segment_names import (
@@ -26,6 +30,7 @@ from strandline.storage.segment_names import (
     SWAP,
     SegmentFileName,
     parse_segment_name,
+    segment_path,
 )
 from strandline.storage.segment_swap import rename_suffix
 
@@ -42,53 +47,67 @@ def finish_interrupted_swaps(files: Files, directory: str) -> list[str]:
             notes.append(f"Removed {join(directory, name)}: {why}.")
 
     remove([n for n, p in found.items() if p.suffix == DELETED], "it was to be deleted")
+    decided = decided_swaps(found.values())
+    given_up = [n for n, p in found.items() if p.suffix == SWAP and p not in decided]
+    remove(given_up, "its compaction was not finished")
+    # The cleaned files go last: while one is left, a second crash comes to the same decision.
     cleaned = [name for name, parsed in found.items() if parsed.suffix == CLEANED]
-    swaps = {name: parsed for name, parsed in found.items() if parsed.suffix == SWAP}
-    if cleaned:
-        undecided = min(found[name].base_offset for name in cleaned)
-        given_up = [name for name, parsed in swaps.items() if parsed.base_offset >= undecided]
-        remove(given_up, "its compaction was not finished")
-        # The cleaned files go last: while one is left, a second crash comes to the same decision.
-        remove(sorted(cleaned, reverse=True), "its compaction was not finished")
-        swaps = {name: parsed for name, parsed in swaps.items() if name not in given_up}
-    if swaps:
+    remove(sorted(cleaned, reverse=True), "its compaction was not finished")
+    if decided:
         # The renames that decide may be in memory only; without them the old files are needed.
         files.sync_directory(directory)
-        remove(_replaced(files, directory, found, swaps), "a compacted segment replaces it")
+        replaced = replaced_offsets(files, directory, decided)
+        old = [name for name, parsed in found.items() if _is_replaced(parsed, replaced)]
+        remove(old, "a compacted segment replaces it")
         files.sync_directory(directory)
-        for base_offset in sorted({parsed.base_offset for parsed in swaps.values()}):
+        for base_offset in sorted({parsed.base_offset for parsed in decided}):
             rename_suffix(files, directory, base_offset, SWAP, "")
-        notes += [f"Finished the compaction of {join(directory, name)}." for name in sorted(swaps)]
+        swapped = sorted(name for name, parsed in found.items() if parsed in decided)
+        notes += [f"Finished the compaction of {join(directory, name)}." for name in swapped]
     if notes:
         files.sync_directory(directory)
     return notes
 
 
-def _replaced(
+def decided_swaps(found: Iterable[SegmentFileName]) -> set[SegmentFileName]:
+    """The `.swap` files that are to take the place of others."""
+    found = list(found)
+    undecided = min((each.base_offset for each in found if each.suffix == CLEANED), default=None)
+    return {
+        each
+        for each in found
+        if each.suffix == SWAP and (undecided is None or each.base_offset < undecided)
+    }
+
+
+def replaced_offsets(
     files: Files,
     directory: str,
-    found: dict[str, SegmentFileName],
-    swaps: dict[str, SegmentFileName],
-) -> list[str]:
-    """The ordinary files of segments whose offsets the swapped segments cover."""
-    logs = {name: parsed for name, parsed in swaps.items() if parsed.kind == LOG}
-    if not logs:
-        return []
-    start = min(parsed.base_offset for parsed in logs.values())
-    end = max(_end_offset(files, join(directory, name), p.base_offset) for name, p in logs.items())
-    return [
-        name
-        for name, parsed in found.items()
-        if not parsed.suffix and parsed.kind in SEGMENT_FILES and start <= parsed.base_offset < end
-    ]
+    swaps: Iterable[SegmentFileName],
+    *,
+    tolerates_damage: bool = False,
+) -> range:
+    """The offsets that swapped segments cover: ordinary segments that begin there are replaced.
+
+    Where a swapped segment cannot be read it ends, or with `tolerates_damage=False` the error is
+    raised.
+    """
+    bases = [each.base_offset for each in swaps if each.kind == LOG]
+    ends = [_end_offset(files, directory, base, tolerates_damage) for base in bases]
+    return range(min(bases), max(ends)) if bases else range(0)
 
 
-def _end_offset(files: Files, path: str, base_offset: int) -> int:
-    file = files.open(path)
+def _is_replaced(name: SegmentFileName, offsets: range) -> bool:
+    return not name.suffix and name.kind in SEGMENT_FILES and name.base_offset in offsets
+
+
+def _end_offset(files: Files, directory: str, base_offset: int, tolerates_damage: bool) -> int:
+    end = base_offset
     try:
-        end = base_offset
-        for _, header in headers_between(file, 0, file.size, SCAN_CHUNK_BYTES):
-            end = header.next_offset
-    finally:
-        file.close()
+        with closing(files.open(segment_path(directory, base_offset, LOG) + SWAP)) as file:
+            for _, header in headers_between(file, 0, file.size, SCAN_CHUNK_BYTES):
+                end = header.next_offset
+    except StorageError:
+        if not tolerates_damage:
+            raise
     return end

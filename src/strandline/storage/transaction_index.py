@@ -135,19 +135,6 @@ class TransactionIndex:
             self.file.truncate(0)
         self._last_offset = NO_OFFSET
 
-    def sanity_check(self, segment_base_offset: Offset) -> None:
-        """Raise `DamagedIndex` when the file cannot belong to the segment as it is."""
-        newest = NO_OFFSET
-        for aborted in self.entries():
-            if aborted.last_offset < segment_base_offset:
-                raise DamagedIndex(
-                    f"{self.path} has an abort marker at offset {aborted.last_offset}, below its "
-                    f"segment's base offset {segment_base_offset}."
-                )
-            if aborted.last_offset <= newest or aborted.first_offset > aborted.last_offset:
-                raise DamagedIndex(f"{self.path} has {aborted} out of order.")
-            newest = aborted.last_offset
-
     @property
     def is_empty(self) -> bool:
         file = self.file

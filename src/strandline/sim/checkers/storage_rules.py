@@ -15,7 +15,6 @@ from strandline.records.batch import iterate_headers
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.violations import Findings
-from strandline.storage.batch_scan import checked_batches
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.storage.files import join
 from strandline.storage.leader_epochs import FILE_NAME as LEADER_EPOCHS
@@ -24,6 +23,7 @@ from strandline.storage.ledger import Ledger, is_of_ledger
 from strandline.storage.log_directory import LogDirectory
 from strandline.storage.segment_names import CLEANED, DELETED, SNAPSHOT, parse_segment_name
 from strandline.storage.verify.indexes import IndexFault, OffsetIndexCheck, TimeIndexCheck
+from strandline.storage.verify.reading import checked_batches
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from typing import Final, NamedTuple
 from strandline.errors import CorruptRecords, StorageError
 from strandline.records.batch import BatchHeader
 from strandline.records.columns import BuilderLimits, VariableColumn, new_builder
-from strandline.storage.batch_scan import checked_batches
 from strandline.storage.files import Files
 from strandline.storage.segment_names import TRANSACTION_INDEX
 from strandline.storage.transaction_index import AbortedTransaction, TransactionIndex
 from strandline.storage.verify.directories import Replica
 from strandline.storage.verify.files import SegmentFiles
 from strandline.storage.verify.findings import Findings, Kind
+from strandline.storage.verify.reading import checked_batches
 
 _DIGEST_BYTES: Final = 12
 _KEYS_PER_PASS: Final = 2_000_000

@@ -13,6 +13,7 @@ from strandline.storage.checkpoint_file import read_checkpoint
 from strandline.storage.files import Files, join
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.verify.findings import Findings, Kind
+from strandline.storage.verify.order import older_epoch
 from strandline.types import NO_EPOCH, Offset
 
 
@@ -73,8 +74,9 @@ class EpochLineage:
         epoch = header.leader_epoch
         if epoch < 0 or self._table is None:
             return True
-        if epoch < self._newest:
-            self._add(header, f"leader epoch {epoch} follows {self._newest}")
+        fault = older_epoch(header, self._newest)
+        if fault:
+            self._add(header, fault)
             return False
         if self._is_in_front(header):
             self._newest = epoch

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.errors import CorruptRecords, StorageError
-from strandline.records.batch import iterate_headers
 from strandline.storage.files import Files, join
 from strandline.storage.segment_names import (
-    CLEANED,
+    INDEXES,
     LOG,
-    OFFSET_INDEX,
     SWAP,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
+    SegmentFileName,
     parse_segment_name,
     segment_path,
 )
+from strandline.storage.swap_recovery import decided_swaps, replaced_offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +38,15 @@ class SegmentFiles:
 
 def segments_of(files: Files, directory: str) -> list[SegmentFiles]:
     """The segments in the order of their offsets."""
-    names = [parse_segment_name(name) for name in files.list_directory(directory)]
-    found = [each for each in names if each is not None]
-    undecided = min((n.base_offset for n in found if n.suffix == CLEANED), default=None)
-    swapped = [
-        n.base_offset
-        for n in found
-        if n.suffix == SWAP and n.kind == LOG and (undecided is None or n.base_offset < undecided)
+    found = _segment_files(files, directory)
+    swaps = decided_swaps(found)
+    replaced = replaced_offsets(files, directory, swaps, tolerates_damage=True)
+    swapped = [each.base_offset for each in swaps if each.kind == LOG]
+    plain = [
+        each.base_offset
+        for each in found
+        if not each.suffix and each.kind == LOG and each.base_offset not in replaced
     ]
-    plain = [n.base_offset for n in found if not n.suffix and n.kind == LOG]
-    if swapped:
-        end = max(_end_of(files, directory, base) for base in swapped)
-        plain = [base for base in plain if not min(swapped) <= base < end]
     return sorted(
         [SegmentFiles(base, segment_path(directory, base, LOG), False) for base in plain]
         + [SegmentFiles(base, segment_path(directory, base, LOG) + SWAP, True) for base in swapped],
@@ -61,17 +55,13 @@ def segments_of(files: Files, directory: str) -> list[SegmentFiles]:
 
 
 def lonely_indexes(files: Files, directory: str) -> list[tuple[int, str]]:
-    """Base offsets and paths of indexes whose segment is gone, though there are newer ones."""
-    names = [parse_segment_name(name) for name in files.list_directory(directory)]
-    found = [each for each in names if each is not None and not each.suffix]
+    """Base offsets and paths of the indexes whose segment is gone."""
+    found = [each for each in _segment_files(files, directory) if not each.suffix]
     bases = {each.base_offset for each in found if each.kind == LOG}
-    last = max(bases, default=-1)
     return [
         (each.base_offset, segment_path(directory, each.base_offset, each.kind))
         for each in found
-        if each.kind in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-        and each.base_offset not in bases
-        and each.base_offset < last
+        if each.kind in INDEXES and each.base_offset not in bases
     ]
 
 
@@ -94,13 +84,6 @@ def signature(files: Files, directory: str) -> tuple[tuple[str, int, int], ...]:
     return tuple(facts)
 
 
-def _end_of(files: Files, directory: str, base_offset: int) -> int:
-    """Behind the last batch of a swapped segment; its base offset if it cannot be read."""
-    path = segment_path(directory, base_offset, LOG) + SWAP
-    end = base_offset
-    try:
-        for _, header in iterate_headers(files.read_bytes(path)):
-            end = header.next_offset
-    except (CorruptRecords, StorageError):
-        return end
-    return end
+def _segment_files(files: Files, directory: str) -> list[SegmentFileName]:
+    names = [parse_segment_name(name) for name in files.list_directory(directory)]
+    return [each for each in names if each is not None]

@@ -6,7 +6,8 @@ which of them a reader may see. Rules:
 - An offset entry (O, P): the batch that begins at position P ends with offset O.
 - A time entry (T, O): a batch ends with O, and T is the largest timestamp from the segment's start
   up to that batch.
-- A transaction entry: its marker comes behind that of the entry before, and it begins first.
+- A transaction entry: its marker lies in the segment and comes behind that of the entry before, and
+  its transaction begins before that.
 - The last time entry of a closed segment has the largest timestamp of all of its batches: retention
   goes by that.
 
@@ -155,16 +156,22 @@ class TimeIndexCheck:
 
 
 def checked_aborts(
-    files: Files, path: str
+    index: TransactionIndex, base_offset: int
 ) -> Iterator[tuple[AbortedTransaction, IndexFault | None]]:
-    """The entries of a transaction index, each with what is wrong with its place.
+    """The entries of the transaction index of a segment, each with what is wrong with its place.
 
     An index that is not there is an empty one. Raises `StorageError`.
     """
     newest = -1
-    for entry in TransactionIndex(files, path).entries():
+    for entry in index.entries():
         fault = None
-        if entry.last_offset <= newest or entry.first_offset > entry.last_offset:
+        if entry.last_offset < base_offset:
+            sentence = (
+                f"The entry for the marker at {entry.last_offset} is below the base offset "
+                f"{base_offset} of its segment."
+            )
+            fault = IndexFault(sentence, entry.last_offset)
+        elif entry.last_offset <= newest or entry.first_offset > entry.last_offset:
             sentence = f"The entry for the marker at {entry.last_offset} is out of order."
             fault = IndexFault(sentence, entry.last_offset)
         else:

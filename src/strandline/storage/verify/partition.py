@@ -191,8 +191,9 @@ class _Audit:
         segments = self._segments[walk.replica.broker]
         if any(segment.is_swapped for segment in segments):
             return
+        end = min(self._frontier(), segments[-1].base_offset if segments else 0)
         for base_offset, path in lonely_indexes(self._files, walk.replica.directory):
-            if walk.first_offset <= base_offset < self._frontier():
+            if walk.first_offset <= base_offset < end:
                 walk.findings.add(
                     Kind.OFFSET_GAP,
                     "The segment of this index is gone, but there are newer ones.",

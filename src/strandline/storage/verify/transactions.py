@@ -11,7 +11,7 @@ from __future__ import annotations
 from strandline.errors import StorageError
 from strandline.storage.files import Files
 from strandline.storage.segment_names import TRANSACTION_INDEX
-from strandline.storage.transaction_index import AbortedTransaction
+from strandline.storage.transaction_index import AbortedTransaction, TransactionIndex
 from strandline.storage.verify.files import SegmentFiles
 from strandline.storage.verify.findings import Findings, Kind
 from strandline.storage.verify.indexes import checked_aborts
@@ -45,7 +45,8 @@ class TransactionHistory:
         if not self._is_judged:
             return
         try:
-            for entry, fault in checked_aborts(self._files, self._path):
+            index = TransactionIndex(self._files, self._path)
+            for entry, fault in checked_aborts(index, segment.base_offset):
                 if fault is None:
                     self._entries[entry.last_offset] = entry
                 else:

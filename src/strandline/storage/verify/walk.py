@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from strandline.storage.files import Files
+from strandline.storage.files import File, Files
 from strandline.storage.verify.directories import Replica
 from strandline.storage.verify.epochs import EpochLineage
 from strandline.storage.verify.files import SegmentFiles
 from strandline.storage.verify.findings import Findings, Kind
-from strandline.storage.verify.reading import StoredBatch, Unreadable, stored_batches
+from strandline.storage.verify.order import lacks_records
+from strandline.storage.verify.reading import StoredBatch, Unreadable, is_unwritten, stored_batches
 from strandline.storage.verify.segment_indexes import SegmentIndexes
 from strandline.storage.verify.transactions import TransactionHistory
 from strandline.types import Offset
@@ -115,7 +116,7 @@ class Walk:
             for found, next_base in _with_next_base(stored_batches(file), following):
                 if isinstance(found, Unreadable):
                     is_complete = False
-                    self._unreadable(found, segment, following)
+                    self._unreadable(found, file, segment, following)
                     break
                 if self._is_behind_the_end(found):
                     self.ended_early = True
@@ -155,8 +156,7 @@ class Walk:
             return
         self.batches += 1
         self.records += header.record_count
-        if header.record_count != header.last_offset_delta + 1:
-            self.was_compacted = True
+        self.was_compacted |= lacks_records(header)
         if self._is_misplaced(found, next_base, segment, indexes):
             return
         indexes.see(found.position, header)
@@ -235,10 +235,12 @@ class Walk:
         self._transactions.miss_something()
         yield _hole(start, base_offset)
 
-    def _unreadable(self, found: Unreadable, segment: SegmentFiles, following: int | None) -> None:
+    def _unreadable(
+        self, found: Unreadable, file: File, segment: SegmentFiles, following: int | None
+    ) -> None:
         if self.next_offset >= self._judged_to:
             return
-        if following is None and found.is_unwritten:
+        if following is None and is_unwritten(file, found.position):
             return
         self.findings.add(
             Kind.DAMAGED_BATCH,
