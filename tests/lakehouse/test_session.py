@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from strandline.lakehouse.session_files import session_files
 from strandline.lakehouse.session_java import NoJava, find_java
 from strandline.lakehouse.session_master import NoSpark, check_master, wait_for_master
 from strandline.lakehouse.spark_errors import cause_of
+from strandline.lakehouse.spark_options import SparkOptions, open_session
 
 
 def java_saying(directory: Path, version: str) -> Path:
@@ -220,3 +222,10 @@ def test_a_machine_whose_name_is_unknown_and_whose_locale_is_c(tmp_path: Path) -
     )
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     assert list(place.glob("*.parquet"))
+
+
+def test_a_program_that_opens_a_session_keeps_its_own_logging(spark: SparkSession) -> None:
+    root, of_py4j = logging.getLogger(), logging.getLogger("py4j")
+    before = [*root.filters], root.level, of_py4j.level
+    assert open_session("a program", SparkOptions()) is spark
+    assert ([*root.filters], root.level, of_py4j.level) == before

@@ -19,6 +19,7 @@ import click
 from strandline.cli.counts import counted
 from strandline.cli.demo_cluster import DemoCluster
 from strandline.cli.output import print_table
+from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import check_installed, print_notice
 from strandline.lakehouse.spark_options import SparkOptions, open_session
@@ -115,6 +116,7 @@ def _show(cluster: DemoCluster, home: Path, records: int, memory: str) -> None:
     production.start()
     try:
         store = open_store(spec, create=True)
+        silence_py4j()
         with open_session("demo", SparkOptions(memory=memory), tell=print_notice) as spark:
             _fill(spec, cluster.address, production)
             _prove(spec, cluster.address)

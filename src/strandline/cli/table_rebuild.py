@@ -12,6 +12,7 @@ from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.counts import counted
 from strandline.cli.moments import parse_time
 from strandline.cli.output import print_json
+from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.table_options import (
     bootstrap_of,
     load_table,
@@ -91,6 +92,7 @@ def rebuild(
             until=_at(catalogue, facts.latest, until_ms),
         )
     options = SparkOptions(master=master, memory=memory)
+    silence_py4j()
     with open_session(f"table rebuild {name}", options, tell=print_notice) as spark:
         rebuilt = make_again(spark, spec, settings, ranges, tell=_progress(as_json=as_json))
         found = difference(spark, store, rebuilt, ranges)
@@ -114,6 +116,7 @@ def diff(name: str, master: str, memory: str, tables: Path, as_json: bool) -> No
 
     rebuilt, ranges = open_rebuild(spec)
     options = SparkOptions(master=master, memory=memory)
+    silence_py4j()
     with open_session(f"table diff {name}", options, tell=print_notice) as spark:
         found = difference(spark, open_store(spec), rebuilt, ranges)
     _show(name, found, as_json=as_json)

@@ -11,6 +11,7 @@ import click
 
 from strandline.cli.connecting import bootstrap_option
 from strandline.cli.counts import counted
+from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import (
     bootstrap_of,
@@ -143,6 +144,7 @@ def run(
     # Only here: it imports what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.running import run_table
 
+    silence_py4j()
     try:
         run_table(
             spec, options, spark=spark, on_event=show(name), stop=lambda: Stop(terminate=True)

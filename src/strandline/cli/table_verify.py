@@ -8,6 +8,7 @@ import click
 
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import print_json, print_table
+from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.table_options import (
     bootstrap_of,
     load_table,
@@ -38,6 +39,7 @@ def verify(
     address = bootstrap_of(bootstrap)
     from strandline.lakehouse.verify.running import verify_table
 
+    silence_py4j()
     spark = SparkOptions(master=master, memory=memory)
     report = verify_table(spec, address, spark=spark, tell=print_notice)
     if as_json:

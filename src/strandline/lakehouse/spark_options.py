@@ -54,7 +54,6 @@ def open_session(
     """
     from strandline.lakehouse.session import session
 
-    _quiet_py4j()
     # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
     tasks = 4 * (os.cpu_count() or 1)
     settings = {"spark.sql.shuffle.partitions": str(tasks), **(conf or {})}
@@ -71,15 +70,3 @@ def open_session(
         executor_patience_s=executor_patience_s,
         tell=tell,
     )
-
-
-def _quiet_py4j() -> None:
-    """It logs every call that fails, with its trace; the caller gets the error as well."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    root = logging.getLogger()
-    if _is_not_of_py4j not in root.filters:
-        root.addFilter(_is_not_of_py4j)  # some of it comes without the name of its logger
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return record.module not in ("java_gateway", "clientserver")
