@@ -498,7 +498,17 @@ def test_reload_starts_from_the_newest_snapshot_in_range() -> None:
     reload = again.truncate_and_reload(Offset(2), Offset(5), 1000)
     assert (reload.scan_from, reload.damaged_snapshots) == (5, ())
     assert again.active[ProducerId(1)].next_sequence == 5
-    assert states_on(files).snapshots.offsets == [3, 4, 5]
+    assert states_on(files).snapshots.offsets == [2, 3, 4, 5]
+
+
+def test_reload_of_an_emptied_log_knows_its_producers() -> None:
+    files = disk()
+    states = states_on(files)
+    append(states, batch(0, 0))
+    states.take_snapshot()
+    again = states_on(files)
+    assert again.truncate_and_reload(Offset(1), Offset(1), 1000).scan_from == 1
+    assert again.active[ProducerId(1)].next_sequence == 1
 
 
 def test_reload_without_a_snapshot_scans_from_the_log_start() -> None:

@@ -330,7 +330,7 @@ class ProducerStates:
     def truncate_and_reload(
         self, log_start_offset: Offset, log_end_offset: Offset, now_ms: int
     ) -> Reload:
-        """Go back to the newest good snapshot in `(log_start_offset, log_end_offset]`.
+        """Go back to the newest good snapshot in `[log_start_offset, log_end_offset]`.
 
         Snapshots outside of that range are removed for good. If the state is already that of
         `log_end_offset` it stays, so `end_offset` must be exact here. The caller replays the
@@ -338,7 +338,7 @@ class ProducerStates:
         clamped to the log's end.
         """
         outside = [
-            at for at in self.snapshots.offsets if not log_start_offset < at <= log_end_offset
+            at for at in self.snapshots.offsets if not log_start_offset <= at <= log_end_offset
         ]
         if self.snapshots.remove(outside):
             # One from above the end must not come back after a crash: other batches will be there.

@@ -260,10 +260,10 @@ class PartitionHistory:
                 AnomalyKind.INCONSISTENT_OFFSETS,
                 f"offset {offset} holds {there!r} and, {how}, {value!r}",
             )
-        if elsewhere < min(offset, self.log_start):
+        if min(elsewhere, offset) < min(max(elsewhere, offset), self.log_start):
             # A broker remembers a producer by its records. Where these were deleted, a retry that
             # is late enough may be appended again after a restart (KIP-360).
-            self.offset_of[value] = offset
+            self.offset_of[value] = max(elsewhere, offset)
         elif elsewhere != offset:
             self._found(
                 AnomalyKind.DUPLICATE,
