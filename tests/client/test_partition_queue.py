@@ -109,3 +109,23 @@ def test_parts_take_the_place_of_the_whole() -> None:
     queue = queue_of(2, in_flight_max=5, is_numbered=False)
     queue.replace(queue.batches[0], [Numbered(7), Numbered(8)])
     assert sendable(queue) == [7, 8, 1]
+
+
+def test_no_more_are_written_behind_the_oldest_numbered_one_than_a_broker_knows_again() -> None:
+    queue = queue_of(9, in_flight_max=3, is_numbered=True)
+    queue.is_sequence_confirmed = True
+    oldest, *others = send(queue)
+    for batch in others:
+        queue.answered(batch)
+        queue.remove(batch)
+    assert sendable(queue) == []
+    queue.answered(oldest)
+    queue.remove(oldest)
+    assert sendable(queue) == [3, 4, 5]
+
+
+def test_the_parts_of_a_split_batch_count_as_batches() -> None:
+    queue = queue_of(3, in_flight_max=3, is_numbered=True)
+    queue.is_sequence_confirmed = True
+    queue.replace(queue.batches[0], [Numbered(10), Numbered(11)])
+    assert sendable(queue) == [10, 11, 1]

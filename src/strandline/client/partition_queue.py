@@ -5,7 +5,9 @@ must not know what is in a batch, what an answer means, or where the partition's
 
 Theory: an idempotent producer's batches are numbered, and a broker takes the next number only, but
 knows the last five again (KIP-98). So several may be on their way; while any is to be repeated,
-only the oldest is sent, alone, as in Kafka's client. A broker that knows nothing of a producer
+only the oldest is sent, alone, as in Kafka's client. Until the oldest has its outcome, batches
+behind it stay within that number also when they are acknowledged before it: a broker that has
+written five others would not know it again. A broker that knows nothing of a producer
 takes any number from it as the first: so the first batch under a producer id goes alone, until it
 is acknowledged. Otherwise the second could be taken for the first when the leader changes between
 the two.
@@ -53,6 +55,9 @@ class PartitionQueue(Generic[B]):
         self._in_flight_max = in_flight_max
         self._is_numbered = is_numbered
         self._in_flight: set[B] = set()
+        self._places: dict[B, int] = {}
+        """Where each batch stands among all that were ever queued, those with an outcome too."""
+        self._next_place = 0
 
     @property
     def in_flight(self) -> int:
@@ -73,6 +78,7 @@ class PartitionQueue(Generic[B]):
             if is_repeating or not self.is_sequence_confirmed:
                 may_go = bool(idle) and idle[0] is self.batches[0]
                 return idle[:1] if may_go and (is_repeating or not self._in_flight) else []
+            idle = [batch for batch in idle if self._is_near(batch)]
         return idle[: max(0, self._in_flight_max - len(self._in_flight))]
 
     # -- What happens to batches -------------------------------------------------------------
@@ -80,6 +86,8 @@ class PartitionQueue(Generic[B]):
     def add(self, batch: B) -> None:
         """Queue a batch behind the others."""
         self.batches.append(batch)
+        self._places[batch] = self._next_place
+        self._next_place += 1
 
     def sent(self, batch: B) -> None:
         """An attempt is on its way."""
@@ -93,11 +101,16 @@ class PartitionQueue(Generic[B]):
         """The batch has its outcome."""
         self._in_flight.discard(batch)
         self.batches.remove(batch)
+        del self._places[batch]
 
     def replace(self, batch: B, parts: Iterable[B]) -> None:
         """The oldest batch is to be sent as several."""
+        place = self._places[batch]
         self.remove(batch)
-        self.batches.extendleft(reversed(list(parts)))
+        for part in reversed(list(parts)):
+            self.batches.appendleft(part)
+            self._places[part] = place
+            place -= 1
 
     def pause(self, now_ms: int) -> None:
         """Something went wrong: send nothing for a while, longer each time in a row."""
@@ -107,3 +120,7 @@ class PartitionQueue(Generic[B]):
     def worked(self) -> None:
         """A batch was written: the next pause is the first one."""
         self._backoff.reset()
+
+    def _is_near(self, batch: B) -> bool:
+        """Whether few enough batches lie between the oldest one and this."""
+        return self._places[batch] - self._places[self.batches[0]] < self._in_flight_max
