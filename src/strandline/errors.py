@@ -280,4 +280,11 @@ class UnknownFormat(StorageError):
 
 
 class InvariantViolated(StrandlineError):
-    """A check of our own failed: this is a bug, and going on could damage data."""
+    """A check of our own failed: this is a bug, and going on could damage data.
+
+    `invariant` is its number in the replication specification (`I-40`), if it has one.
+    """
+
+    def __init__(self, message: str, *, invariant: str | None = None) -> None:
+        super().__init__(message)
+        self.invariant = invariant

@@ -233,6 +233,9 @@ class Broken:
     def expire(self, now: Instant) -> None:
         raise InvariantViolated("a bug")
 
+    def check(self) -> None:
+        """It waits for nothing."""
+
 
 class Fine:
     """An operation that completes when it is woken."""
@@ -246,6 +249,9 @@ class Fine:
 
     def expire(self, now: Instant) -> None:
         raise AssertionError("it was woken in time")
+
+    def check(self) -> None:
+        """It waits for nothing."""
 
 
 @pytest.mark.parametrize("by_time", [False, True])

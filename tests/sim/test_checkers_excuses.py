@@ -316,7 +316,7 @@ def test_a_log_that_finds_itself_wrong(checked: Checked) -> None:
     log = checked.replica(2).log
     log.offsets.recovery_point = Offset(99)
     checked.checkers.sweep()
-    assert "the recovery point 99 is beyond the end" in checked.only("I-02").what
+    assert "the recovery point 99 is beyond the end" in checked.only("I-07").what
 
 
 def test_a_turn_that_waits_for_its_disk_is_judged_when_it_is_over(checked: Checked) -> None:

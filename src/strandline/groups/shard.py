@@ -191,7 +191,9 @@ class Shard:
         """Verify that no request waits for an append for ever."""
         for append_id, pending in self._pending.items():
             if pending.outcomes and not self.is_scheduled("append", append_id):
-                raise InvariantViolated(f"Append {append_id} is waited for without a limit.")
+                raise InvariantViolated(
+                    f"Append {append_id} is waited for without a limit.", invariant="I-50"
+                )
 
     def _expect_end(self, append_id: int, now: Instant) -> None:
         self.schedule(

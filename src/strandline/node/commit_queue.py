@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from strandline.errors import ErrorCode
+from strandline.errors import ErrorCode, InvariantViolated
 from strandline.node.timers import Callback, Timer, Timers
 from strandline.types import Instant, Offset
 
@@ -77,6 +77,22 @@ class CommitQueue:
         entries = self._entries
         while entries and entries[0][0] <= high_watermark:
             _tell(entries.popleft()[2], code, now)
+
+    def check(self, high_watermark: Offset, *, is_leading: bool) -> None:
+        """Raise `InvariantViolated` if an entry is decided, or waits without a limit (I-40). To be
+        asked between two turns."""
+        entries = self._entries
+        problem = None
+        if self._failed or (entries and not is_leading):
+            problem = f"{len(self)} appends wait to be told that leadership was lost"
+        elif entries and entries[0][0] <= high_watermark:
+            problem = f"an append still waits for {entries[0][0]}"
+        elif entries and (self._timer is None or self._timer.at_ms > _earliest(entries)):
+            problem = f"{len(entries)} appends wait without a limit"
+        if problem is not None:
+            raise InvariantViolated(
+                f"The high watermark is {high_watermark}, but {problem}.", invariant="I-40"
+            )
 
     def expire(self, now: Instant) -> None:
         """Tell all whose time is up that their outcome is unknown."""

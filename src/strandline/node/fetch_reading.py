@@ -58,7 +58,7 @@ class Reader(Protocol):
 class ConsumerReader:
     """Reads for a consumer, up to the high watermark or the last stable offset."""
 
-    __slots__ = ("_host", "_isolation_level", "_may_follow", "_rack")
+    __slots__ = ("_host", "_isolation_level", "_rack", "may_follow")
 
     def __init__(
         self, host: ReplicaHost, isolation_level: int, *, rack: str, may_follow: bool
@@ -66,7 +66,7 @@ class ConsumerReader:
         """`may_follow`: the client understands that it may be sent to another replica."""
         self._host = host
         self._isolation_level = isolation_level
-        self._may_follow = may_follow
+        self.may_follow = may_follow
         selector = host.settings.broker.replica_selector_class or ""
         self._rack = rack if may_follow and selector.endswith(_RACK_AWARE) else ""
 
@@ -88,7 +88,7 @@ class ConsumerReader:
         del now
         replica.check_epoch(fetched.current_leader_epoch)
         leader, log = replica.leader, replica.log
-        if leader is None and not (self._may_follow and replica.is_following):
+        if leader is None and not (self.may_follow and replica.is_following):
             # Who is neither leads nobody, and what it lacks is not out of anybody's range.
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _fill_offsets(answer, log)

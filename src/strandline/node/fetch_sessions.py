@@ -13,7 +13,7 @@ Source: `org.apache.kafka.server.FetchSession` (behaviour), KIP-227, KAFKA-9338.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
@@ -114,6 +114,9 @@ class Session:
     def close(self) -> None:
         """The session has ended."""
 
+    def check(self) -> None:
+        """Raise `InvariantViolated` if the next answer would leave out a change (I-42)."""
+
     def advance(self) -> None:
         """Expect the next epoch; 1 follows the largest."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
@@ -139,6 +142,11 @@ class FetchContext:
     @property
     def partitions(self) -> list[Fetched]:
         """What to read now, in order."""
+        return self._partitions
+
+    @property
+    def awaited(self) -> Iterable[Fetched]:
+        """What a parked fetch waits for."""
         return self._partitions
 
     @property
@@ -191,6 +199,10 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        """The least recently used first."""
+        return iter(self._sessions.values())
 
     def resolve(
         self,

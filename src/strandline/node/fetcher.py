@@ -90,6 +90,11 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def has(self, replica: Replica) -> bool:
+        """Whether it fetches for this very replica."""
+        partition = self._partitions.get(key_of(replica))
+        return partition is not None and partition.replica is replica
+
     # -- Which partitions --------------------------------------------------------------------
 
     def follow(self, replica: Replica, now: Instant) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from strandline.errors import InvariantViolated
 from strandline.node.fetcher import Fetcher, FetcherMeans
 from strandline.node.fetcher_throttle import FollowerThrottle
 from strandline.node.metadata import Metadata
@@ -88,6 +89,32 @@ class Fetchers:
                 for at, fetcher in self._fetchers.items()
                 if fetcher is not placed.fetcher
             }
+
+    def check(self, replica: Replica) -> None:
+        """Raise `InvariantViolated` unless the replica is in exactly the fetcher of its leader, in
+        its leader epoch, or in none if it follows no leader (I-09). To be asked between two turns.
+        """
+        if replica.is_retired:
+            return
+        placed = self._placed.get(replica)
+        found = [fetcher for fetcher in self._fetchers.values() if fetcher.has(replica)]
+        if replica.following is None:
+            if placed is None and not found:
+                return
+            problem = f"{len(found)} fetchers fetch it, and it follows no leader"
+        elif placed is None or found != [placed.fetcher]:
+            problem = f"{len(found)} fetchers fetch it, and it follows broker {replica.leader_id}"
+        elif (placed.fetcher.source, placed.leader_epoch) == (
+            replica.leader_id,
+            replica.leader_epoch,
+        ):
+            return
+        else:
+            problem = (
+                f"it follows broker {replica.leader_id} in epoch {replica.leader_epoch}, but is "
+                f"fetched from {placed.fetcher.source} in epoch {placed.leader_epoch}"
+            )
+        raise InvariantViolated(f"{problem}.", invariant="I-09")
 
     def brokers_changed(self, now: Instant) -> None:
         """Brokers came or went: fetch from those that can be reached now."""

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from strandline.errors import InvariantViolated
 from strandline.node.fetch_sessions import FetchContext, Fetched, FetchKey, Session
 from strandline.node.purgatory import Watched
 from strandline.node.replica import Replica
@@ -100,6 +101,21 @@ class Followed(Fetched):
         if self.replica is not None:
             self.replica.listeners.remove(self)
             self.replica = None
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` if the follower lacks something of its quiet partition."""
+        replica = self.replica
+        if replica is None or replica.is_retired or not replica.is_leading:
+            return
+        log = replica.log
+        told = (self.fetch_offset, self.told_high_watermark, self.told_log_start_offset)
+        if told != (log.log_end_offset, log.high_watermark, log.log_start_offset):
+            raise InvariantViolated(
+                f"{replica.topic_partition} has end, high watermark and start "
+                f"({log.log_end_offset}, {log.high_watermark}, {log.log_start_offset}), but a "
+                f"follower was told {told}, and it is not looked at again.",
+                invariant="I-42",
+            )
 
     def _note_quiet_time(self, replica: Replica, session: FollowerSession) -> None:
         leader = replica.leader
@@ -206,6 +222,12 @@ class FollowerSession(Session):
         for key in list(self.partitions):
             self._forget(key)
 
+    def check(self) -> None:
+        """See `Session`: a partition that is not among the news has nothing to tell."""
+        for fetched in self.partitions.values():
+            if isinstance(fetched, Followed) and not fetched.is_news:
+                fetched.check()
+
     def look_at_everything(self) -> None:
         """Whatever was known is in doubt."""
         for fetched in self.partitions.values():
@@ -255,6 +277,11 @@ class FollowerContext(FetchContext):
         if self.incremental:
             return [*self.followers.news]
         return list(self.followers.partitions.values())
+
+    @property
+    def awaited(self) -> Iterable[Fetched]:
+        """See `FetchContext`: all of the session, whatever was worth a look so far."""
+        return self.followers.partitions.values()
 
     @property
     def watch(self) -> Watched | None:

@@ -41,6 +41,11 @@ class GroupAccess:
         """Whether the group coordinator has been needed yet."""
         return "host" in self.__dict__
 
+    def check(self) -> None:
+        """See `GroupHost.check`."""
+        if self.is_used:
+            self.host.check()
+
     @cached_property
     def host(self) -> GroupHost:
         """The group coordinator, made when first needed."""

@@ -91,6 +91,8 @@ class GroupHost:
         self._read_bytes = read_bytes
         self._timer: Timer | None = None
         self._loads: dict[int, _Load] = {}
+        self._is_unchecked = False
+        """Whether anything has happened since the coordinator was checked."""
         self._undecided: Counter[int] = Counter()
         """How many appends to each partition wait for the high watermark."""
 
@@ -190,7 +192,15 @@ class GroupHost:
         """Forget the offsets of topics that are gone."""
         self._carry_out(self._coordinator.topics_deleted(topics, now), now)
 
+    def check(self) -> None:
+        """See `GroupCoordinator.check`; costs nothing while nothing happens. To be asked between
+        two turns."""
+        if self._is_unchecked:
+            self._is_unchecked = False
+            self._coordinator.check()
+
     def _carry_out(self, effects: Iterable[Effect], now: Instant) -> None:
+        self._is_unchecked = True
         queue = deque(effects)
         while queue:
             effect = queue.popleft()

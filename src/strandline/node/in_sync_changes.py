@@ -87,6 +87,8 @@ class InSyncChanges:
         self._open: dict[HostedReplica, InSyncState] = {}
         """Proposals of which an attempt was never answered. It may be carried out at any time,
         also behind a refusal of a later attempt, as long as the state keeps its version."""
+        self._to_ask_again: dict[HostedReplica, Timer] = {}
+        """Proposals that were refused by themselves."""
         self._attempt = 0
         """Counts the requests, so that the answer to one that was given up is recognised."""
         self._asked: BrokerId | None = None
@@ -130,6 +132,24 @@ class InSyncChanges:
             self._decide_here(proposals, now)
         else:
             self._ask(controller, proposals, now)
+
+    def check(self, replica: HostedReplica) -> None:
+        """Raise `InvariantViolated` if the replica leads with a proposal that is not on its way to
+        the controller: its in-sync set would never change again. To be asked between two turns."""
+        leader = replica.leader
+        if leader is None or isinstance(leader.in_sync, Committed):
+            return
+        if (
+            replica in self._wanted
+            or replica in self._to_ask_again
+            or any(sent.replica is replica for sent in self._sent.values())
+        ):
+            return
+        raise InvariantViolated(
+            f"The leader waits for the controller to decide about {leader.in_sync}, which was "
+            f"never asked.",
+            invariant="I-50",
+        )
 
     def _is_unreachable(self, now: Instant) -> bool:
         since_ms = self._silent_since_ms
@@ -300,9 +320,14 @@ class InSyncChanges:
             self._ask_again(replica, now)
 
     def _ask_again(self, replica: HostedReplica, now: Instant) -> None:
-        self._timers.schedule(
-            now.monotonic_ms + _ASK_AGAIN_MS, lambda at: self.propose(replica, at)
+        self._to_ask_again[replica] = self._timers.schedule(
+            now.monotonic_ms + _ASK_AGAIN_MS, lambda at: self._propose_again(replica, at)
         )
+
+    def _propose_again(self, replica: HostedReplica, now: Instant) -> None:
+        if self._to_ask_again[replica].callback is None:
+            del self._to_ask_again[replica]
+        self.propose(replica, now)
 
     def _failed(self, reason: str, now: Instant) -> None:
         """The whole request is to be repeated: its outcome is unknown, or there is none."""

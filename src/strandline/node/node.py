@@ -12,7 +12,7 @@ stands in `routes`, what follows from a change of the metadata in `following`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from random import Random
 from typing import Any, Final
@@ -22,7 +22,12 @@ from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import BrokerNode
 from strandline.config.broker import BrokerConfig
-from strandline.errors import MalformedFrame, StorageError, StrandlineError
+from strandline.errors import (
+    InvariantViolated,
+    MalformedFrame,
+    StorageError,
+    StrandlineError,
+)
 from strandline.node.background import Background
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
@@ -40,6 +45,7 @@ from strandline.node.parts import NodeParts
 from strandline.node.peers import Peers
 from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.node.purgatory import Purgatory
+from strandline.node.replica import Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
 from strandline.node.request import Handler, Request
@@ -336,6 +342,42 @@ class Node:
         self.background.sync_if_wanted(now)
         self.telemetry.finish_turn(now)
         return self.outbox.take()
+
+    # -- checks ------------------------------------------------------------------------------
+
+    def check(self, replicas: Iterable[Replica]) -> None:
+        """Raise `InvariantViolated` unless the parts of this broker agree about these replicas,
+        and nothing waits for what has happened. For tests and simulators, between two turns.
+
+        Costs as much as there is to be waited for, and nothing for what logs hold; `check_all`
+        looks at every replica, and at what each log says of itself.
+        """
+        for replica in replicas:
+            try:
+                replica.check()
+                self.fetchers.check(replica)
+                self.in_sync_changes.check(replica)
+            except InvariantViolated as error:
+                raise self._violated(replica, error) from error
+        self.purgatory.check()
+        self.groups.check()
+
+    def check_all(self) -> None:
+        """Raise `InvariantViolated` unless everything agrees that `check` is about, and logs and
+        fetch sessions with themselves."""
+        self.check(self.replicas)
+        for replica in self.replicas:
+            if replica.log.failure is None:
+                try:
+                    replica.log.check()
+                except InvariantViolated as error:
+                    raise self._violated(replica, error) from error
+        for session in self.routes.fetch_sessions or ():
+            session.check()
+
+    def _violated(self, replica: Replica, error: InvariantViolated) -> InvariantViolated:
+        sentence = f"{replica.topic_partition} on broker {self.broker_id}: {error}"
+        return InvariantViolated(sentence, invariant=error.invariant)
 
     @property
     def is_without_directory(self) -> bool:

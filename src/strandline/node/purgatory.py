@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
+from strandline.errors import InvariantViolated
 from strandline.node.connection import Connection
 from strandline.node.outbox import Outbox
 from strandline.node.timers import Timer, Timers
@@ -38,6 +39,11 @@ class Operation(Protocol):
 
     def expire(self, now: Instant) -> None:
         """Answer with what there is, because the time has run out."""
+        ...
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` if it still waits although it is known that it need not, as
+        far as can be told without reading a file (I-40). Asked between two turns."""
         ...
 
 
@@ -117,6 +123,29 @@ class Purgatory:
     def __iter__(self) -> Iterator[ParkedEntry]:
         """Those that were parked first come first."""
         return iter(self._parked)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that changed has been looked at: it is, between two turns."""
+        return not self._changed
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` unless every parked operation is known to all that may end its
+        wait, and waits rightly (I-40). To be asked between two turns."""
+        alarm_ms = self._timers.next_deadline_ms()
+        for entry in self._parked:
+            operation = entry.operation
+            if (
+                entry not in operation.connection.parked
+                or any(entry not in item.waiters for item in entry.watched)
+                or alarm_ms is None
+                or alarm_ms > entry.timer.at_ms
+            ):
+                raise InvariantViolated(
+                    f"A parked request of {operation.connection.client_host} is lost.",
+                    invariant="I-40",
+                )
+            operation.check()
 
     def complete_or_park(
         self, operation: Operation, watched: Iterable[Watched], *, deadline_ms: int, now: Instant

@@ -205,6 +205,27 @@ class Replica(Watched):
         if self.leading is not None:
             self.leading.in_sync_refused(code, now, proposal, is_open=is_open)
 
+    def check(self) -> None:
+        """Raise `InvariantViolated` unless role, offsets and waiting appends agree (I-01, I-09,
+        I-12, I-15, I-40). To be asked between two turns; its cost does not grow with the log."""
+        leading, following, log = self.leading, self.following, self.log
+        if leading is not None:
+            if following is not None or self.leader_id != self.host.broker_id:
+                raise InvariantViolated(
+                    f"It leads, and is to follow broker {self.leader_id}.", invariant="I-09"
+                )
+            if leading.state.leader_epoch != self.leader_epoch:
+                raise InvariantViolated(
+                    f"It leads in epoch {leading.state.leader_epoch}, and was told of epoch "
+                    f"{self.leader_epoch}.",
+                    invariant="I-11",
+                )
+            leading.state.check(log.high_watermark, log.log_end_offset)
+        elif following is not None and self.leader_id in (NOBODY, self.host.broker_id):
+            raise InvariantViolated(f"It follows broker {self.leader_id}.", invariant="I-09")
+        if self._commits is not None:
+            self._commits.check(log.high_watermark, is_leading=leading is not None)
+
     # -- What happens to it ------------------------------------------------------------------
 
     def changed(self) -> None:

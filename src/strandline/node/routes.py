@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.node.parts import NodeParts
 from strandline.node.request import Handler, Request
 from strandline.protocol.apis import PRIVATE, ApiKey
+
+if TYPE_CHECKING:
+    from strandline.node.fetch_sessions import FetchSessions
 
 _NOT_ADVERTISED: Final = frozenset({ApiKey.ALTER_PARTITION, *PRIVATE})
 """Served, but of no use to Kafka's clients."""
@@ -27,6 +30,8 @@ class Routes:
     def __init__(self, node: NodeParts, random: Random) -> None:
         self._node = node
         self._random = random
+        self.fetch_sessions: FetchSessions | None = None
+        """None before the first fetch."""
         self._made: dict[int, Handler] = {}
         self._families: dict[int, Family] = {
             ApiKey.API_VERSIONS: self._api_versions,
@@ -105,6 +110,7 @@ class Routes:
         node, broker = self._node, self._node.settings.broker
         sessions = FetchSessions(broker.max_incremental_fetch_session_cache_slots, self._random)
         handler = FetchHandler(node.replicas, sessions, node.purgatory, node.settings)
+        self.fetch_sessions = sessions
         return {ApiKey.FETCH: handler.handle}
 
     def _offsets(self) -> Mapping[int, Handler]:

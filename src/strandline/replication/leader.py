@@ -341,19 +341,26 @@ class Leader:
         """Raise `InvariantViolated` unless sets and offsets agree (I-01, I-12, I-15)."""
         state = self.in_sync
         if self.broker_id not in state.members:
-            raise InvariantViolated(f"Leader {self.broker_id} is not in sync with itself: {state}.")
+            raise InvariantViolated(
+                f"Leader {self.broker_id} is not in sync with itself: {state}.", invariant="I-12"
+            )
         if not state.maximal <= set(self.replicas):
-            raise InvariantViolated(f"{state} has members that are not in {self.replicas}.")
+            raise InvariantViolated(
+                f"{state} has members that are not in {self.replicas}.", invariant="I-12"
+            )
         if not state.members <= state.maximal:
-            raise InvariantViolated(f"{state} does not count all of its members.")
+            raise InvariantViolated(f"{state} does not count all of its members.", invariant="I-13")
         if not 0 <= high_watermark <= log_end_offset or self.start_offset > log_end_offset:
             raise InvariantViolated(
                 f"High watermark {high_watermark}, epoch start {self.start_offset} and log end "
-                f"{log_end_offset} are out of order."
+                f"{log_end_offset} are out of order.",
+                invariant="I-01",
             )
         for progress in self._followers:
             if progress.log_end_offset > log_end_offset:
-                raise InvariantViolated(f"{progress} is ahead of its leader at {log_end_offset}.")
+                raise InvariantViolated(
+                    f"{progress} is ahead of its leader at {log_end_offset}.", invariant="I-15"
+                )
 
     def _settle(self) -> None:
         """Work out what the hot path needs, after any change but a fetch."""

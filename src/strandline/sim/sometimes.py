@@ -18,7 +18,6 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes
 from strandline.errors import StrandlineError
 from strandline.sim.checkers.checkers import Checkers
-from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import VERBS
@@ -71,7 +70,7 @@ class Sometimes(Silent):
 
     def node_acted(self, machine: Machine) -> None:
         """See `Observer`."""
-        if is_turn_over(machine.node.purgatory):
+        if machine.node.purgatory.is_settled:
             self._replicas.look(machine)
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:  # noqa: ARG002

@@ -265,7 +265,9 @@ class LeaderEpochs:
         """Raise `InvariantViolated` unless epochs and starts strictly increase (I-03)."""
         for lower, higher in zip(self._entries, self._entries[1:], strict=False):
             if lower.epoch >= higher.epoch or lower.start_offset >= higher.start_offset:
-                raise InvariantViolated(f"The leader epochs {lower} and {higher} are out of order.")
+                raise InvariantViolated(
+                    f"The leader epochs {lower} and {higher} are out of order.", invariant="I-03"
+                )
 
     def _maybe_keep(self, entries: list[EpochEntry]) -> bool:
         if entries == self._entries:

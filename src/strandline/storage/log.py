@@ -277,9 +277,13 @@ class Log:
         self.offsets.check()
         bases = self.segments.base_offsets
         if not bases or bases[-1] > self.log_end_offset or self.segments.last is not self.active:
-            raise InvariantViolated(f"{self.topic_partition}: the active segment is not the last.")
+            raise InvariantViolated(
+                f"{self.topic_partition}: the active segment is not the last.", invariant="I-02"
+            )
         if any(low >= high for low, high in pairwise(bases)):
-            raise InvariantViolated(f"{self.topic_partition}: segments are out of order: {bases}.")
+            raise InvariantViolated(
+                f"{self.topic_partition}: segments are out of order: {bases}.", invariant="I-02"
+            )
         self.leader_epochs.check()
         self.producers.check_invariants()
 

@@ -160,10 +160,12 @@ class LogOffsets:
         if not 0 <= self.log_start_offset <= self.high_watermark <= self.log_end_offset:
             raise InvariantViolated(
                 f"{self.topic_partition}: start {self.log_start_offset}, high watermark "
-                f"{self.high_watermark} and end {self.log_end_offset} are out of order."
+                f"{self.high_watermark} and end {self.log_end_offset} are out of order.",
+                invariant="I-01",
             )
         if self.recovery_point > self.log_end_offset:
             raise InvariantViolated(
                 f"{self.topic_partition}: the recovery point {self.recovery_point} is beyond the "
-                f"end {self.log_end_offset}."
+                f"end {self.log_end_offset}.",
+                invariant="I-07",
             )

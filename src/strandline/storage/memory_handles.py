@@ -89,6 +89,12 @@ class MemoryFile:
         end = position + length
         return self._contents.read(position, end if end < self.size else self.size)
 
+    @property
+    def size_in_world(self) -> int:
+        """How many bytes the file has, with what a handle does not know that died while it wrote.
+        For onlookers."""
+        return self._contents.size
+
     def peek(self, position: int, length: int) -> bytes:
         """What `read_at` gives, for onlookers: nothing is asked, nothing can fail."""
         end = position + length

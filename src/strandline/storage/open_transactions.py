@@ -87,11 +87,14 @@ class OpenTransactions:
     def check(self, known: Iterable[tuple[Offset, ProducerId]]) -> None:
         """Raise `InvariantViolated` unless the producers know just the open ones (I-06)."""
         if list(self._open.items()) != sorted(known):
-            raise InvariantViolated(f"{self._open} are open, but the producers know others.")
+            raise InvariantViolated(
+                f"{self._open} are open, but the producers know others.", invariant="I-06"
+            )
         lowest = min((*self._open, *self._ended), default=None)
         if lowest != self.first_unstable_offset:
             raise InvariantViolated(
-                f"The first unstable offset is {lowest}, not {self.first_unstable_offset}."
+                f"The first unstable offset is {lowest}, not {self.first_unstable_offset}.",
+                invariant="I-06",
             )
 
     def _find_first_unstable(self) -> None:

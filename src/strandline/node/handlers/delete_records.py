@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError, StorageError
 from strandline.node.purgatory import TOLD_MAX, Purgatory, Wait
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
@@ -51,7 +51,7 @@ class DeleteRecordsHandler:
                     continue
                 pending.append(_Pending(self._replicas, replica, target, answer))
         self._purgatory.complete_or_park(
-            _Waiting(request, response, pending),
+            WaitingDeletion(request, response, pending),
             [item.replica.watch_low_watermark() for item in pending],
             deadline_ms=now.monotonic_ms + max(0, request.body.timeout_ms),
             now=now,
@@ -110,7 +110,7 @@ class _Pending:
         return True
 
 
-class _Waiting:
+class WaitingDeletion:
     """A request that is answered when all its partitions are decided."""
 
     def __init__(
@@ -132,6 +132,23 @@ class _Waiting:
             return False
         self._request.reply(self._response)
         return True
+
+    def check(self) -> None:
+        """See `Operation`: some partition is not decided."""
+        for item in self._pending:
+            leading = item.replica.leading
+            if (
+                leading is not None
+                and not item.replica.is_retired
+                and leading.low_watermark < item.target
+            ):
+                return
+        ends = [(str(item.replica.topic_partition), item.target) for item in self._pending]
+        raise InvariantViolated(
+            f"A deletion of {self.connection.client_host} waits, but every live replica of {ends} "
+            f"starts there.",
+            invariant="I-40",
+        )
 
     def wait(self) -> Wait:
         """For people."""

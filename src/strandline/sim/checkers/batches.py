@@ -17,12 +17,14 @@ there. Who may lack a batch because all of its records are gone is said by `comp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from strandline.errors import CorruptRecords
 from strandline.records.batch import HEADER, MAGIC, SEQUENCE_MAX
 from strandline.records.record import read_records
 from strandline.sim.checkers.violations import Findings
+from strandline.storage.files import File
+from strandline.storage.memory_files import MemoryFile
 from strandline.types import BrokerId
 
 
@@ -215,6 +217,17 @@ class Batches:
         several, or none."""
         found = [b for b in self._by_offset.get(offset, ()) if before in (None, b.before)]
         return found[0] if len(found) == 1 else None
+
+
+def peek(file: File, position: int, length: int) -> bytes:
+    """The bytes of an open file as its reader would see them, without a read: that could meet an
+    injected fault, cost simulated time, or open what the broker would have opened later."""
+    return cast(MemoryFile, file).peek(position, length)
+
+
+def size_in_world(file: File) -> int:
+    """How many bytes an open file has, also after its process died while it wrote."""
+    return cast(MemoryFile, file).size_in_world
 
 
 def records_in(data: bytes, position: int) -> Records | None:

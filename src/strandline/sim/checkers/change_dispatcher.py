@@ -61,18 +61,15 @@ class ChangeDispatcher:
             or mark[LEADER] is not before[LEADER]
         ):
             model.rounds = 0
-            self._rules.waiting.check_role(hosting.machine.node, model)
         hosting.unsettled[replica] = None
 
     def settled(self, hosting: Hosting, node: Node) -> None:
-        """A turn has ended: nobody who waits for what was touched may be left."""
-        for replica in hosting.unsettled:
-            hosted = hosting.seen.get(replica)
-            if hosted is not None:
-                self._rules.waiting.check_commits(node, hosted[0])
+        """A turn has ended: nothing that waits for what was touched may be left."""
+        rules = self._rules.node
+        rules.check(node, hosting.unsettled)
         hosting.unsettled.clear()
         if len(node.purgatory):
-            self._rules.waiting.check_parked(node, hosting.by_key)
+            rules.check_fetches(node, hosting.seen)
 
     # -- The log -----------------------------------------------------------------------------
 

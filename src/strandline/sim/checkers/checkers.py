@@ -24,7 +24,6 @@ from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
 from strandline.sim.checkers.lag_rules import GAP_US
 from strandline.sim.checkers.marks import mark_of
-from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.sim.checkers.rules import Rules
@@ -150,7 +149,7 @@ class Checkers:
                 self._dispatcher.touched(hosting, hosted, mark)
         if count != len(seen):
             hosting.drop_missing()
-        if hosting.unsettled and is_turn_over(node.purgatory):
+        if hosting.unsettled and node.purgatory.is_settled:
             self._dispatcher.settled(hosting, node)
         self._note_time(machine)
         self._steps += 1
@@ -235,7 +234,6 @@ class Checkers:
                 # A turn that waits for its disk has changed the log as well, nobody knows how; or
                 # what the disk says is not what was written.
                 self.rules.compaction.note_gone(model, before, model.log.high_watermark)
-        self.rules.waiting.note_compacted(machine.node, hosting.by_key)
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
         """Part of a broker failed in a way that it does not expect."""

@@ -14,10 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 from zlib import crc32
 
+from strandline.sim.checkers.batches import peek
 from strandline.sim.checkers.hosting import Hosted
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import mark_without_role
-from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.violations import Findings

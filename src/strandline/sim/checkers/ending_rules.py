@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from strandline.node.waiting_fetch import WaitingFetch
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.node_internals import commits_of, parked, parked_fetch
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, Offset, TopicPartition
 
@@ -158,19 +158,18 @@ class EndingRules:
     def _check_nobody_waits(self, machine: Machine) -> None:
         """I-40: only fetches wait for more. (A reader that is done may have left one behind, which
         ends with its connection or with its time.)"""
-        for entry in parked(machine.node.purgatory):
-            if parked_fetch(entry.operation) is None:
+        for entry in machine.node.purgatory:
+            if not isinstance(entry.operation, WaitingFetch):
                 self._findings.add(
                     "I-40",
                     f"A request of {entry.operation.connection.client_host} is still parked at "
                     f"broker {machine.broker_id}",
                 )
         for replica in machine.node.replicas:
-            commits = commits_of(replica)
-            if commits is not None and len(commits):
+            if replica.commits_waiting:
                 self._findings.add(
                     "I-40",
-                    f"{len(commits)} appends to {replica.topic_partition} on broker "
+                    f"{replica.commits_waiting} appends to {replica.topic_partition} on broker "
                     f"{machine.broker_id} still wait to be committed",
                     replica.topic_partition,
                 )

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from strandline.node.fetch_sessions import FetchKey
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import LEADER, NO_ROLE, mark_without_role
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
-from strandline.types import NO_TOPIC_ID, TopicId
+from strandline.types import TopicId
 
 if TYPE_CHECKING:
     from strandline.node.replica import Replica
@@ -28,7 +27,7 @@ Hosted: TypeAlias = tuple[LogModel, PartitionModel]
 class Hosting:
     """See the module. One for each life of a broker.
 
-    - `seen`: the replicas with a role; `by_key`: the same by what fetches call them.
+    - `seen`: the replicas with a role.
     - `by_log`, `by_directory`: every log, with a role or without.
     - `unsettled`: replicas that were touched since a turn ended.
     - `acted_us`: when the process handled its last event; `busy_until_us`: when it last handled
@@ -40,7 +39,6 @@ class Hosting:
         "acted_us",
         "busy_until_us",
         "by_directory",
-        "by_key",
         "by_log",
         "machine",
         "seen",
@@ -50,7 +48,6 @@ class Hosting:
     def __init__(self, machine: Machine, rules: Rules) -> None:
         self.machine = machine
         self.seen: dict[Replica, Hosted] = {}
-        self.by_key: dict[FetchKey, LogModel] = {}
         self.by_log: dict[Log, Hosted] = {}
         self.by_directory: dict[str, Hosted] = {}
         self.unsettled: dict[Replica, None] = {}
@@ -87,8 +84,6 @@ class Hosting:
         model.is_live = True
         model.mark = (*model.mark[:LEADER], *NO_ROLE)
         self.seen[replica] = hosted
-        for key in _keys_of(replica):
-            self.by_key[key] = model
         return hosted
 
     def drop_missing(self) -> None:
@@ -97,16 +92,8 @@ class Hosting:
         for replica in [each for each in self.seen if each not in present]:
             model, partition = self.seen.pop(replica)
             self.unsettled.pop(replica, None)
-            for key in _keys_of(replica):
-                if self.by_key.get(key) is model:
-                    del self.by_key[key]
             model.replica = None
             if replica.log.closed:
                 model.is_live = False
                 self.by_log.pop(replica.log, None)
                 partition.forget(model)
-
-
-def _keys_of(replica: Replica) -> tuple[FetchKey, FetchKey]:
-    topic, number = replica.topic_partition
-    return FetchKey(None, replica.topic_id, number), FetchKey(topic, NO_TOPIC_ID, number)

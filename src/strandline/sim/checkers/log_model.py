@@ -30,7 +30,9 @@ from strandline.sim.checkers.batches import (
     Remains,
     Writer,
     header_fields,
+    peek,
     records_in,
+    size_in_world,
 )
 from strandline.sim.checkers.marks import (
     CUTS,
@@ -43,7 +45,6 @@ from strandline.sim.checkers.marks import (
     Mark,
     first_base,
 )
-from strandline.sim.checkers.node_internals import bytes_in, peek
 from strandline.sim.checkers.readable import unreadable
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition
@@ -307,7 +308,7 @@ class LogModel(BatchList):
     def is_behind(self) -> bool:
         """Whether more was handed to the log's files than was read here."""
         active = self.log.active
-        return active.base_offset != self._tail_base or bytes_in(active.log) > self._tail_size
+        return active.base_offset != self._tail_base or size_in_world(active.log) > self._tail_size
 
     def _forget(self, kept: int) -> None:
         for base in self.bases[kept:]:

@@ -14,11 +14,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from strandline.records.batch import CONTROL_BIT, LOG_OVERHEAD, SEQUENCE_MAX
-from strandline.sim.checkers.batches import Writer, header_fields
+from strandline.sim.checkers.batches import Writer, header_fields, peek
 from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import CUTS, LOG_START, RECOVERY_POINT
-from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name

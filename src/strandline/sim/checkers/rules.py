@@ -11,6 +11,7 @@ from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.lag_rules import LagRules
 from strandline.sim.checkers.metadata_watch import MetadataWatch
+from strandline.sim.checkers.node_rules import NodeRules
 from strandline.sim.checkers.partition_models import PartitionModels
 from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
@@ -18,7 +19,6 @@ from strandline.sim.checkers.serving_rules import ServingRules
 from strandline.sim.checkers.storage_rules import StorageRules
 from strandline.sim.checkers.time_rules import TimeRules
 from strandline.sim.checkers.violations import Findings
-from strandline.sim.checkers.waiting_rules import WaitingRules
 
 if TYPE_CHECKING:
     from strandline.sim.world import World
@@ -36,7 +36,7 @@ class Rules:
     lag: LagRules
     recovery: RecoveryRules
     serving: ServingRules
-    waiting: WaitingRules
+    node: NodeRules
     storage: StorageRules
     times: TimeRules
     compaction: CompactionRules
@@ -62,7 +62,7 @@ class Rules:
             LagRules(world, findings),
             RecoveryRules(findings, compaction),
             ServingRules(findings),
-            WaitingRules(findings),
+            NodeRules(findings),
             StorageRules(findings),
             TimeRules(findings, partitions),
             compaction,

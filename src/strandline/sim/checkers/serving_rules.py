@@ -14,9 +14,8 @@ from crc32c import crc32c
 
 from strandline.node.effects import Chunk
 from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
-from strandline.sim.checkers.batches import header_fields
+from strandline.sim.checkers.batches import header_fields, peek
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log_reader import LogSlice

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.node_internals import is_turn_over
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.rules import Rules
 
@@ -36,9 +35,9 @@ class Sweeps:
             machine = hosting.machine
             if not machine.is_up:
                 continue
-            rules.waiting.check_sessions(machine.node, machine.life)
-            if is_turn_over(machine.node.purgatory):
-                rules.waiting.check_parked(machine.node, hosting.by_key)
+            if machine.node.purgatory.is_settled:
+                rules.node.check_all(machine.node)
+                rules.node.check_fetches(machine.node, hosting.seen)
             for model, partition in hosting.seen.values():
                 if not model.is_current:
                     continue
@@ -59,9 +58,9 @@ class Sweeps:
             machine = hosting.machine
             if not machine.is_up:
                 continue
-            rules.waiting.check_sessions(machine.node, machine.life)
-            if is_turn_over(machine.node.purgatory):
-                rules.waiting.check_parked(machine.node, hosting.by_key)
+            if machine.node.purgatory.is_settled:
+                rules.node.check_all(machine.node)
+                rules.node.check_fetches(machine.node, hosting.seen)
             rules.storage.check_directories(machine)
             for model, partition in hosting.seen.values():
                 if model.log.failure is None and model.is_current:
@@ -77,7 +76,6 @@ class Sweeps:
         rules.storage.check_log(machine, model, is_full=True)
         rules.storage.check_partition_files(machine, model)
         rules.recovery.check_producers(model, machine)
-        rules.waiting.check_role(machine.node, model)
         if leader is not None:
             rules.commitment.check_quorum(partition, model, leader)
             rules.commitment.check_members(partition, model)

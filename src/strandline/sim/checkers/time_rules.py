@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.sim.checkers.batches import records_in
+from strandline.sim.checkers.batches import peek, records_in
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.node_internals import peek
 from strandline.sim.checkers.partition_models import PartitionModels
 from strandline.sim.checkers.storage_rules import position_in
 from strandline.sim.checkers.violations import Findings

@@ -1,4 +1,4 @@
-"""Whoever is forgotten is found: I-09, I-40, I-42."""
+"""What the parts of a broker say of themselves: I-09, I-40, I-42, I-50."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.coordinator import GroupCoordinator
+from strandline.node.commit_queue import CommitQueue
+from strandline.node.follower_role import FollowerRole
 from strandline.node.follower_sessions import Followed, FollowerSession
-from strandline.node.purgatory import ParkedEntry, Purgatory
+from strandline.node.in_sync_changes import InSyncChanges
+from strandline.node.purgatory import Purgatory
 from strandline.node.replica import Replica
 from strandline.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -15,7 +20,8 @@ from strandline.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from strandline.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from strandline.sim.checkers.node_internals import parked, sessions_of
+from strandline.replication.in_sync import Committed
+from strandline.types import BrokerId, LeaderEpoch
 from tests.node.messages import batch, produce
 from tests.sim.callers import Caller
 from tests.sim.checked_world import AT, Checked, always
@@ -57,31 +63,34 @@ def wait_for_more(checked: Checked, *, offset: int = 5, bytes_min: int = 1) -> C
 def test_a_follower_that_nobody_fetches(checked: Checked) -> None:
     checked.world[2].node.fetchers.forget(checked.replica(2))
     checked.checkers.at_phase_end()
-    assert "t-0 on broker 2 follows broker 1, but 0 fetchers" in checked.only("I-09").what
+    assert (
+        "t-0 on broker 2: 0 fetchers fetch it, and it follows broker 1" in checked.only("I-09").what
+    )
 
 
 def test_a_leader_that_is_fetched(checked: Checked) -> None:
     node = checked.world[1].node
-    node.fetchers.follow(checked.replica(1), checked.replica(2).host.broker_id, node_now(checked))
+    node.fetchers.follow(
+        checked.replica(1), checked.replica(2).host.broker_id, checked.world[1].now
+    )
     checked.checkers.at_phase_end()
-    assert "t-0 on broker 1 leads and is fetched by 1 fetchers" in checked.only("I-09").what
-
-
-def node_now(checked: Checked):  # type: ignore[no-untyped-def]
-    return checked.world[1].now
+    assert (
+        "t-0 on broker 1: 1 fetchers fetch it, and it follows no leader"
+        in checked.only("I-09").what
+    )
 
 
 def test_a_follower_that_fetches_from_somebody_else(checked: Checked) -> None:
     checked.replica(2).leader_id = checked.replica(3).host.broker_id
     checked.act(2)
-    assert "follows broker 3 in epoch 0, but is fetched from 1" in checked.only("I-09").what
+    assert "it follows broker 3 in epoch 0, but is fetched from 1" in checked.only("I-09").what
 
 
 def test_a_follower_that_fetches_in_an_old_epoch(checked: Checked) -> None:
     replica = checked.replica(2)
     replica.leader_epoch = type(replica.leader_epoch)(4)
     checked.act(2)
-    assert "follows broker 1 in epoch 4, but is fetched from 1" in checked.only("I-09").what
+    assert "it follows broker 1 in epoch 4, but is fetched from 1" in checked.only("I-09").what
 
 
 # -- Waiting ---------------------------------------------------------------------------------
@@ -95,7 +104,7 @@ def test_an_append_that_is_not_told_of_its_commit(
     caller.send(produce(batch(b"x"), *AT, acks=-1, timeout_ms=30_000), 9)
     checked.world.run_for(1_000)
     assert not caller.answers
-    assert "has the high watermark 6, but somebody still waits for 6" in checked.only("I-40").what
+    assert "The high watermark is 6, but an append still waits for 6" in checked.only("I-40").what
 
 
 def test_a_consumer_that_is_not_woken(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +142,7 @@ def test_a_follower_that_is_not_woken(checked: Checked, monkeypatch: pytest.Monk
 
 def test_a_request_that_nobody_would_wake(checked: Checked) -> None:
     wait_for_more(checked)
-    for entry in parked(checked.world[1].node.purgatory):
-        assert isinstance(entry, ParkedEntry)
+    for entry in checked.world[1].node.purgatory:
         for watched in entry.watched:
             watched.waiters.clear()
     checked.write()
@@ -161,12 +169,12 @@ def test_a_deletion_that_is_not_told(checked: Checked, monkeypatch: pytest.Monke
     monkeypatch.setattr(Purgatory, "_try", always(False))
     delete_records(checked)
     checked.checkers.sweep()
-    assert "A deletion of admin at broker 1 is parked, but" in checked.only("I-40").what
+    assert "A deletion of admin waits, but" in checked.only("I-40").what
 
 
 def test_a_request_whose_time_never_comes(checked: Checked) -> None:
     wait_for_more(checked)
-    for entry in parked(checked.world[1].node.purgatory):
+    for entry in checked.world[1].node.purgatory:
         entry.timer.cancel()
     checked.checkers.sweep()
     assert "is lost" in checked.only("I-40").what
@@ -195,7 +203,7 @@ def test_an_append_that_is_undecided_at_the_end(checked: Checked) -> None:
 
 
 def quiet_partition(checked: Checked) -> tuple[FollowerSession, Followed]:
-    for session in sessions_of(checked.world[1].node):
+    for session in checked.world[1].node.routes.fetch_sessions or ():
         if isinstance(session, FollowerSession):
             for fetched in session.partitions.values():
                 if isinstance(fetched, Followed) and fetched.replica is checked.replica(1):
@@ -210,14 +218,62 @@ def test_a_follower_that_is_not_told_a_high_watermark(checked: Checked) -> None:
     assert checked.found == []
     fetched.told_high_watermark = 4
     checked.checkers.at_phase_end()
-    assert "told broker 3 (5, 4, 0)" in checked.only("I-42").what or (
-        "told broker 2 (5, 4, 0)" in checked.only("I-42").what
-    )
+    assert "a follower was told (5, 4, 0)" in checked.only("I-42").what
 
 
-def test_a_session_whose_epoch_falls(checked: Checked) -> None:
-    session, _ = quiet_partition(checked)
+# -- Roles, proposals, groups ----------------------------------------------------------------
+
+
+def test_a_leader_that_was_told_of_another_epoch(checked: Checked) -> None:
+    replica = checked.replica(1)
+    replica.leader_epoch = LeaderEpoch(4)
+    checked.act(1)
+    assert "It leads in epoch 0, and was told of epoch 4" in checked.only("I-11").what
+
+
+def test_a_leader_that_follows_as_well(checked: Checked) -> None:
+    replica = checked.replica(1)
+    replica.following = FollowerRole(replica, replica.host)
     checked.checkers.at_phase_end()
-    session.epoch -= 1
+    assert "It leads, and is to follow broker 1" in checked.only("I-09").what
+
+
+def test_a_leader_that_is_not_in_sync_with_itself(checked: Checked) -> None:
+    checked.leader().in_sync = Committed(frozenset({BrokerId(2), BrokerId(3)}))
     checked.checkers.at_phase_end()
-    assert f"The epoch of fetch session {session.id}" in checked.only("I-42").what
+    assert any("is not in sync with itself" in each.what for each in checked.checkers.violations)
+
+
+def test_an_append_that_outlives_leadership(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CommitQueue, "fail_all", always(None))
+    checked.isolate(2)
+    caller = Caller(checked.world, "writer", 1)
+    caller.send(produce(batch(b"x"), *AT, acks=-1, timeout_ms=30_000), 9)
+    checked.world.run_for(100)
+    checked.replica(1).retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    with pytest.raises(InvariantViolated, match="1 appends wait to be told that leadership was"):
+        checked.replica(1).check()
+
+
+def test_a_proposal_that_is_never_sent(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(InSyncChanges, "propose", always(None))
+    checked.isolate(2)
+    checked.write(acks=1, settle=False)
+    assert checked.world.run_until(lambda: "I-50" in checked.found)
+    assert "which was never asked" in checked.only("I-50").what
+
+
+def test_groups_are_checked_when_something_has_happened(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = checked.world[1].node
+    asked: list[GroupCoordinator] = []
+    monkeypatch.setattr(GroupCoordinator, "check", lambda self: asked.append(self))
+    node.check(())
+    assert asked == []
+    node.groups.host.topics_deleted([], checked.world[1].now)
+    node.check(())
+    node.check(())
+    assert len(asked) == 1
