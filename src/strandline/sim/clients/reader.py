@@ -228,7 +228,7 @@ class Reader(SubscriptionState):
         if position.epoch_end is not None and position.epoch_end.leader_epoch == when.led.get(
             position.at
         ):
-            self._compare_epochs(position, position.epoch_end, found)
+            self._compare_epochs(position, position.epoch_end, found, data.log_start_offset)
         if found.records:
             self.counters["records read"] += len(found.records)
             polled = Polled(self.name, position.place, found.records)
@@ -243,9 +243,14 @@ class Reader(SubscriptionState):
             is_compared = wanted.leader_epoch if self._version >= EPOCHS_SINCE else found.epoch
             position.checked_epoch = max(position.checked_epoch, is_compared)
 
-    def _compare_epochs(self, position: FetchPosition, told: EpochEnd, found: Read) -> None:
-        """I-55: what is read from the leader that said where an epoch ends must agree with that."""
-        for offset, epoch in found.epochs:
+    def _compare_epochs(
+        self, position: FetchPosition, told: EpochEnd, found: Read, log_start: int
+    ) -> None:
+        """I-55: what is read from the leader that said where an epoch ends must agree with that.
+
+        A batch may begin below the log start; what has its epochs only below is not told apart.
+        """
+        for offset, epoch in ((max(each, log_start), epoch) for each, epoch in found.epochs):
             if (offset < told.end) != (epoch <= told.asked):
                 self.found(
                     "I-55",
