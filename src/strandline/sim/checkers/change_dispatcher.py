@@ -82,7 +82,7 @@ class ChangeDispatcher:
         else:
             if mark[FIRST_BASE] != before[FIRST_BASE]:
                 removed = model.drop_front()
-                rules.check_retention(model, before, removed, hosting.machine.now.wall_ms)
+                rules.check_retention(model, before, removed, hosting.acted_at_ms)
             if mark[END] != before[END]:
                 added = model.extend()
                 rules.check_appended(model, added)

@@ -130,6 +130,7 @@ class Checkers:
         if now_us - hosting.acted_us > GAP_US:
             hosting.busy_until_us = now_us
         hosting.acted_us = now_us
+        self._note_time(hosting)
         count = 0
         for replica in node.replicas:
             count += 1
@@ -151,7 +152,6 @@ class Checkers:
             hosting.drop_missing()
         if hosting.unsettled and node.purgatory.is_settled:
             self._dispatcher.settled(hosting, node)
-        self._note_time(machine)
         self._steps += 1
         if self._steps >= SWEEP_STEPS:
             self.sweep()
@@ -161,7 +161,7 @@ class Checkers:
         rules, broker = self.rules, machine.broker_id
         hosting = self._hostings[broker] = Hosting(machine, rules)
         rules.findings.counters["starts"] += 1
-        self._note_time(machine)
+        self._note_time(hosting)
         before = self._last_known.setdefault(broker, {})
         for directory in machine.node.replicas.logs.directories:
             if directory.offline_reason is not None:
@@ -192,10 +192,9 @@ class Checkers:
             for partition in before:
                 partition.lost(broker)
 
-    def _note_time(self, machine: Machine) -> None:
-        latest, now_ms = self.rules.recovery.latest_ms, machine.clock.now.wall_ms
-        if now_ms > latest.get(machine.broker_id, 0):
-            latest[machine.broker_id] = now_ms
+    def _note_time(self, hosting: Hosting) -> None:
+        latest, broker_id = self.rules.recovery.latest_ms, hosting.machine.broker_id
+        latest[broker_id] = max(latest.get(broker_id, 0), hosting.note_time())
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """The store's truth has moved."""
@@ -216,7 +215,7 @@ class Checkers:
     def cleaned(self, machine: Machine, result: CleaningResult) -> None:
         """A compacted segment has perhaps taken its place in a log: compare it with what was."""
         hosting = self._hostings[machine.broker_id]
-        self._note_time(machine)
+        self._note_time(hosting)
         latest_ms = self.rules.recovery.latest_ms[machine.broker_id]
         for model, partition in hosting.by_log.values():
             if model.at != result.topic_partition or not model.is_live or model.is_blind:

@@ -32,10 +32,14 @@ class Hosting:
     - `unsettled`: replicas that were touched since a turn ended.
     - `acted_us`: when the process handled its last event; `busy_until_us`: when it last handled
       the first one after a gap (`lag_rules.GAP_US`), as one that was paused does.
+    - `wall_ms`: what its wall clock showed when it was looked at last; `acted_at_ms`: that or what
+      it shows now, whichever is later. A clock may be set right while a disk holds up the turn in
+      which it was read.
     """
 
     __slots__ = (
         "_rules",
+        "acted_at_ms",
         "acted_us",
         "busy_until_us",
         "by_directory",
@@ -43,6 +47,7 @@ class Hosting:
         "machine",
         "seen",
         "unsettled",
+        "wall_ms",
     )
 
     def __init__(self, machine: Machine, rules: Rules) -> None:
@@ -52,7 +57,15 @@ class Hosting:
         self.by_directory: dict[str, Hosted] = {}
         self.unsettled: dict[Replica, None] = {}
         self.acted_us = self.busy_until_us = machine.world.schedule.now_us
+        self.wall_ms = self.acted_at_ms = machine.now.wall_ms
         self._rules = rules
+
+    def note_time(self) -> int:
+        """What the wall clock shows."""
+        now_ms = self.machine.now.wall_ms
+        self.acted_at_ms = max(self.wall_ms, now_ms)
+        self.wall_ms = now_ms
+        return now_ms
 
     def take_in(self, log: Log, topic_id: TopicId | None = None) -> Hosted:
         """A log that was not known yet, or not as that of this topic: a crash may have come between
