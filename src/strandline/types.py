@@ -19,6 +19,8 @@ BrokerId = NewType("BrokerId", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 
+NO_LEADER: Final = BrokerId(-1)
+"""In the place of a leader: the partition has none."""
 NO_OFFSET: Final = Offset(-1)
 NO_EPOCH: Final = LeaderEpoch(-1)
 NO_PRODUCER_ID: Final = ProducerId(-1)

@@ -94,7 +94,7 @@ class Reader:
                 self.mirror.changed(path)
             case reads, answers, zxid, state:
                 self.mirror.answered(reads, answers)
-                if self.mirror.may_tell:
+                if self.mirror.may_publish:
                     self._tell(zxid, state)
         self._ask()
 
@@ -112,7 +112,7 @@ class Reader:
 
     def _tell(self, zxid: Zxid, state: State) -> None:
         is_whole = self.mirror.is_settled
-        changes = self.mirror.tell(zxid)
+        changes = self.mirror.publish(zxid)
         self.told_round = self.mirror.round
         if changes is not None:
             self._apply(changes)
@@ -272,7 +272,7 @@ def test_the_owner_of_what_was_found_is_known_until_the_cut_ends() -> None:
     mirror.answered(reads, [NodeRead(b"", owned, 0)])
     assert mirror.owned_by([SessionId(6)]) == []
     assert mirror.owned_by([SessionId(6), SessionId(7)]) == ["/a"]
-    mirror.tell(Zxid(1))
+    mirror.publish(Zxid(1))
     assert mirror.owned_by([SessionId(7)]) == []
 
 
@@ -283,15 +283,15 @@ def test_a_server_behind_what_was_told_is_recognised() -> None:
     reader = Reader(server)
     reader.connect()
     reader.settle()
-    assert reader.mirror.is_older_than_told(Zxid(1))
-    assert not reader.mirror.is_older_than_told(Zxid(2))
+    assert reader.mirror.is_older_than_published(Zxid(1))
+    assert not reader.mirror.is_older_than_published(Zxid(2))
 
 
 def test_what_may_not_be_read_is_named() -> None:
     mirror = Mirror(("/a",))
     mirror.survey()
     mirror.answered(mirror.next_round(), [Unreadable(-102)])
-    assert mirror.may_tell
+    assert mirror.may_publish
     assert mirror.unreadable == {"/a": Unreadable(-102)}
     mirror.survey()
     assert not mirror.unreadable

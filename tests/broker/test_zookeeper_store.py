@@ -11,7 +11,7 @@ from kazoo.security import make_acl
 
 from strandline.broker.zookeeper_requests import Multi
 from strandline.broker.zookeeper_store import METADATA_ROOTS, ZooKeeperStore
-from strandline.cluster.controller.offices import SKELETON
+from strandline.cluster.controller.lifecycle import SKELETON
 from strandline.cluster.store import (
     Create,
     Delete,

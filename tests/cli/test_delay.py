@@ -33,21 +33,21 @@ def test_the_cause_is_told_within_five_seconds_and_not_all_the_time(
     clock = SetClock()
     delay = Delay(clock)
     error = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk is full.")
-    told: list[int] = []
+    failed: list[int] = []
     for _ in range(700):
-        delay.told(error)
+        delay.failed(error)
         if "Still trying after" in (text := capsys.readouterr().err):
             assert text.endswith("The disk is full.\n")
-            told.append(clock.now_ms - 50_000)
+            failed.append(clock.now_ms - 50_000)
         clock.sleep_ms(100)
-    assert told == [3000, 63_000]
+    assert failed == [3000, 63_000]
 
 
 def test_what_works_again_is_no_delay(capsys: pytest.CaptureFixture[str]) -> None:
     clock = SetClock()
     delay = Delay(clock)
     for _ in range(5):
-        delay.told(ProtocolError(ErrorCode.NOT_CONTROLLER))
+        delay.failed(ProtocolError(ErrorCode.NOT_CONTROLLER))
         clock.sleep_ms(11_000)
     assert capsys.readouterr().err == ""
 
@@ -65,7 +65,7 @@ def test_what_the_brokers_know_to_be_wrong_is_told_with_it(
     delay = Delay(clock, causes)
     error = ProtocolError(ErrorCode.LEADER_NOT_AVAILABLE, "No broker leads partition orders-0.")
     for _ in range(50):
-        delay.told(error)
+        delay.failed(error)
         clock.sleep_ms(100)
     assert asked == [53_000]
     assert capsys.readouterr().err.splitlines() == [
@@ -76,12 +76,12 @@ def test_what_the_brokers_know_to_be_wrong_is_told_with_it(
 
 def test_a_broker_that_does_not_answer_is_named_while_it_is_waited_for() -> None:
     """It is stopped, or its disk hangs: only after half a minute the answer counts as lost."""
-    told: list[str] = []
+    failed: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         settings = ClientSettings(request_timeout_ms=2500, operation_timeout_ms=2500)
         with ClusterClient(f"127.0.0.1:{port}", settings) as client:
-            client.on_delay = lambda error: told.append(error.message)
+            client.on_delay = lambda error: failed.append(error.message)
             with pytest.raises(ProtocolError, match="did not answer"):
                 client.refresh()
-    assert set(told[:2]) == {f"The broker at 127.0.0.1:{port} has not answered ApiVersions yet."}
+    assert set(failed[:2]) == {f"The broker at 127.0.0.1:{port} has not answered ApiVersions yet."}

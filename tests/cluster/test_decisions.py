@@ -1,4 +1,4 @@
-"""Deleting topics, changing settings, producer ids, offices."""
+"""Deleting topics, changing settings, producer ids, registrations, controllers."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_producer_ids_end_before_they_overflow() -> None:
         allocate_producer_ids(story.image, ONE)
 
 
-# ── offices ────────────────────────────────────────────────────────────────────────────────────
+# ── bootstrap, registrations, controllers ─────────────────────────────────────────────────────────
 
 
 def test_a_cluster_keeps_its_name_and_what_is_there() -> None:

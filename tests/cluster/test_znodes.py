@@ -17,7 +17,6 @@ from strandline.cluster.identifiers import uuid_from_text, uuid_text
 from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes import (
     CLUSTER_DEFAULT,
-    NO_LEADER,
     NO_PREVIOUS_EPOCH,
     BrokerNode,
     ClusterIdNode,
@@ -35,7 +34,7 @@ from strandline.cluster.znodes import (
     deletion_path,
     state_path,
 )
-from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from strandline.types import NO_LEADER, NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
 TOPIC_CONFIG = ConfigResource(ResourceKind.TOPIC, "orders")

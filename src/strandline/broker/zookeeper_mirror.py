@@ -35,7 +35,7 @@ class Mirror:
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = tuple(roots)
-        self._told: dict[str, StoredNode] = {}
+        self._published: dict[str, StoredNode] = {}
         self._zxid = NO_ZXID
         self._seen_zxid = NO_ZXID
         # What this cut has read. None: there is no such node.
@@ -63,7 +63,7 @@ class Mirror:
         return not (self._unanswered or self._changed or self._undiscovered)
 
     @property
-    def may_tell(self) -> bool:
+    def may_publish(self) -> bool:
         """Whether the cut is whole, or as whole as it is going to be."""
         if self._unanswered or self._undiscovered:
             return False
@@ -128,26 +128,26 @@ class Mirror:
         found = self._found.items()
         return sorted(path for path, node in found if node and node.stat.owner in owners)
 
-    def is_older_than_told(self, zxid: Zxid) -> bool:
+    def is_older_than_published(self, zxid: Zxid) -> bool:
         """Whether a server that is at this transaction lags behind what was told before."""
         return zxid < self._seen_zxid
 
-    def tell(self, zxid: Zxid) -> Changes | None:
+    def publish(self, zxid: Zxid) -> Changes | None:
         """End the cut: what differs from what was told before, as of transaction `zxid`."""
         if self._is_survey:
-            self._found |= dict.fromkeys(self._told.keys() - self._found.keys())
+            self._found |= dict.fromkeys(self._published.keys() - self._found.keys())
         deleted: list[str] = []
         created: list[StoredNode] = []
         data_set: list[StoredNode] = []
         for path, node in self._found.items():
-            before = self._told.get(path)
+            before = self._published.get(path)
             is_another = not _is_same_node(before, node)
             if before is not None and is_another:
                 deleted.append(path)
-                del self._told[path]
+                del self._published[path]
             if node is None or node == before:
                 continue
-            self._told[path] = node
+            self._published[path] = node
             (created if is_another else data_set).append(node)
         self._end_cut()
         self._seen_zxid = max(zxid, self._seen_zxid)
@@ -160,9 +160,9 @@ class Mirror:
 
     def view(self, zxid: Zxid) -> StoreView:
         """End the first survey: everything there is, as of transaction `zxid`."""
-        self.tell(zxid)
+        self.publish(zxid)
         self._zxid = zxid
-        nodes = sorted(self._told.values(), key=lambda node: (node.path.count("/"), node.path))
+        nodes = sorted(self._published.values(), key=lambda node: (node.path.count("/"), node.path))
         return StoreView(zxid, tuple(nodes))
 
     def _end_cut(self) -> None:

@@ -42,7 +42,7 @@ from strandline.broker.zookeeper_requests import (
 )
 from strandline.broker.zookeeper_session import ZooKeeperSession, is_definite, sentence
 from strandline.broker.zookeeper_writes import Write, Writes
-from strandline.cluster.controller.offices import SKELETON
+from strandline.cluster.controller.lifecycle import SKELETON
 from strandline.cluster.store import (
     NO_SESSION,
     NO_ZXID,
@@ -125,7 +125,7 @@ class ZooKeeperStore:
         # Counts what the answers to reads belong to: others come too late.
         self._connection = 0
         self._mirror = Mirror(self._roots)
-        self._told_round = 0
+        self._published_round = 0
         self._server_zxid = NO_ZXID
         self._writes = Writes()
         self._absence = Absence()
@@ -243,10 +243,10 @@ class ZooKeeperStore:
         is_loading = self._loading is not None and self._loading.done()
         if is_loading or self._state not in (_State.SURVEYING, _State.READY):
             return
-        if self._mirror.may_tell and self._mirror.round > self._told_round:
+        if self._mirror.may_publish and self._mirror.round > self._published_round:
             self._end_cut()
         self._read_on()
-        self._writes.told(self._told_round)
+        self._writes.published(self._published_round)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class ZooKeeperStore:
                 again=self._survey,
             )
             return
-        if mirror.is_older_than_told(zxid):
+        if mirror.is_older_than_published(zxid):
             self._give_up("The ZooKeeper server is behind its ensemble.", again=self._survey)
             return
         if self._state is _State.SURVEYING and self._leftovers.clear(mirror, self._the_link):
@@ -321,15 +321,15 @@ class ZooKeeperStore:
             self._state = _State.READY
             self._absence.end()
             self._writes.up_to_date()
-        self._told_round = mirror.round
+        self._published_round = mirror.round
         if self._loading is not None:
             self._loading.set_result(mirror.view(zxid))
             return
-        changes = mirror.tell(zxid)
+        changes = mirror.publish(zxid)
         if changes is not None:
-            self._tell(changes)
+            self._notify(changes)
 
-    def _tell(self, changes: Changes) -> None:
+    def _notify(self, changes: Changes) -> None:
         try:
             self._listener(changes)
         except Exception:
@@ -341,7 +341,7 @@ class ZooKeeperStore:
     def _written(self, write: Write, results: Any, error: Exception | None, _: Zxid) -> None:
         """A multi was answered, or its answer was lost."""
         if error is None:
-            self._writes.answered(write, results, told_with=self._mirror.settled_with)
+            self._writes.answered(write, results, published_with=self._mirror.settled_with)
         elif is_definite(error):
             self._writes.failed(write, StoreUnavailable(f"{sentence(error)} to a write."))
         else:

@@ -26,7 +26,7 @@ class Write:
     outcome: asyncio.Future[MultiResult]
     result: MultiResult | StoreError | None = field(default=None)
     """What it came to; None until it was answered."""
-    told_with: int = 0
+    published_with: int = 0
     """The round of reading that its caller waits for, once it has a result."""
     is_lost: bool = False
 
@@ -59,13 +59,13 @@ class Writes:
         """Nobody waits for the outcome any more."""
         self._under_way.pop(write, None)
 
-    def answered(self, write: Write, results: Sequence[object], *, told_with: int) -> None:
+    def answered(self, write: Write, results: Sequence[object], *, published_with: int) -> None:
         """The server did the multi, or refused it; the caller waits for that round to be told."""
         try:
             write.result = write.request.outcome(results)
         except StoreError as refusal:
             write.result = refusal
-        write.told_with = told_with
+        write.published_with = published_with
 
     def failed(self, write: Write, error: StoreError) -> None:
         """The multi was certainly not done, for a reason that no change of nodes explains."""
@@ -76,10 +76,10 @@ class Writes:
         """The answer will not come."""
         write.is_lost = True
 
-    def told(self, told_round: int) -> None:
+    def published(self, published_round: int) -> None:
         """Everything that was read up to this round has been told."""
         for write in tuple(self._under_way):
-            if write.result is not None and write.told_with <= told_round:
+            if write.result is not None and write.published_with <= published_round:
                 write.end()
 
     def up_to_date(self) -> None:

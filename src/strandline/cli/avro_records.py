@@ -17,7 +17,7 @@ from strandline.types import TopicPartition
 
 _LIMITS: Final = Limits(items=1_000_000)
 _SCHEMAS_MAX: Final = 10_000
-_TOLD_MAX: Final = 20
+_SHOWN_MAX: Final = 20
 """Different sentences about what cannot be decoded; more of them would bury the records."""
 
 
@@ -32,7 +32,7 @@ class AvroFormatter:
         self._schemas = schemas
         self._topic = topic
         self._readers = {part: self._reader(part) for part in parts}
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def __call__(self, partition: TopicPartition, record: Record) -> bytes:
         """The record as the other formatter has it, with JSON for Avro."""
@@ -57,8 +57,8 @@ class AvroFormatter:
             return data
 
     def _tell(self, where: str, sentence: str) -> None:
-        if sentence not in self._told and len(self._told) < _TOLD_MAX:
-            self._told.add(sentence)
+        if sentence not in self._shown and len(self._shown) < _SHOWN_MAX:
+            self._shown.add(sentence)
             click.echo(f"{where}: {sentence} It is printed as it is.", err=True)
 
     def _reader(self, part: Part) -> AvroReader:

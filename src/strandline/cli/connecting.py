@@ -52,7 +52,7 @@ def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> Cl
             settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
         )
     client = ClusterClient(addresses, settings)
-    client.on_delay = Delay(client.clock, partial(_causes, addresses, bootstrap)).told
+    client.on_delay = Delay(client.clock, partial(_causes, addresses, bootstrap)).failed
     return client
 
 
@@ -69,13 +69,13 @@ def _causes(addresses: Sequence[Address], bootstrap: str) -> list[str]:
             found = answers_of(inspect_each(client, "why"))
         except ProtocolError:
             return []  # that nothing answers is what is told already
-    told = [
+    found_causes = [
         f"{finding['about']}: {finding['cause']}"
         for document in found.values()
         for finding in document["findings"]
     ]
-    causes = list(dict.fromkeys(told))[:_CAUSES_MAX]
-    if len(set(told)) > len(causes):
+    causes = list(dict.fromkeys(found_causes))[:_CAUSES_MAX]
+    if len(set(found_causes)) > len(causes):
         causes.append(as_typed("`strandline why` tells more.", bootstrap))
     return causes
 
@@ -104,26 +104,26 @@ class Delay:
         self._failed_ms = 0
         self._due_ms = 0
 
-    def told(self, error: ProtocolError) -> None:
+    def failed(self, error: ProtocolError) -> None:
         """Something failed and is perhaps tried again."""
         now_ms = self._clock.monotonic_ms()
         if self._began_ms is None or now_ms - self._failed_ms > FORGOTTEN_MS:
-            self._began_ms, self._due_ms = now_ms, now_ms + TOLD_AFTER_MS
+            self._began_ms, self._due_ms = now_ms, now_ms + SHOWN_AFTER_MS
         self._failed_ms = now_ms
         if now_ms >= self._due_ms:
-            self._due_ms = now_ms + TOLD_AGAIN_MS
+            self._due_ms = now_ms + SHOWN_AGAIN_MS
             waited_s = (now_ms - self._began_ms) // 1000
             click.echo(f"Still trying after {waited_s} s: {error.message or error}", err=True)
             for cause in self._causes():
                 click.echo(f"  {cause}", err=True)
 
 
-TOLD_AFTER_MS: Final = 3000
+SHOWN_AFTER_MS: Final = 3000
 CONNECTING_MS: Final = 4000
 """A SYN that was lost is sent again after one and after three seconds."""
 _ASKING_MS: Final = 500
 _CAUSES_MAX: Final = 3
-TOLD_AGAIN_MS: Final = 60_000
+SHOWN_AGAIN_MS: Final = 60_000
 FORGOTTEN_MS: Final = 10_000
 """What did not fail for so long has worked meanwhile."""
 LOOKING_MS: Final = 3000

@@ -99,11 +99,11 @@ def _record(
     while not (stop.is_set or until.is_over or recording.is_full):
         begun = time.monotonic()
         try:
-            told = inspect_each(cluster, "status", topics=[at.topic], partition=at.partition)
+            answers = inspect_each(cluster, "status", topics=[at.topic], partition=at.partition)
         except ProtocolError as error:
             click.echo(f"No broker answers: {error}", err=True)
         else:
-            recording.add(told, wall_ms=time.time_ns() // 1_000_000)
+            recording.add(answers, wall_ms=time.time_ns() // 1_000_000)
             until.save_sometimes(recording)
         while not stop.is_set and time.monotonic() < begun + until.interval_s:
             time.sleep(min(0.05, until.interval_s))  # short: Ctrl-C is noticed between two

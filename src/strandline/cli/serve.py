@@ -15,7 +15,7 @@ from strandline.cli.broker_options import broker_options, load_config, log_to_st
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.serving import (
     Beside,
-    Running,
+    RunningBrokers,
     client_address,
     run_until_stopped,
     sentence_about_data,
@@ -92,7 +92,7 @@ def _beside(
         )
 
     @asynccontextmanager
-    async def beside(running: Running) -> AsyncIterator[str]:
+    async def beside(running: RunningBrokers) -> AsyncIterator[str]:
         lines: list[str] = []
         control: str | None = None
         async with AsyncExitStack() as stack:

@@ -47,7 +47,7 @@ _WRONG_PLACE: Final = frozenset(
 """What the operating system says of a place where no data can be kept."""
 
 
-class Running(Protocol):
+class RunningBrokers(Protocol):
     """Brokers that run."""
 
     @property
@@ -65,12 +65,12 @@ class Running(Protocol):
         """Stop all of them; whether all shutdowns were clean."""
 
 
-Beside: TypeAlias = Callable[[Running], AbstractAsyncContextManager[str]]
+Beside: TypeAlias = Callable[[RunningBrokers], AbstractAsyncContextManager[str]]
 """Something that runs beside the brokers from their start to their stop; gives lines to print."""
 
 
 def run_until_stopped(
-    start: Callable[[], Awaitable[Running]], beside: Beside | None = None
+    start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None = None
 ) -> None:
     """Start brokers, say so, and stop them at Ctrl-C or SIGTERM."""
     with asyncio.Runner() as runner:
@@ -79,7 +79,7 @@ def run_until_stopped(
         raise click.ClickException(" ".join(wrong))
 
 
-async def _run(start: Callable[[], Awaitable[Running]], beside: Beside | None) -> list[str]:
+async def _run(start: Callable[[], Awaitable[RunningBrokers]], beside: Beside | None) -> list[str]:
     """Start, wait for a signal, stop; sentences about what went wrong after the start."""
     running = await _start(start)
     stop = asyncio.Event()
@@ -109,7 +109,7 @@ async def _run(start: Callable[[], Awaitable[Running]], beside: Beside | None) -
     return wrong
 
 
-async def _until_to_be_stopped(running: Running, stop: asyncio.Event) -> list[str]:
+async def _until_to_be_stopped(running: RunningBrokers, stop: asyncio.Event) -> list[str]:
     """Wait for a signal, or for a reason to stop without one, which is returned."""
     signalled = asyncio.ensure_future(stop.wait())
     unfit = asyncio.ensure_future(running.until_unfit())
@@ -120,7 +120,7 @@ async def _until_to_be_stopped(running: Running, stop: asyncio.Event) -> list[st
     return reasons
 
 
-async def _start(start: Callable[[], Awaitable[Running]]) -> Running:
+async def _start(start: Callable[[], Awaitable[RunningBrokers]]) -> RunningBrokers:
     """Start; what can go wrong becomes a sentence with a hint."""
     try:
         return await start()

@@ -55,7 +55,7 @@ def run_many(wanted: ManyRuns) -> None:
         Stop() as stop,
         ProgressBar(wanted.seeds, "seeds") as bar,
     ):
-        told = _Told(bar, as_json=wanted.as_json)
+        progress = _SweepProgress(bar, as_json=wanted.as_json)
         result = sweep(
             seeds,
             jobs=wanted.jobs,
@@ -63,7 +63,7 @@ def run_many(wanted: ManyRuns) -> None:
             runner=wanted.runner,
             minutes=wanted.minutes,
             twice_one_of=1 if wanted.twice else TWICE_ONE_OF,
-            told=told,
+            told=progress,
             stop=lambda: stop.is_set,
         )
     with ends_with_its_reader():
@@ -75,7 +75,7 @@ def run_many(wanted: ManyRuns) -> None:
         raise click.exceptions.Exit(1)
 
 
-class _Told:
+class _SweepProgress:
     """Hears of each seed: the bar moves, and what is broken is said at once."""
 
     def __init__(self, bar: ProgressBar, *, as_json: bool) -> None:

@@ -229,9 +229,9 @@ def print_partitions(documents: Documents) -> None:
              "BEHIND", "CAUGHT UP", "WAITING", "SIZE"),
             (_replica_row(broker, replica, views.get(broker)) for broker, replica in replicas),
         )  # fmt: skip
-        told = {_told(change): change for d in documents.values() for change in d["changes"]
+        changes = {_identity(change): change for d in documents.values() for change in d["changes"]
                 if (change["topic"], change["partition"]) == at}  # fmt: skip
-        for change in sorted(told.values(), key=lambda c: c["wall_ms"])[-_CHANGES_SHOWN:]:
+        for change in sorted(changes.values(), key=lambda c: c["wall_ms"])[-_CHANGES_SHOWN:]:
             click.echo(_change_line(change))
         click.echo()
 
@@ -255,7 +255,7 @@ def _replica_row(
     )
 
 
-def _told(change: Mapping[str, Any]) -> tuple[object, ...]:
+def _identity(change: Mapping[str, Any]) -> tuple[object, ...]:
     """What makes two brokers' notes of a change the same one."""
     return (change["kind"], change["epoch"], *change["before"], "to", *change["after"])
 

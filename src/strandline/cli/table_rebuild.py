@@ -69,8 +69,8 @@ def rebuild(
     until_ms = None if until is None else parse_time(until, "--until")
     address = bootstrap_of(bootstrap)
     from strandline.lakehouse.pipeline import log_facts
-    from strandline.lakehouse.pipeline.beginning import check_same_logs
     from strandline.lakehouse.pipeline.options import RunOptions
+    from strandline.lakehouse.pipeline.start_offsets import check_same_logs
     from strandline.lakehouse.reading.catalogue import Catalogue
     from strandline.lakehouse.rebuild.diff import difference
     from strandline.lakehouse.rebuild.job import rebuild as make_again
@@ -164,7 +164,7 @@ def _show(name: str, found: Difference, *, as_json: bool) -> None:
 
 
 def _lines(found: Difference) -> list[str]:
-    told = [f"{counted(found.same, 'row')} are the same."]
+    lines = [f"{counted(found.same, 'row')} are the same."]
     for count, what in (
         (found.changed, "have other values in the rebuild"),
         (found.only_live, "are only in the live table"),
@@ -173,12 +173,12 @@ def _lines(found: Difference) -> list[str]:
         (found.dead_in_live, "of the rebuild are dead letters of the live table"),
     ):
         if count:
-            told.append(f"{counted(count, 'row')} {what}.")
-    told += [f"  column {name}: {count:,} values" for name, count in found.columns.items()]
-    told += found.schema
-    told += [
+            lines.append(f"{counted(count, 'row')} {what}.")
+    lines += [f"  column {name}: {count:,} values" for name, count in found.columns.items()]
+    lines += found.schema
+    lines += [
         f"{each['kind']}: {each['topic']}-{each['partition']} offset {each['offset']}"
         + (f" in {', '.join(each['columns'])}" if each["columns"] else "")
         for each in found.examples
     ]
-    return told
+    return lines

@@ -105,10 +105,10 @@ def _of_file(file: Path) -> Mapping[TopicPartition, Offset]:
     """`{"partitions": [{"topic": "orders", "partition": 0, "offset": 7}], "version": 1}`."""
     wanted: dict[TopicPartition, Offset] = {}
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        if told.get("version", 1) != 1:
-            raise click.UsageError(f"{file} has the version {told['version']}; known is 1.")
-        for each in told["partitions"]:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if document.get("version", 1) != 1:
+            raise click.UsageError(f"{file} has the version {document['version']}; known is 1.")
+        for each in document["partitions"]:
             partition = TopicPartition(str(each["topic"]), int(each["partition"]))
             if partition in wanted:
                 raise click.UsageError(f"{file} names {partition} twice.")

@@ -21,6 +21,8 @@ from strandline.protocol.messages.inspect import InspectRequest, InspectResponse
 from strandline.types import BrokerId
 
 Document = dict[str, Any]
+ByBroker = Mapping[BrokerId, Document | ProtocolError]
+"""What each of several brokers said."""
 
 
 def inspect(
@@ -61,9 +63,11 @@ def inspect_each(
     return found
 
 
-def answers_of(told: Mapping[BrokerId, Document | ProtocolError]) -> dict[BrokerId, Document]:
+def answers_of(by_broker: ByBroker) -> dict[BrokerId, Document]:
     """What the brokers said that said something."""
-    return {each: found for each, found in told.items() if not isinstance(found, ProtocolError)}
+    return {
+        each: found for each, found in by_broker.items() if not isinstance(found, ProtocolError)
+    }
 
 
 def inspect_all(

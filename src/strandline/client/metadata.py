@@ -14,8 +14,6 @@ from strandline.errors import ErrorCode
 from strandline.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
-NO_LEADER = BrokerId(-1)
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:

@@ -12,14 +12,13 @@ from typing import Generic, TypeVar
 
 from strandline.cluster.store import ANY_VERSION, SessionId, Zxid
 from strandline.cluster.znodes import (
-    NO_LEADER,
     BrokerNode,
     ConfigResource,
     Endpoint,
     PartitionStateNode,
     TopicNode,
 )
-from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.types import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 Value = TypeVar("Value")
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.groups.effects import AppendRecords, Effect
-from strandline.groups.loading import Loading, LoadReport
+from strandline.groups.loading_shard import LoadingShard, LoadReport
 from strandline.groups.offset_records import CoordinatorRecord
 from strandline.groups.offset_service import fetch_refused
 from strandline.groups.overview import (
@@ -79,7 +79,7 @@ class _Owned:
     """A partition of ours: under which epoch, and how far its loading is."""
 
     epoch: LeaderEpoch
-    state: Loading | ServedShard
+    state: LoadingShard | ServedShard
 
 
 class _Parts(Generic[Part]):
@@ -201,7 +201,7 @@ class GroupCoordinator:
     def _list(self, request: ListGroupsRequest) -> ListGroupsResponse:
         groups: list[ListedGroup] = []
         for owned in self._owned.values():
-            if isinstance(owned.state, Loading):
+            if isinstance(owned.state, LoadingShard):
                 return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             groups += listed_groups(owned.state.shard, request)
         return ListGroupsResponse(groups=sorted(groups, key=lambda group: group.group_id))
@@ -216,7 +216,7 @@ class GroupCoordinator:
         owned = self._owned.get(self.partition_for(group_id))
         if owned is None:
             raise ProtocolError(ErrorCode.NOT_COORDINATOR)
-        if isinstance(owned.state, Loading):
+        if isinstance(owned.state, LoadingShard):
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return owned.state
 
@@ -266,7 +266,7 @@ class GroupCoordinator:
         self._give_up(partition, now)
         self._newest_epochs[partition] = epoch
         shard = Shard(partition, epoch, self._surroundings)
-        self._owned[partition] = _Owned(epoch, Loading(ServedShard(shard)))
+        self._owned[partition] = _Owned(epoch, LoadingShard(ServedShard(shard)))
         return self._drain()
 
     def replay(
@@ -323,7 +323,7 @@ class GroupCoordinator:
 
     def _give_up(self, partition: int, now: Instant) -> None:
         owned = self._owned.pop(partition, None)
-        if owned is None or isinstance(owned.state, Loading):
+        if owned is None or isinstance(owned.state, LoadingShard):
             return
         owned.state.stop(now)
         for append_id in [key for key, served in self._appends.items() if served is owned.state]:
@@ -333,7 +333,7 @@ class GroupCoordinator:
         owned = self._owned.get(partition)
         return owned is not None and owned.epoch == epoch
 
-    def _loading(self, partition: int, epoch: LeaderEpoch) -> Loading | None:
+    def _loading(self, partition: int, epoch: LeaderEpoch) -> LoadingShard | None:
         owned = self._owned.get(partition)
         if owned is None or owned.epoch != epoch or isinstance(owned.state, ServedShard):
             return None

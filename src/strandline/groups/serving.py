@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.cleanup import Cleanup
 from strandline.groups.group import GroupState
-from strandline.groups.joining import Joining
+from strandline.groups.group_joins import GroupJoins
 from strandline.groups.membership import Membership
 from strandline.groups.offset_service import OffsetService
 from strandline.groups.rebalance import Rebalance
@@ -22,7 +22,7 @@ class ServedShard:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self._rebalance = Rebalance(shard)
-        self.joining = Joining(shard, self._rebalance)
+        self.joining = GroupJoins(shard, self._rebalance)
         self.membership = Membership(shard, self._rebalance)
         self.offsets = OffsetService(shard, self._rebalance)
         self.cleanup = Cleanup(shard)

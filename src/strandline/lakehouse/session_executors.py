@@ -42,11 +42,11 @@ def wait_for_executors(
     master = str(context.master)
     now_s = time.monotonic()
     until_s, tell_at_s = now_s + patience_s, max(began_s + TELL_AFTER_S, now_s + LEAST_S)
-    told = False
+    was_reported = False
     while not _executors(context):
         now_s = time.monotonic()
-        if now_s >= tell_at_s and not told:
-            told = True
+        if now_s >= tell_at_s and not was_reported:
+            was_reported = True
             tell(
                 f"The Spark master {master} gives no executor yet; waiting for one, "
                 f"{patience_s:g} s in all. {_remedy(master)}"

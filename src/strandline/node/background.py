@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import Final
 
 from strandline.errors import InvariantViolated, StorageError
-from strandline.node.cleaning import Cleaning
 from strandline.node.dry_runs import DryRuns
+from strandline.node.log_cleaner import LogCleaner
+from strandline.node.log_syncer import LogSyncer
 from strandline.node.logs import Directory
 from strandline.node.outbox import Outbox
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.retention_task import RetentionTask
 from strandline.node.settings import Settings
-from strandline.node.syncing import Syncing
 from strandline.node.timers import Timers
 from strandline.storage.files import NoRoom
 from strandline.types import Instant
@@ -43,8 +43,8 @@ class Background:
         self._replicas = replicas
         self._settings = settings
         self._timers = timers
-        self._syncing = Syncing(replicas, outbox)
-        self.cleaning = Cleaning(replicas, settings, timers, outbox)
+        self._syncing = LogSyncer(replicas, outbox)
+        self.cleaning = LogCleaner(replicas, settings, timers, outbox)
         self.dry_runs = DryRuns(outbox)
         self.retention_task = RetentionTask(
             replicas, timers, outbox, is_busy=self.cleaning.is_under_way

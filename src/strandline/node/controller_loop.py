@@ -62,7 +62,7 @@ class ControllerLoop:
         self._timers = timers
         self._membership = membership
         self._reconciler: Reconciler[Event] = Reconciler(
-            metadata, timers, "do what the controller must", self._decide, tell_events
+            metadata, timers, "do what the controller must", self._decide, log_events
         )
         self._epoch = _NO_EPOCH
         """The controller epoch that this process counted, or tried to, when it was last elected."""
@@ -215,7 +215,7 @@ class ControllerLoop:
             self._reconciler.wake()
 
 
-def tell_events(events: tuple[Event, ...], now: Instant) -> None:
+def log_events(events: tuple[Event, ...], now: Instant) -> None:
     """Write what the controller did into the log."""
     del now
     for event in events:

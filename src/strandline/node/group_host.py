@@ -234,7 +234,7 @@ class GroupHost:
         outcome = replica.commit_outcome(required)
         # Ends are told in the order of the appends, and those of earlier turns may still wait.
         if outcome is not None and not self._undecided[effect.partition]:
-            return _told(outcome)
+            return _outcomes(outcome)
         self._undecided[effect.partition] += 1
         self._await(replica, effect.partition, effect.append_id, required, now)
         return ()
@@ -250,7 +250,7 @@ class GroupHost:
                 self._await(replica, partition, append_id, required, at)
                 return
             self._undecided[partition] -= 1
-            for outcome in _told(code):
+            for outcome in _outcomes(code):
                 self._carry_out(self._coordinator.appended(append_id, outcome, at), at)
 
         replica.await_commit(required, decided, deadline_ms=now.monotonic_ms + _LOOK_AGAIN_MS)
@@ -274,7 +274,7 @@ class GroupHost:
             self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._tick)
 
 
-def _told(code: ErrorCode) -> Sequence[ErrorCode | None]:
+def _outcomes(code: ErrorCode) -> Sequence[ErrorCode | None]:
     """The end of an append in the words of the coordinator, which calls success None."""
     if code is ErrorCode.NONE:
         return (None,)

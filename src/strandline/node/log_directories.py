@@ -104,12 +104,12 @@ class LogDirectories:
             for directory in self.all
             if directory.clean_shutdown is not None
         ]
-        told = [lives for lives in found if lives is not None]
-        if not told:
+        known = [lives for lives in found if lives is not None]
+        if not known:
             return None
-        if len(told) < len(found):
+        if len(known) < len(found):
             return ()
-        return tuple(life for life in told[0] if all(life in lives for lives in told))
+        return tuple(life for life in known[0] if all(life in lives for lives in known))
 
     def load(
         self,

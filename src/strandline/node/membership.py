@@ -58,7 +58,7 @@ class Membership:
         self._timers = timers
         self._registration = registration
         self._reconciler: Reconciler[str] = Reconciler(
-            metadata, timers, "register with the cluster", self._decide, self._told
+            metadata, timers, "register with the cluster", self._decide, self._log_sentences
         )
         self._first_epoch: int = NOT_REGISTERED
         self._former_since = registration.previous_epoch
@@ -238,7 +238,7 @@ class Membership:
         sentence = f"Broker {self.broker_id} is registered."
         return Decision((sentence,), register_broker(image, self._registration))
 
-    def _told(self, sentences: tuple[str, ...], now: Instant) -> None:
+    def _log_sentences(self, sentences: tuple[str, ...], now: Instant) -> None:
         del now
         for sentence in sentences:
             log.info("%s", sentence)

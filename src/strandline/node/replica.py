@@ -29,6 +29,7 @@ from strandline.storage.files import UnreadableFile
 from strandline.storage.log import Log
 from strandline.types import (
     NO_EPOCH,
+    NO_LEADER,
     BrokerId,
     Instant,
     LeaderEpoch,
@@ -40,7 +41,6 @@ from strandline.types import (
 READ_COMMITTED: Final = 1
 """The isolation level of consumers that must not see undecided transactions."""
 
-NOBODY: Final = BrokerId(-1)
 """The leader of a partition that has none, as far as this node knows."""
 
 
@@ -87,7 +87,7 @@ class Replica(Watched):
         self.leading: LeaderRole | None = None
         self.following: FollowerRole | None = None
         self.leader_epoch: LeaderEpoch = NO_EPOCH
-        self.leader_id = NOBODY
+        self.leader_id = NO_LEADER
         self.is_retired = False
         self.log_end_waiters = Watched()
         self.low_watermark_waiters: Watched | None = None
@@ -145,13 +145,13 @@ class Replica(Watched):
         self.leader_epoch = state.leader_epoch
         self.leader_id = state.leader
         self._stop_leading(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if state.leader not in (NOBODY, self.host.broker_id):
+        if state.leader not in (NO_LEADER, self.host.broker_id):
             self.following = FollowerRole(self, self.host)
 
     def retire(self, code: ErrorCode) -> None:
         """The partition is gone from this node: all that wait for it are told `code`."""
         self.is_retired = True
-        self.leader_id = NOBODY
+        self.leader_id = NO_LEADER
         self._stop_leading(code)
 
     def _stop_leading(self, code: ErrorCode) -> None:

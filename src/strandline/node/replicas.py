@@ -22,10 +22,18 @@ from strandline.cluster.image import PartitionImage, TopicImage
 from strandline.config.topic import TopicConfig
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.node.logs import Directory
-from strandline.node.replica import NOBODY, Replica
+from strandline.node.replica import Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.storage.files import NoRoom
-from strandline.types import NO_EPOCH, NO_TOPIC_ID, BrokerId, Instant, TopicId, TopicPartition
+from strandline.types import (
+    NO_EPOCH,
+    NO_LEADER,
+    NO_TOPIC_ID,
+    BrokerId,
+    Instant,
+    TopicId,
+    TopicPartition,
+)
 
 log = logging.getLogger(__name__)
 
@@ -337,7 +345,7 @@ class Replicas:
             replica.become_leader(state, now)
             return RoleChange(replica, is_leading=True, was_leading=was_leading)
         if state.leader == self.host.broker_id:
-            state = replace(state, leader=NOBODY)
+            state = replace(state, leader=NO_LEADER)
         if not is_new and not was_leading and state.leader == replica.leader_id:
             return None
         replica.become_follower(state)

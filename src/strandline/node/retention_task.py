@@ -39,7 +39,7 @@ REMOVALS_PER_TURN: Final = 32
 
 
 @dataclass(slots=True)
-class _Removing:
+class _RunningRemoval:
     """One `RemoveFiles` under way: the files of dropped segments of a log, or a whole partition."""
 
     directory: Directory | None
@@ -64,7 +64,7 @@ class RetentionTask:
         self._replicas = replicas
         self._outbox = outbox
         self._tokens = count(1)
-        self._removing: dict[int, _Removing] = {}
+        self._removing: dict[int, _RunningRemoval] = {}
         self._retention = SlicedWork("Retention", timers, self._retain)
         self._removal = SlicedWork("Removing old files", timers, self._remove)
 
@@ -157,7 +157,7 @@ class RetentionTask:
             while removals := replica.log.segments.take_due(now.wall_ms, REMOVALS_PER_TURN):
                 paths = tuple(path for removal in removals for path in removal.paths)
                 directory = self._replicas.logs.directory_of(replica.topic_partition)
-                self._ask(_Removing(directory, replica.log, removals), paths, ())
+                self._ask(_RunningRemoval(directory, replica.log, removals), paths, ())
                 if len(removals) == REMOVALS_PER_TURN:
                     now = yield
         under_way = [each.removed for each in self._removing.values()]
@@ -167,9 +167,9 @@ class RetentionTask:
             if item.log is not None:
                 item.log.close()
             if item.directory.offline_reason is None:
-                self._ask(_Removing(item.directory, item.log, [], item), (), (item.path,))
+                self._ask(_RunningRemoval(item.directory, item.log, [], item), (), (item.path,))
 
-    def _ask(self, item: _Removing, paths: tuple[str, ...], trees: tuple[str, ...]) -> None:
+    def _ask(self, item: _RunningRemoval, paths: tuple[str, ...], trees: tuple[str, ...]) -> None:
         token = next(self._tokens)
         self._removing[token] = item
         self._outbox.add(RemoveFiles(token, paths, trees))

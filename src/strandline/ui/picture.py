@@ -19,16 +19,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from strandline.client.inspection import Document, answers_of
+from strandline.client.inspection import ByBroker, Document, answers_of
 from strandline.errors import ProtocolError
-from strandline.types import BrokerId
+from strandline.types import NO_LEADER, BrokerId
 
 Json = dict[str, Any]
 Row = list[Any]
 Key = tuple[str, int]
-Told = Mapping[BrokerId, Document | ProtocolError]
 
-NO_LEADER: Final = -1
 _NAMED: Final = ("host", "port", "rack", "is_shutting_down")
 
 
@@ -79,14 +77,14 @@ class Assembly:
         """What each broker that answers said last of each of its partitions."""
         self.latest: Picture | None = None
 
-    def add(self, told: Told, piece: Piece, *, wall_ms: int) -> Picture:
+    def add(self, by_broker: ByBroker, piece: Piece, *, wall_ms: int) -> Picture:
         """Take in what all registered brokers told of a piece.
 
         Rates are told since the last picture. A broker that does not answer now keeps its place
         with its error, and is not remembered to have any replica.
         """
         before = self.latest
-        answers = answers_of(told)
+        answers = answers_of(by_broker)
         changed: set[Key] = set()
         for silent in self._rows.keys() - answers.keys():
             changed.update(self._rows.pop(silent))
@@ -99,8 +97,8 @@ class Assembly:
             wall_ms=wall_ms,
             controller=next((each for each in controllers if each is not None), None),
             brokers=tuple(
-                _broker(each, names.get(each), told.get(each), wall_ms, before)
-                for each in sorted({*told, *names, *_known(before)})
+                _broker(each, names.get(each), by_broker.get(each), wall_ms, before)
+                for each in sorted({*by_broker, *names, *_known(before)})
             ),
             partitions=self._partitions({} if before is None else before.partitions, changed),
         )
@@ -110,13 +108,13 @@ class Assembly:
         """The rows as they were, but for those of which something else was told."""
         found = dict(before)
         for key in changed:
-            told = [
+            rows = [
                 (broker_id, self._rows[broker_id][key])
                 for broker_id in sorted(self._rows)
                 if key in self._rows[broker_id]
             ]
-            if told:
-                found[key] = _side_by_side(key, told)
+            if rows:
+                found[key] = _side_by_side(key, rows)
             else:
                 found.pop(key, None)
         return found if found.keys() == before.keys() else dict(sorted(found.items()))
@@ -166,7 +164,7 @@ def _known(before: Picture | None) -> list[BrokerId]:
 def _broker(
     broker_id: BrokerId,
     named: Json | None,
-    told: Document | ProtocolError | None,
+    answer: Document | ProtocolError | None,
     wall_ms: int,
     before: Picture | None,
 ) -> Json:
@@ -174,17 +172,17 @@ def _broker(
     found: Json = {"id": broker_id, "is_registered": True}
     # One may be asked before another has heard of it.
     found |= named or {name: earlier and earlier[name] for name in _NAMED}
-    if told is None:
+    if answer is None:
         return found | {"is_registered": False, "error": "It is not registered.", "totals": None}
-    if isinstance(told, ProtocolError):
-        return found | {"error": told.message or told.code.name, "totals": None}
-    found |= {"error": None, "totals": told["totals"], "rates": None, "asked_ms": wall_ms}
+    if isinstance(answer, ProtocolError):
+        return found | {"error": answer.message or answer.code.name, "totals": None}
+    found |= {"error": None, "totals": answer["totals"], "rates": None, "asked_ms": wall_ms}
     if earlier is not None and earlier["totals"] is not None and wall_ms > earlier["asked_ms"]:
         seconds = (wall_ms - earlier["asked_ms"]) / 1000
         found["rates"] = {
             # A broker that was started anew counts from zero again.
             name: round(max(0, total - earlier["totals"].get(name, 0)) / seconds, 1)
-            for name, total in told["totals"].items()
+            for name, total in answer["totals"].items()
         }
     return found
 
@@ -192,10 +190,10 @@ def _broker(
 # -- Partitions --------------------------------------------------------------------------------
 
 
-def _side_by_side(key: Key, told: Iterable[tuple[BrokerId, Row]]) -> Row:
+def _side_by_side(key: Key, rows: Iterable[tuple[BrokerId, Row]]) -> Row:
     """One row for a partition; what its leader says of it counts, else the newest epoch."""
     row: Row = [*key, NO_LEADER, -1, [], None, []]
-    for broker_id, each in told:
+    for broker_id, each in rows:
         leader, epoch, start, high, stable, end, epochs, in_sync = each[2:10]
         replicas, is_offline, reason = each[10:13]
         if (epoch, in_sync is not None) > (row[3], row[5] is not None):

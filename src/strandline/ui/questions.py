@@ -117,10 +117,10 @@ def _of_each(cluster: ClusterClient, subject: str, **arguments: object) -> Json:
     """What every broker says of a subject, or why it says nothing."""
     return {
         "brokers": {
-            str(broker): {"error": told.message or told.code.name}
-            if isinstance(told, ProtocolError)
-            else told
-            for broker, told in inspect_each(cluster, subject, **arguments).items()
+            str(broker): {"error": answer.message or answer.code.name}
+            if isinstance(answer, ProtocolError)
+            else answer
+            for broker, answer in inspect_each(cluster, subject, **arguments).items()
         }
     }
 

@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from strandline.client.inspection import Document
-from strandline.errors import ProtocolError
+from strandline.client.inspection import ByBroker, Document, answers_of
 from strandline.sim.scenarios.documents import FORMAT, RECORDS_MAX, VERSION
 from strandline.types import BrokerId, TopicPartition
 
 Json = dict[str, Any]
-Told = Mapping[BrokerId, Document | ProtocolError]
 
 FRAMES_MAX: Final = 20_000
 _SILENT: Final = "does not answer"
@@ -41,9 +39,9 @@ class Recording:
         """Whether no more frames are taken: a recording is to be looked at by people."""
         return len(self._frames) >= FRAMES_MAX
 
-    def add(self, told: Told, *, wall_ms: int) -> bool:
+    def add(self, by_broker: ByBroker, *, wall_ms: int) -> bool:
         """Take a look; whether anything was new."""
-        answers = {broker: each for broker, each in told.items() if not isinstance(each, Exception)}
+        answers = answers_of(by_broker)
         known = [self._metadata(each) for each in answers.values()]
         states = [each for each in known if each is not None]
         if not states:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.inspection import Document, answers_of, inspect
+from strandline.client.inspection import ByBroker, Document, answers_of, inspect
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import MalformedFrame, ProtocolError
 from strandline.types import BrokerId
 from strandline.ui.cluster_poller import ClusterPoller
-from strandline.ui.picture import Assembly, Key, Picture, Piece, Told
+from strandline.ui.picture import Assembly, Key, Picture, Piece
 from strandline.ui.timeline import TimeLine
 
 log = logging.getLogger(__name__)
@@ -130,21 +130,21 @@ class Watcher:
     def _look(self, cluster: ClusterClient) -> None:
         piece = Piece(self._after, self._named())
         try:
-            told = self._ask(cluster, piece)
+            by_broker = self._ask(cluster, piece)
         except (ProtocolError, MalformedFrame) as error:
             self.trouble = f"No broker answers: {error}"
         else:
             self.trouble = None
             wall_ms = time.time_ns() // 1_000_000
-            self.time_line.add(self._assembly.add(told, piece, wall_ms=wall_ms))
-            self._after = _end_of(told)
+            self.time_line.add(self._assembly.add(by_broker, piece, wall_ms=wall_ms))
+            self._after = _end_of(by_broker)
             self._has_seen_all |= self._after is None
         with self._lock:
             listeners = list(self._listeners)
         for changed in listeners:
             changed()
 
-    def _ask(self, cluster: ClusterClient, piece: Piece) -> Told:
+    def _ask(self, cluster: ClusterClient, piece: Piece) -> ByBroker:
         """What the registered brokers say; the next look asks those of which they tell."""
         if not self._brokers:
             view = cluster.refresh()
@@ -154,9 +154,9 @@ class Watcher:
         def ask_one(client: ClusterClient, broker_id: BrokerId) -> Document:
             return inspect(client, broker_id, "picture", **wanted)
 
-        told = self._poller.ask(self._brokers, ask_one)
-        self._brokers = _registered(told)
-        return told
+        by_broker = self._poller.ask(self._brokers, ask_one)
+        self._brokers = _registered(by_broker)
+        return by_broker
 
     def _named(self) -> tuple[Key, ...]:
         now = time.monotonic()
@@ -171,12 +171,12 @@ def _question(piece: Piece) -> dict[str, object]:
     return wanted if piece.after is None else wanted | {"after": piece.after}
 
 
-def _registered(told: Told) -> dict[BrokerId, Address]:
+def _registered(by_broker: ByBroker) -> dict[BrokerId, Address]:
     """Who is registered according to the controller, or to the first that answers if it does not.
 
     Not according to all: one that is cut off from the metadata tells of brokers that are gone.
     """
-    answers = answers_of(told)
+    answers = answers_of(by_broker)
     controllers = [found for each, found in answers.items() if found["controller"] == each]
     heard = next(iter((*controllers, *answers.values())), None)
     if heard is None:
@@ -184,12 +184,12 @@ def _registered(told: Told) -> dict[BrokerId, Address]:
     return {BrokerId(each): Address(host, port) for each, host, port, *_ in heard["brokers"]}
 
 
-def _end_of(told: Told) -> Key | None:
+def _end_of(by_broker: ByBroker) -> Key | None:
     """The last partition that every broker has told of, so that all are asked for the same ones
     next; None at the end, after which it begins anew."""
     ends = [
         (document["next"][0], document["next"][1])
-        for document in answers_of(told).values()
+        for document in answers_of(by_broker).values()
         if document["next"] is not None
     ]
     return min(ends, default=None)

@@ -11,9 +11,9 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import Isolation
 from strandline.client.offsets import committed_offsets
 from strandline.client.producer import Producer
-from strandline.lakehouse.pipeline.beginning import LogFacts
 from strandline.lakehouse.pipeline.lag import lag_of
 from strandline.lakehouse.pipeline.publishing import Publisher, group_of
+from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.pipeline.tasks import ROWS_PER_TASK, shares
 from strandline.lakehouse.reading.ranges import OffsetRange
 from strandline.lakehouse.rebuild.selection import batches, selection

@@ -13,7 +13,7 @@ from strandline.client.fetching import Isolation
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.sink import options as sink_options
 from strandline.lakehouse.source import option_names
-from strandline.lakehouse.source.options import SourceOptions, Splitting, TriggerLimits
+from strandline.lakehouse.source.options import SourceOptions, SplitLimits, TriggerLimits
 from strandline.lakehouse.source.options import parse_options as parse
 from strandline.lakehouse.source.places import AtOffsets, AtTimes, Behind, Everywhere
 from strandline.lakehouse.source.positions import Positions
@@ -37,7 +37,7 @@ def test_defaults_are_those_of_spark() -> None:
     assert not batch.reading.with_headers
     assert batch.reading.isolation is Isolation.READ_UNCOMMITTED
     assert batch.limits == TriggerLimits(None, None, 15 * 60_000)
-    assert batch.splitting == Splitting(None, None)
+    assert batch.splitting == SplitLimits(None, None)
     assert pickle.loads(pickle.dumps(batch)) == batch
 
 

@@ -15,7 +15,7 @@ from strandline.lakehouse.reading.catalogue import End, EpochEnd, TopicFacts
 from strandline.lakehouse.reading.settings import OffsetRange
 from strandline.lakehouse.source.facts import Facts
 from strandline.lakehouse.source.losses import DataLost, Losses
-from strandline.lakehouse.source.options import Splitting
+from strandline.lakehouse.source.options import SplitLimits
 from strandline.lakehouse.source.positions import (
     BadPositions,
     Position,
@@ -185,7 +185,7 @@ def test_splits_cover_every_offset_once_in_order(
         OffsetRange(topic="t", partition=number, start=start, end=start + length, topic_id=T)
         for number, (start, length) in enumerate(parts)
     ]
-    pieces = split(ranges, Splitting(at_least, longest))
+    pieces = split(ranges, SplitLimits(at_least, longest))
     offsets = [
         (each.partition, offset) for each in ranges for offset in range(each.start, each.end)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from strandline.node import cleaning as node_cleaning
+from strandline.node import log_cleaner
 from strandline.records.compacting import FilterRules
 from strandline.storage.compaction import bounds, cleaning
 from strandline.storage.compaction.bounds import Bound
@@ -74,7 +74,7 @@ COMPACTING: Final = (
         "remember-last-batches",
         "The last batch of a producer stays, without records if need be (4.6).",
         ("I-05", "I-30", "I-46"),
-        patch(node_cleaning, plan_cleaning=_without_producers),
+        patch(log_cleaner, plan_cleaning=_without_producers),
     ),
     Mutant(
         "swaps-are-durable",

@@ -46,7 +46,7 @@ from strandline.cluster.controller.leader_elections import (
     elect_leaders,
     rebalance,
 )
-from strandline.cluster.controller.offices import (
+from strandline.cluster.controller.lifecycle import (
     announce_shutdown,
     become_controller,
     bootstrap,

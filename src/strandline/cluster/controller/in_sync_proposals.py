@@ -24,9 +24,8 @@ from strandline.cluster.controller.policy import ControllerPolicy, rules_of
 from strandline.cluster.controller.standings import Brokers, Members, Standing
 from strandline.cluster.controller.state_writes import StateWrites, state_of
 from strandline.cluster.image import ClusterImage, PartitionImage
-from strandline.cluster.znodes import NO_LEADER
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from strandline.types import NO_EPOCH, NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 """The leader did not see the member fetch yet. It may stay, but the epoch proves nothing."""

@@ -31,8 +31,7 @@ from enum import Enum, auto
 from strandline.cluster.assignment import Replicas
 from strandline.cluster.controller.standings import Brokers, Members, Standing
 from strandline.cluster.image import PartitionImage
-from strandline.cluster.znodes import NO_LEADER
-from strandline.types import BrokerId, LeaderEpoch
+from strandline.types import NO_LEADER, BrokerId, LeaderEpoch
 
 
 class Choice(Enum):
@@ -42,7 +41,7 @@ class Choice(Enum):
     COMPLETE = auto()
     RESTARTED = auto()
     UNCLEAN = auto()
-    NOBODY = auto()
+    NONE_LEFT = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +168,12 @@ def _incomplete_leader(
     lossy = tuple(b for b in members.lossy if brokers.is_alive(b))
     candidates = lossy or alive
     if not candidates:
-        return NO_LEADER, Choice.NOBODY
+        return NO_LEADER, Choice.NONE_LEFT
     heir = _staying(candidates, brokers)
     leader = candidates[0] if heir is None else heir
     if lossy and not members.complete:
         return leader, Choice.RESTARTED
-    return (leader, Choice.UNCLEAN) if rules.unclean_allowed else (NO_LEADER, Choice.NOBODY)
+    return (leader, Choice.UNCLEAN) if rules.unclean_allowed else (NO_LEADER, Choice.NONE_LEFT)
 
 
 def _staying(candidates: Iterable[BrokerId], brokers: Brokers) -> BrokerId | None:
@@ -186,7 +185,7 @@ def _in_sync(
     leader: BrokerId, choice: Choice, members: Members, brokers: Brokers
 ) -> tuple[BrokerId, ...]:
     """Who is in sync under that leader: only those who were and of whom nothing is in doubt."""
-    if choice is Choice.NOBODY:
+    if choice is Choice.NONE_LEFT:
         return tuple(b for b in members.in_sync if b in members.complete or not members.complete)
     if leader not in members.in_sync or members.standings[leader] is Standing.UNCLEAN:
         return (leader,)

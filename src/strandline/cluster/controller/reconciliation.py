@@ -82,7 +82,7 @@ def events_of(key: TopicPartition, before: PartitionImage, repair: Repair) -> It
         yield UncleanElection(key, after.leader, after.leader_epoch, passed_over)
     elif choice is Choice.RESTARTED:
         yield RestartedLeaderElected(key, after.leader, after.leader_epoch)
-    elif choice is Choice.NOBODY and before.has_leader:
+    elif choice is Choice.NONE_LEFT and before.has_leader:
         yield LeaderLost(key, before.leader, (*after.in_sync_replicas, *after.elr))
     elif choice is Choice.COMPLETE or after.leader != before.leader:
         yield LeaderElected(

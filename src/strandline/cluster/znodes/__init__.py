@@ -30,7 +30,6 @@ from strandline.cluster.znodes.singles import (
     adoption_path,
 )
 from strandline.cluster.znodes.topics import (
-    NO_LEADER,
     PartitionStateNode,
     TopicNode,
     deletion_path,
@@ -42,7 +41,6 @@ from strandline.cluster.znodes.topics import (
 
 __all__ = [
     "CLUSTER_DEFAULT",
-    "NO_LEADER",
     "NO_PREVIOUS_EPOCH",
     "BrokerNode",
     "ClusterIdNode",

@@ -33,7 +33,6 @@ from strandline.types import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicP
 
 ROOT: Final = "/brokers/topics"
 DELETIONS: Final = "/admin/delete_topics"
-NO_LEADER: Final = BrokerId(-1)
 LEADER_DURING_DELETION: Final = BrokerId(-2)
 RECOVERING: Final = 1
 _TOPIC_VERSION: Final = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.lakehouse.pipeline.beginning import LogFacts
 from strandline.lakehouse.pipeline.errors import TopicMissing
+from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.reading.catalogue import Catalogue
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.identity import Frontier

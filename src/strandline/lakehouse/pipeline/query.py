@@ -19,10 +19,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
-from strandline.lakehouse.pipeline.beginning import Beginning
 from strandline.lakehouse.pipeline.checkpoint import Checkpoint
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.options import RunOptions, starting_offsets
+from strandline.lakehouse.pipeline.start_offsets import StartOffsets
 from strandline.lakehouse.pipeline.tasks import Target, write_ranges, write_rows
 from strandline.lakehouse.reading.ranges import OffsetRange as ReadRange
 from strandline.lakehouse.reading.settings import ReadSettings
@@ -55,7 +55,7 @@ class Attempt:
     """See the module. `start` it once; `close` removes the checkpoint."""
 
     context: RunContext
-    begin: Beginning
+    begin: StartOffsets
     events: SimpleQueue[Event] = field(default_factory=SimpleQueue)
     failure: Exception | None = None
     """What ended the query, if it came out of `on_batch`."""
@@ -119,7 +119,7 @@ class Attempt:
                 identity,
                 lambda target: self._write(rows, ranges, target),
             )
-            self.events.put(told(result, (), time.monotonic() - began))
+            self.events.put(committed_event(result, (), time.monotonic() - began))
             if result.outcome != NOTHING_NEW:
                 self.commits += 1
             self._maybe_compact(result.sequence)
@@ -141,7 +141,9 @@ class Attempt:
             self.events.put(Notice(f"Compacted {done.files_before} files into {done.files_after}."))
 
 
-def told(result: CommitResult, lost: tuple[OffsetRange, ...], seconds: float) -> Committed:
+def committed_event(
+    result: CommitResult, lost: tuple[OffsetRange, ...], seconds: float
+) -> Committed:
     """A commit as an event."""
     return Committed(
         sequence=result.sequence,

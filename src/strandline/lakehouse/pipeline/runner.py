@@ -22,14 +22,14 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.lakehouse.pipeline import log_facts
-from strandline.lakehouse.pipeline.beginning import Beginning, beginning
 from strandline.lakehouse.pipeline.checkpoint import remove_leftovers
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.publishing import Publisher
-from strandline.lakehouse.pipeline.query import Attempt, RunContext, told
+from strandline.lakehouse.pipeline.query import Attempt, RunContext, committed_event
+from strandline.lakehouse.pipeline.start_offsets import StartOffsets, start_offsets
 from strandline.lakehouse.reading.errors import ReadError
 from strandline.lakehouse.session_lasting import is_lost
 from strandline.lakehouse.session_master import NoSpark
@@ -167,13 +167,13 @@ class Runner:
         finally:
             attempt.close()
 
-    def _begin(self) -> Beginning:
+    def _begin(self) -> StartOffsets:
         """Where to begin; the frontier is known and published afterwards."""
         context = self._context
         context.store.settle()
         state = context.store.state()
         facts = log_facts.ask(context.reading, context.spec.topics, state.frontiers)
-        begin = beginning(state.frontiers, facts, accepts_loss=context.options.accepts_loss)
+        begin = start_offsets(state.frontiers, facts, accepts_loss=context.options.accepts_loss)
         if begin.lost:
             self._declare(begin.lost)
         self._frontier = begin.reached(context.store.state().frontiers)
@@ -184,7 +184,7 @@ class Runner:
         """Note in the table what the log no longer has; the frontier moves behind it."""
         began = time.monotonic()
         result = self._context.store.declare_lost(lost)
-        self._tell(told(result, lost, time.monotonic() - began))
+        self._tell(committed_event(result, lost, time.monotonic() - began))
 
     def _follow(
         self, query: StreamingQuery, attempt: Attempt, stop: StopRequest, *, is_last: bool

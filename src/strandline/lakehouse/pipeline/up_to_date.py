@@ -13,11 +13,11 @@ from contextlib import closing
 
 from strandline.errors import ProtocolError
 from strandline.lakehouse.pipeline import log_facts
-from strandline.lakehouse.pipeline.beginning import beginning
 from strandline.lakehouse.pipeline.events import Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.publishing import Publisher
+from strandline.lakehouse.pipeline.start_offsets import start_offsets
 from strandline.lakehouse.reading.errors import ReadError
 from strandline.lakehouse.tables.store import TableStore
 
@@ -40,7 +40,7 @@ def finish_if_up_to_date(
     except (ProtocolError, ReadError) as error:
         log.debug("Whether there is anything new is not known: %s", error)
         return None
-    begin = beginning(frontiers, facts, accepts_loss=options.accepts_loss)
+    begin = start_offsets(frontiers, facts, accepts_loss=options.accepts_loss)
     if begin.has_work:
         return None
     reached = begin.reached(frontiers)

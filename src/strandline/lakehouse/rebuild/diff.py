@@ -96,14 +96,14 @@ def schema_differences(live: StructType, rebuilt: StructType) -> list[str]:
     """Columns that only one side has, and those of another type."""
     ours = {each.name: each.dataType.simpleString() for each in live}
     theirs = {each.name: each.dataType.simpleString() for each in rebuilt}
-    told = [f"Column '{name}' is only in the live table." for name in ours.keys() - theirs.keys()]
-    told += [f"Column '{name}' is only in the rebuild." for name in theirs.keys() - ours.keys()]
-    told += [
+    lines = [f"Column '{name}' is only in the live table." for name in ours.keys() - theirs.keys()]
+    lines += [f"Column '{name}' is only in the rebuild." for name in theirs.keys() - ours.keys()]
+    lines += [
         f"Column '{name}' is {ours[name]} in the live table and {theirs[name]} in the rebuild."
         for name in ours.keys() & theirs.keys()
         if ours[name] != theirs[name]
     ]
-    return sorted(told)
+    return sorted(lines)
 
 
 def _all_rows(spark: SparkSession, store: TableStore, names: OwnNames) -> DataFrame:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from strandline.lakehouse.pipeline.beginning import LogFacts
+from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.tables.identity import Frontier, OffsetRange
 from strandline.types import TopicPartition
 

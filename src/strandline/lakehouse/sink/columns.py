@@ -33,7 +33,7 @@ class UnusableRows(StrandlineError):
     """Rows cannot become records. The sentence names the column."""
 
 
-class Outgoing(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """A record that is to be written."""
 
     topic: str
@@ -69,7 +69,7 @@ class Columns:
             )
         return cls(topic, frozenset(types) & _ALLOWED.keys())
 
-    def records(self, batch: pa.RecordBatch) -> Iterator[Outgoing]:
+    def records(self, batch: pa.RecordBatch) -> Iterator[OutgoingRecord]:
         """The records of some rows. Raises `UnusableRows` for one that has no topic."""
         topics = [self.topic] * batch.num_rows if self.topic else self._column(batch, "topic")
         rows = zip(
@@ -86,7 +86,7 @@ class Columns:
                     "A row has no topic: its column topic is null. The option topic names one for "
                     "all rows."
                 )
-            yield Outgoing(topic, key, value, partition, _pairs(headers))
+            yield OutgoingRecord(topic, key, value, partition, _pairs(headers))
 
     def _column(self, batch: pa.RecordBatch, name: str) -> list[Any]:
         if name not in self.present:

@@ -22,7 +22,7 @@ class Losses:
 
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def report(self, sentence: str, cause: Exception | None = None) -> None:
         """Raise `DataLost`, or warn and let the query go on behind the loss."""
@@ -31,6 +31,6 @@ class Losses:
                 f"{sentence} The query stops, because going on would lose them silently; "
                 "failOnDataLoss=false goes on behind them."
             ) from cause
-        if sentence not in self._told:
-            self._told.add(sentence)
+        if sentence not in self._reported:
+            self._reported.add(sentence)
             _log.warning("%s The query goes on behind them: failOnDataLoss is false.", sentence)

@@ -63,7 +63,7 @@ class TriggerLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class SplitLimits:
     """How ranges become tasks. None: one task for each partition of a topic."""
 
     partitions_at_least: int | None = None
@@ -82,7 +82,7 @@ class SourceOptions:
     """A starting time after every record means the end of the log, instead of an error."""
     fails_on_loss: bool
     limits: TriggerLimits
-    splitting: Splitting
+    splitting: SplitLimits
 
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool | None) -> SourceOptions:
@@ -114,7 +114,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None) -> Source
         ),
         fails_on_loss=options.flag("failOnDataLoss", True),
         limits=_limits(options),
-        splitting=Splitting(
+        splitting=SplitLimits(
             options.number("minPartitions"), options.number("maxRecordsPerPartition")
         ),
     )

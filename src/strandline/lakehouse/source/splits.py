@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from strandline.lakehouse.reading.settings import OffsetRange
-from strandline.lakehouse.source.options import Splitting
+from strandline.lakehouse.source.options import SplitLimits
 
 
-def split(ranges: Sequence[OffsetRange], splitting: Splitting) -> list[OffsetRange]:
+def split(ranges: Sequence[OffsetRange], splitting: SplitLimits) -> list[OffsetRange]:
     """The ranges, cut until no piece is too long and there are enough of them.
 
     There are fewer than asked for only if there are fewer offsets. Order is kept.

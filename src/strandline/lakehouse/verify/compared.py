@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.lakehouse.pipeline.beginning import LogFacts
+from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.reading.ranges import OffsetRange
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile

@@ -19,8 +19,8 @@ from strandline.client.admin import Admin
 from strandline.client.admin_configs import Resource
 from strandline.client.cluster import ClusterClient
 from strandline.lakehouse.pipeline import log_facts
-from strandline.lakehouse.pipeline.beginning import check_same_logs
 from strandline.lakehouse.pipeline.errors import PipelineFailed
+from strandline.lakehouse.pipeline.start_offsets import check_same_logs
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.identity import TableState
@@ -56,7 +56,7 @@ def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Re
     check_same_logs(state.frontiers, facts)
     compacted = _compacted(settings, store.spec.topics)
     compared = Compared(spark, store.spec, state, files, facts, compacted, settings)
-    steps, lost = _told_by_commits(store, state.sequence)
+    steps, lost = _recorded_by_commits(store, state.sequence)
     covered = coverage(steps)
     report = Report(
         store.spec.name,
@@ -153,18 +153,18 @@ def _there(
     files: Mapping[str | None, list[DataFile]],
 ) -> tuple[dict[str | None, list[DataFile]], list[str]]:
     """The files that can be read, and sentences about those that are not what they should be."""
-    told = []
+    lines = []
     there = {}
     for side, named in files.items():
         absent = absent_files(named)
         gone = {each.file.path for each in absent if not each.is_readable()}
         there[side] = [each for each in named if each.path not in gone]
         if absent:
-            told.append(f"{side or 'rows'}: {absence(absent, len(named))}")
-    return there, told
+            lines.append(f"{side or 'rows'}: {absence(absent, len(named))}")
+    return there, lines
 
 
-def _told_by_commits(
+def _recorded_by_commits(
     store: TableStore, last: int
 ) -> tuple[dict[TopicPartition, list[Step]], dict[TopicPartition, list[Span]]]:
     """The ranges of all commits up to `last` by partition, the oldest first, and their losses."""

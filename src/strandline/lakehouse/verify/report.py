@@ -89,31 +89,31 @@ class Report:
 
     def sentences(self) -> list[str]:
         """What a person has to know besides the numbers."""
-        told = [*self.wrong]
-        told += [_WRONG[each].format(f"{count:,}") for each, count in self._wrong_counts()]
+        lines = [*self.wrong]
+        lines += [_WRONG[each].format(f"{count:,}") for each, count in self._wrong_counts()]
         unprovable = self.total(Verdict.UNPROVABLE)
         if unprovable:
-            told.append(
+            lines.append(
                 f"{unprovable:,} records cannot be compared any more: the log begins behind them. "
                 "They are in the table once."
             )
         compacted = self.total(Verdict.COMPACTED)
         if compacted:
-            told.append(f"{compacted:,} records were compacted away in the log since they came.")
+            lines.append(f"{compacted:,} records were compacted away in the log since they came.")
         for partition, each in sorted(self.partitions.items()):
-            told += [
+            lines += [
                 f"Offsets {span} of {partition} were gone before the table could read them, and "
                 "are noted as lost."
                 for span in each.lost
             ]
         what = "key" if self.mode == "upsert" else "record"
-        told.append(
+        lines.append(
             f"Proven: every {what} of the log below the frontier is in the table, or in a table "
             "beside it, exactly once."
             if self.is_good
             else "The table is not what its topics were."
         )
-        return told
+        return lines
 
     def _wrong_counts(self) -> list[tuple[Verdict, int]]:
         return [(each, self.total(each)) for each in _WRONG if self.total(each)]

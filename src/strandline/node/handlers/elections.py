@@ -23,7 +23,7 @@ from strandline.cluster.controller import (
 )
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError
-from strandline.node.controller_loop import ControllerLoop, tell_events
+from strandline.node.controller_loop import ControllerLoop, log_events
 from strandline.node.handlers.batching import InBatches
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
@@ -123,7 +123,7 @@ class ElectLeadersHandler:
 
 def _tell(results: Sequence[Elected], now: Instant) -> None:
     for result in results:
-        tell_events(result.events, now)
+        log_events(result.events, now)
 
 
 def _itself(partition: TopicPartition) -> TopicPartition:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from strandline.cluster.image import PartitionImage
-from strandline.node.cleaning import Cleaning
 from strandline.node.follower_sessions import quiet_until_ms
+from strandline.node.log_cleaner import LogCleaner
 from strandline.node.replica import Replica
 from strandline.node.status import document
 from strandline.replication.in_sync import Committed
@@ -18,7 +18,7 @@ from strandline.types import NO_OFFSET, BrokerId, Instant, TopicPartition
 
 
 def replica_facts(
-    replica: Replica, cleaning: Cleaning, now: Instant, *, in_detail: bool
+    replica: Replica, cleaning: LogCleaner, now: Instant, *, in_detail: bool
 ) -> document.Replica:
     """Everything about a hosted partition; `in_detail` what has to look at every segment, too."""
     log, leader = replica.log, replica.leader
@@ -80,9 +80,9 @@ def lag_of(progress: Progress, log_end_offset: int) -> int | None:
     return max(0, log_end_offset - progress.log_end_offset)
 
 
-def _leading(replica: Replica, leader: Leader, now: Instant) -> document.Leading:
+def _leading(replica: Replica, leader: Leader, now: Instant) -> document.LeaderView:
     state = leader.in_sync
-    return document.Leading(
+    return document.LeaderView(
         in_sync=sorted(state.members),
         change=None if isinstance(state, Committed) else type(state).__name__.lower(),
         proposed=sorted(state.proposed),
@@ -147,7 +147,7 @@ def _retention(log: Log, now: Instant) -> document.Retention:
     )
 
 
-def _compaction(log: Log, cleaning: Cleaning) -> document.Compaction:
+def _compaction(log: Log, cleaning: LogCleaner) -> document.Compaction:
     present, last = cleaning.round_of(log), cleaning.last.get(log)
     return document.Compaction(
         running_since_wall_ms=None if present is None else present.began_ms,

@@ -107,7 +107,7 @@ def fenced(scene: Scene) -> Iterator[Finding]:
 
 def bad_disk(scene: Scene) -> Iterator[Finding]:
     """Replicas whose disk fails, and the refusals because of it."""
-    told: set[TopicPartition] = set()
+    found_here: set[TopicPartition] = set()
     for at, state in scene.partitions():
         reason = scene.node.replicas.why_unavailable(at)
         replica = scene.node.replicas.find(at)
@@ -115,7 +115,7 @@ def bad_disk(scene: Scene) -> Iterator[Finding]:
             reason = replica.log.failure
         if reason is None:
             continue
-        told.add(at)
+        found_here.add(at)
         evidence = [
             f"replicas {brokers(state.replicas)}, in sync {brokers(state.in_sync_replicas)}"
         ]
@@ -127,7 +127,7 @@ def bad_disk(scene: Scene) -> Iterator[Finding]:
         evidence += refused(scene, at, BAD_DISK.codes)
         yield Finding(str(at), reason, None, tuple(evidence))
     for refusal in scene.refusals(ErrorCode.KAFKA_STORAGE_ERROR):
-        if refusal.about.topic_partition not in told:
+        if refusal.about.topic_partition not in found_here:
             yield Finding(
                 str(refusal.about),
                 refusal.message or "an operation of the disk under it failed",

@@ -74,9 +74,9 @@ class Refusals:
         self._metadata = metadata
         self._explain = explain
         self._entries: OrderedDict[tuple[ErrorCode, str, About], Refusal] = OrderedDict()
-        self._told: dict[ErrorCode, int] = {}
+        self._logged_ms: dict[ErrorCode, int] = {}
         """When each code was last told in the log, in monotonic milliseconds."""
-        self._untold: Counter[ErrorCode] = Counter()
+        self._unlogged: Counter[ErrorCode] = Counter()
         self.counts: Counter[tuple[str, ErrorCode]] = Counter()
         """Refusals by API and code, since the start."""
 
@@ -140,15 +140,15 @@ class Refusals:
             known.client_id, known.client_host = client_id, client_host
             known.message = message or known.message
         if code not in _QUIET:
-            self._tell(known, now)
+            self._log(known, now)
 
-    def _tell(self, refusal: Refusal, now: Instant) -> None:
-        told_ms = self._told.get(refusal.code)
-        if told_ms is not None and now.monotonic_ms - told_ms < LOG_INTERVAL_MS:
-            self._untold[refusal.code] += 1
+    def _log(self, refusal: Refusal, now: Instant) -> None:
+        logged_ms = self._logged_ms.get(refusal.code)
+        if logged_ms is not None and now.monotonic_ms - logged_ms < LOG_INTERVAL_MS:
+            self._unlogged[refusal.code] += 1
             return
-        self._told[refusal.code] = now.monotonic_ms
-        more = self._untold.pop(refusal.code, 0)
+        self._logged_ms[refusal.code] = now.monotonic_ms
+        more = self._unlogged.pop(refusal.code, 0)
         log.info(
             "%s of %s about %s was refused with %s%s: %s",
             refusal.api,

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from strandline.errors import ErrorCode, StorageError
-from strandline.node import syncing
+from strandline.node import log_syncer
 from strandline.node.ledger.keeping import Reason
 from strandline.storage.files import DiskFull
 from strandline.storage.flush_plan import EpochsPlan, FlushPlan, NamesPlan
@@ -80,7 +80,7 @@ def test_c7_taking_over_syncs_nothing(cluster: Cluster) -> None:
 def test_c7_the_tables_of_a_turn_are_written_together(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(syncing, "TABLES_MAX", 4)
+    monkeypatch.setattr(log_syncer, "TABLES_MAX", 4)
     topics = [f"t{number}" for number in range(6)]
     for topic in topics:
         cluster.create_topic(topic)

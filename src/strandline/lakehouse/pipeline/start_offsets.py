@@ -36,7 +36,7 @@ class LogFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartOffsets:
     """Where to read from, and what the first commit has to declare lost."""
 
     starts: Mapping[TopicPartition, int]
@@ -60,12 +60,12 @@ class Beginning:
         return {**{each: Offset(start) for each, start in self.starts.items()}, **held}
 
 
-def beginning(
+def start_offsets(
     frontiers: Mapping[TopicPartition, Frontier],
     facts: LogFacts,
     *,
     accepts_loss: bool,
-) -> Beginning:
+) -> StartOffsets:
     """Decide. Raises `TopicRecreated`, `LogReplaced`, `RecordsLost`."""
     check_same_logs(frontiers, facts)
     known_topics = {partition.topic for partition in frontiers}
@@ -90,7 +90,7 @@ def beginning(
             "With --on-data-loss continue the table goes on behind them, and keeps a note of the "
             "loss among its dead letters."
         )
-    return Beginning(starts, tuple(lost), facts.latest)
+    return StartOffsets(starts, tuple(lost), facts.latest)
 
 
 def check_same_logs(frontiers: Mapping[TopicPartition, Frontier], facts: LogFacts) -> None:

@@ -38,7 +38,7 @@ class LoadReport:
     """If the log's end was not committed: tell the end of this append when it is."""
 
 
-class Loading:
+class LoadingShard:
     """A shard that is being rebuilt."""
 
     def __init__(self, served: ServedShard) -> None:

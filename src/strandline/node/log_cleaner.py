@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 LOGS_PER_TURN: Final = 50
 """Logs of which it is found out in one turn whether they are due."""
 
-Told: TypeAlias = StrandlineError | None
+Outcome: TypeAlias = StrandlineError | None
 """Why a round has ended early, if it has."""
 
 
@@ -69,7 +69,7 @@ class LastRound:
     problem: str | None
 
 
-class Cleaning:
+class LogCleaner:
     """See the module.
 
     - `uncleanable`: logs that are left alone, and why.
@@ -268,7 +268,7 @@ class Cleaning:
                 replica, lambda: directory.set_cleaner_offset(replica.topic_partition, to)
             )
 
-    def cleaning_ended(self, token: int, error: Told, now: Instant) -> None:
+    def cleaning_ended(self, token: int, error: Outcome, now: Instant) -> None:
         """Nothing more comes of a round."""
         each = self._rounds.pop(token)
         replica = each.replica
@@ -284,11 +284,11 @@ class Cleaning:
         elif isinstance(error, StorageError):
             replica.fail(error)
         else:
-            self._tell(each, now)
+            self._log_result(each, now)
         if not self._is_stopping and not isinstance(error, CleaningAborted | NoRoom):
             self._look_after(0, now)  # the next one is chosen without a pause
 
-    def _tell(self, each: Round, now: Instant) -> None:
+    def _log_result(self, each: Round, now: Instant) -> None:
         stats = each.stats
         log.info(
             "%s is compacted: %d of %d records stay, %d of %d bytes, in %.1f s",

@@ -34,7 +34,7 @@ _Done = Callable[[Result, Instant], None]
 _Tables = Sequence[tuple[Replica, EpochsToWrite]]
 
 
-class Syncing:
+class LogSyncer:
     """See the module."""
 
     def __init__(self, replicas: Replicas, outbox: Outbox) -> None:

@@ -29,7 +29,7 @@ _SKIPPED_ASSIGNMENT_SINCE = 9
 """KIP-814: a returning static leader is told that it leads and need not assign."""
 
 
-class Joining:
+class GroupJoins:
     """Handles the joins to the groups of one shard."""
 
     def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
