@@ -221,7 +221,7 @@ class Replica(Watched):
                     invariant="I-11",
                 )
             leading.state.check(log.high_watermark, log.log_end_offset)
-        elif following is not None and self.leader_id in (NOBODY, self.host.broker_id):
+        elif following is not None and self.leader_id in (NO_LEADER, self.host.broker_id):
             raise InvariantViolated(f"It follows broker {self.leader_id}.", invariant="I-09")
         if self._commits is not None:
             self._commits.check(log.high_watermark, is_leading=leading is not None)
