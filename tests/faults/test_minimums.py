@@ -57,6 +57,8 @@ def test_c1_brokers_with_different_minimums_lose_nothing_that_was_acknowledged(
         else:
             cluster.stop(leader)
         cluster.start(follower)
+        if row.is_killed:
+            cluster.expire_session(leader)
         cluster.start(leader)
         cluster.wait_until_in_sync(TOPIC, count=2)
         assert acknowledged <= read_all(cluster)

@@ -11,7 +11,7 @@ from strandline.errors import StorageError
 from strandline.node.background import Background
 from strandline.node.log_directories import LogDirectories
 from strandline.node.logs import Logs
-from strandline.storage import batch_scan, log_directory
+from strandline.storage import log_directory
 from strandline.storage.clean_shutdown import CleanShutdown, take_marker, write_marker
 from strandline.storage.files import Files
 from strandline.storage.flush_plan import FlushPlan
@@ -25,6 +25,7 @@ from strandline.storage.recovery_report import RecoveryReport
 from strandline.storage.segment import Segment
 from strandline.storage.time_index import TimeIndex
 from strandline.storage.truncation import Truncation
+from strandline.storage.verify import reading
 from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicPartition
 from tests.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 
@@ -177,7 +178,7 @@ RECOVERING: Final = (
         "check-what-is-recovered",
         "Recovery keeps no batch that does not match its checksum (1.9).",
         ("I-47", "I-02", "I-46"),
-        patch(batch_scan, verify_crc=yes),
+        patch(reading, verify_crc=yes),
     ),
     Mutant(
         "no-gap-in-a-recovered-log",
