@@ -13,9 +13,14 @@ from typing import Final
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
+from strandline.client.consumer_protocol import (
+    PROTOCOL_TYPE,
+    read_assignment,
+    read_subscription,
+)
+from strandline.client.group_requests import Committed
 from strandline.client.offsets import (
     LATEST,
-    Committed,
     commit_offsets,
     committed_offsets,
     delete_offsets,
@@ -26,17 +31,10 @@ from strandline.client.refusal import check
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import consumer_group_describe, describe_groups
-from strandline.protocol.messages.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from strandline.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from strandline.protocol.schema import decode_from
 from strandline.types import Offset, TopicPartition
 
-_CONSUMER_PROTOCOL: Final = "consumer"
-_CONSUMER_PROTOCOL_NEWEST: Final = 3
 _DEAD: Final = "Dead"
 
 
@@ -179,7 +177,7 @@ def _describe(connection: Connection, group: str) -> GroupDescription:
     check(found.error_code, _own_sentence_for(found), f"group '{group}'")
     if found.group_state == _DEAD and not found.members:
         check(ErrorCode.GROUP_ID_NOT_FOUND, None, f"group '{group}'")
-    understood = found.protocol_type == _CONSUMER_PROTOCOL
+    understood = found.protocol_type == PROTOCOL_TYPE
     return GroupDescription(
         group,
         found.group_state,
@@ -221,7 +219,7 @@ def _describe_newer(connection: Connection, group: str) -> GroupDescription | No
     return GroupDescription(
         group,
         found.group_state,
-        _CONSUMER_PROTOCOL,
+        PROTOCOL_TYPE,
         found.assignor_name,
         str(connection.address),
         tuple(
@@ -245,31 +243,14 @@ def _describe_newer(connection: Connection, group: str) -> GroupDescription | No
 def _subscribed(data: bytes) -> tuple[str, ...]:
     """The topics of a subscription; none if a client wrote it in a form of its own."""
     try:
-        version = _version(data)
-        found, _ = decode_from(ConsumerProtocolSubscription, version, data, 2)
+        return read_subscription(data).topics
     except MalformedFrame:
         return ()
-    return tuple(found.topics)
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     """The partitions of an assignment; none while there is none."""
-    if not data:
-        return ()
     try:
-        version = _version(data)
-        found, _ = decode_from(ConsumerProtocolAssignment, version, data, 2)
+        return read_assignment(data)
     except MalformedFrame:
         return ()
-    return tuple(
-        TopicPartition(each.topic, number)
-        for each in found.assigned_partitions
-        for number in each.partitions
-    )
-
-
-def _version(data: bytes) -> int:
-    """The version in front; later ones only add to the end, so the newest known reads them."""
-    if len(data) < 2:
-        raise MalformedFrame("There is no version in front.")
-    return max(0, min(int.from_bytes(data[:2], "big", signed=True), _CONSUMER_PROTOCOL_NEWEST))

@@ -12,6 +12,14 @@ from typing import Final
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
 from strandline.client.fetching import Isolation
+from strandline.client.group_requests import (
+    LAST_BY_NAME,
+    Committed,
+    Membership,
+    commit_request,
+    fetch_offsets_request,
+    stored_offsets,
+)
 from strandline.client.refusal import check
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
@@ -21,35 +29,19 @@ from strandline.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from strandline.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from strandline.protocol.messages.offset_commit import OffsetCommitResponse
 from strandline.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from strandline.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
+from strandline.protocol.messages.offset_fetch import OffsetFetchResponse
 from strandline.types import LeaderEpoch, Offset, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-
-_GROUPS_SINCE: Final = 8
-_LAST_BY_NAME: Final = 9
-"""From version 10 on, commits and fetches name topics by id. A group may hold offsets of topics
-that are gone, which have no id to ask with: names stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +51,6 @@ class OffsetAt:
     offset: Offset
     timestamp: int
     leader_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What a group has stored for a partition."""
-
-    offset: Offset
-    leader_epoch: LeaderEpoch
-    metadata: str
 
 
 def list_offsets(
@@ -147,58 +130,22 @@ def committed_offsets(
     cluster: ClusterClient, group: str, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, Committed]:
     """The stored offsets of a group, of all partitions by default. Those without one are absent."""
-    names = None if partitions is None else _by_topic(partitions)
-
-    def request(version: int) -> OffsetFetchRequest:
-        if version >= _GROUPS_SINCE:
-            topics = None
-            if names is not None:
-                topics = [
-                    OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
-                    for name, numbers in names.items()
-                ]
-            return OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)]
-            )
-        older = None
-        if names is not None:
-            older = [
-                OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
-                for name, numbers in names.items()
-            ]
-        return OffsetFetchRequest(group_id=group, topics=older)
+    wanted = None if partitions is None else sorted(partitions)
 
     def attempt(connection: Connection) -> dict[TopicPartition, Committed]:
         response = connection.call(
-            ApiKey.OFFSET_FETCH, OffsetFetchResponse, request, highest=_LAST_BY_NAME
+            ApiKey.OFFSET_FETCH,
+            OffsetFetchResponse,
+            lambda version: fetch_offsets_request(group, wanted, version),
+            highest=LAST_BY_NAME,
         )
-        return _stored(response, group)
+        told = stored_offsets(response, {})
+        check(told.error, None, f"group '{group}'")
+        for partition, code in told.refused.items():
+            check(code, None, f"partition {partition}")
+        return {each: stored for each, stored in told.offsets.items() if stored is not None}
 
     return cluster.retry_on_coordinator(group, attempt)
-
-
-def _stored(response: OffsetFetchResponse, group: str) -> dict[TopicPartition, Committed]:
-    check(response.error_code, None, f"group '{group}'")
-    stored: dict[TopicPartition, Committed] = {}
-    for topic in response.topics:
-        for each in topic.partitions:
-            _keep(stored, TopicPartition(topic.name, each.partition_index), each)
-    for answer in response.groups:
-        check(answer.error_code, None, f"group '{group}'")
-        for named in answer.topics:
-            for one in named.partitions:
-                _keep(stored, TopicPartition(named.name, one.partition_index), one)
-    return stored
-
-
-def _keep(stored: dict[TopicPartition, Committed], partition: TopicPartition, each: object) -> None:
-    error, offset, epoch, metadata = (
-        getattr(each, name)
-        for name in ("error_code", "committed_offset", "committed_leader_epoch", "metadata")
-    )
-    check(error, None, f"partition {partition}")
-    if offset >= 0:
-        stored[partition] = Committed(Offset(offset), LeaderEpoch(epoch), metadata or "")
 
 
 def commit_offsets(
@@ -211,27 +158,14 @@ def commit_offsets(
     """
     if not offsets:
         return
-    request = OffsetCommitRequest(
-        group_id=group,
-        topics=[
-            OffsetCommitRequestTopic(
-                name=name,
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=number,
-                        committed_offset=offsets[TopicPartition(name, number)],
-                        committed_metadata=metadata,
-                    )
-                    for number in numbers
-                ],
-            )
-            for name, numbers in _by_topic(offsets).items()
-        ],
-    )
+    values = {each: Committed(offsets[each], metadata=metadata) for each in sorted(offsets)}
 
     def attempt(connection: Connection) -> None:
         response = connection.call(
-            ApiKey.OFFSET_COMMIT, OffsetCommitResponse, request, highest=_LAST_BY_NAME
+            ApiKey.OFFSET_COMMIT,
+            OffsetCommitResponse,
+            lambda version: commit_request(Membership(group, None), values, {}, version),
+            highest=LAST_BY_NAME,
         )
         for topic in response.topics:
             for each in topic.partitions:

@@ -79,6 +79,11 @@ class Router:
             refreshed_ms is not None and now_ms - refreshed_ms < self._settings.metadata_age_max_ms
         )
 
+    def stale_at_ms(self, topics: Iterable[str]) -> int:
+        """When the first of these topics, of which all are known, must be asked for again."""
+        known = (self._refreshed_ms[name] for name in topics)
+        return min(known) + self._settings.metadata_age_max_ms
+
     def forget(self, topics: Iterable[str]) -> None:
         """Something that is believed of these topics is not true any more."""
         for name in topics:

@@ -1,0 +1,398 @@
+"""A member of a consumer group of the classic protocol, without socket, thread or clock.
+
+    OUT ── subscribe ──> REVOKING ── revoked ──> JOIN_DUE ──> JOINING ──> STABLE
+                          ^   (nothing to give up: at once)                 │
+                          └── the group rebalances, subscription or topics change
+
+A driver calls `step` when something may have changed and at `wake_ms`, sends the requests that it
+gets, brings their outcomes (`answered`) and acts on `events`. Drivers are `group_thread` (blocking)
+and `sim.clients.group_member` (the simulator). What is wrong with the coordinator itself is the
+affair of `coordinator_client`; the way into a generation that of `group_join`, offsets that of
+`group_offsets`.
+
+Theory: what a member does after each refusal is what Kafka's `AbstractCoordinator` and
+`ConsumerCoordinator` do. Partitions that it owns are given up before it joins again (eager), or
+when the next assignment lacks them, whereupon it joins once more (cooperative, KIP-429). A member
+that is not known any more has lost them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
+from random import Random
+from typing import Final
+
+from strandline.client.backoff import ExponentialBackoff
+from strandline.client.consumer_protocol import NO_GENERATION
+from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome, sentence
+from strandline.client.group_events import (
+    GenerationJoined,
+    GroupEvent,
+    MemberFailed,
+    PartitionsAssigned,
+    PartitionsRevoked,
+)
+from strandline.client.group_heartbeat import Heartbeat
+from strandline.client.group_join import GroupJoin, Synced
+from strandline.client.group_leader import GroupLeader
+from strandline.client.group_observer import MemberObserver
+from strandline.client.group_offsets import CommitResult, GroupOffsets
+from strandline.client.group_requests import (
+    NO_MEMBER,
+    Committed,
+    Membership,
+    leave_request,
+)
+from strandline.client.group_settings import GroupSettings
+from strandline.client.group_subscription import GroupSubscription
+from strandline.client.router import Router
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.types import TopicPartition
+
+_WAIT: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""The same request may succeed later."""
+_AT_ONCE: Final = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
+"""The member is known, and is to join."""
+_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""The member, or its generation, is none any more: it joins anew. All others are for good."""
+
+
+class Phase(Enum):
+    """See the module."""
+
+    OUT = auto()
+    REVOKING = auto()
+    JOIN_DUE = auto()
+    JOINING = auto()
+    STABLE = auto()
+    OVER = auto()
+    """It has left for good, or has failed."""
+
+
+class GroupMember:
+    """See the module. Times are milliseconds of a clock that never goes back."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        router: Router,
+        random: Random,
+        observer: MemberObserver | None = None,
+    ) -> None:
+        self.phase = Phase.OUT
+        self.membership = Membership(settings.group, settings.instance_id)
+        self._settings = settings
+        self._observer = observer or MemberObserver()
+        self._coordinator = coordinator = CoordinatorClient(settings, router, random)
+        coordinator.failed = self.fail
+
+        def backoff() -> ExponentialBackoff:
+            return ExponentialBackoff(
+                random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
+            )
+
+        self._backoff = backoff()
+        self._offsets = GroupOffsets(self, coordinator, settings.group, backoff)
+        self._heartbeat = Heartbeat(settings, coordinator, self._beaten)
+        self._leader = GroupLeader(coordinator, backoff())
+        self._join = GroupJoin(self, settings, coordinator, self._leader, self._observer)
+        self._subscription = GroupSubscription(settings)
+        self._events: list[GroupEvent] = []
+        self._reason = ""
+        """Why it joins, which the coordinator logs."""
+        self._rejoin_reason: str | None = None
+        """Why it is to join once more as soon as it is through with what it does."""
+        self._retry_at_ms = 0
+        self._polled_ms = 0
+        self._is_asking_to_join = False
+        """Whether a JoinGroup is under way."""
+        self._is_stalled = False
+        """Whether it left because the program did not poll; it comes back with the next one."""
+
+    # -- The program -------------------------------------------------------------------------
+
+    @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """What was assigned to the member, those included whose offsets are not known yet."""
+        return self._subscription.owned
+
+    def subscribe(self, topics: Iterable[str], now_ms: int) -> None:
+        """Read these topics as a member, and no others. The next `step` begins to join."""
+        self._set_time(now_ms)
+        is_new = self._subscription.change(topics)
+        if self.phase is Phase.OUT and not self._is_stalled:
+            self._polled_ms = now_ms
+            self._begin("the member is new")
+        elif is_new:
+            self._rejoin_reason = "the subscription has changed"
+
+    def polled(self, now_ms: int) -> None:
+        """The program is alive: to be called at least each `max_poll_interval_ms`."""
+        self._set_time(now_ms)
+        self._polled_ms = now_ms
+        if self._is_stalled:
+            self._is_stalled = False
+            if self.phase is Phase.OUT:
+                self._begin("the program polls again")
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, Committed],
+        then: Callable[[CommitResult], None],
+        now_ms: int,
+        deadline_ms: int | None = None,
+    ) -> None:
+        """Commit offsets; `then` hears once what became of it. Until a deadline it is tried again
+        after what may pass; without one it is tried once. What is committed before `revoked` is
+        called reaches the coordinator before the member joins again."""
+        self._set_time(now_ms)
+        generation = self.membership.generation
+        if not offsets:
+            then(CommitResult(offsets, generation, ErrorCode.NONE))
+        elif generation == NO_GENERATION:
+            then(CommitResult(offsets, generation, ErrorCode.UNKNOWN_MEMBER_ID))
+        else:
+            self._offsets.commit(offsets, then, deadline_ms)
+
+    def revoked(self, now_ms: int) -> None:
+        """The driver has done what `PartitionsRevoked` asks for."""
+        self._set_time(now_ms)
+        if self.phase is not Phase.REVOKING:
+            return
+        if self.owned and self.membership.generation == NO_GENERATION:
+            self._begin(self._reason)  # the rest has been lost meanwhile
+        else:
+            self._join_at(now_ms)
+
+    def leave(self, now_ms: int, reason: str, *, also_static: bool = False) -> None:
+        """Go for good. Static members say so only if told: they are to come back (KIP-345)."""
+        self._set_time(now_ms)
+        if self.phase is not Phase.OVER:
+            self._say_goodbye(reason, also_static=also_static)
+            self._end()
+
+    # -- The driver --------------------------------------------------------------------------
+
+    def step(self, now_ms: int) -> list[Ask]:
+        """Do what is due; the requests to send, in this order."""
+        self._set_time(now_ms)
+        if self.phase not in (Phase.OUT, Phase.OVER):
+            self._go_on()
+        return self._coordinator.take()
+
+    def answered(self, ask: Ask, outcome: Outcome, now_ms: int) -> None:
+        """What became of a request: each one gets exactly one outcome. Call `step` afterwards."""
+        self._set_time(now_ms)
+        ask.then(outcome)
+
+    def events(self) -> list[GroupEvent]:
+        """What has happened since this was called last."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def wake_ms(self) -> int | None:
+        """When `step` has something to do, if nothing happens before; None: never."""
+        if self.phase in (Phase.OUT, Phase.OVER):
+            return None
+        times = [self._coordinator.wake_ms, self._offsets.wake_ms, self._leader.wake_ms]
+        if self.membership.member_id != NO_MEMBER:
+            times.append(self._polled_ms + self._settings.max_poll_interval_ms)
+        if self._coordinator.broker is not None:
+            if self.phase is Phase.JOIN_DUE:
+                times.append(self._retry_at_ms)
+            if self._is_in_generation:
+                times.append(self._heartbeat.wake_ms)
+        return min((each for each in times if each is not None), default=None)
+
+    def _set_time(self, now_ms: int) -> None:
+        self._coordinator.now_ms = now_ms
+
+    def _go_on(self) -> None:
+        coordinator = self._coordinator
+        self._maybe_leave_for_silence()
+        coordinator.look_up()
+        if self.phase is Phase.STABLE:
+            if self._leader.sees_other_topics():
+                self._rejoin_reason = "the partitions of the topics have changed"
+            if self._rejoin_reason is not None:
+                self._begin(self._rejoin_reason)
+        self._offsets.step()
+        if coordinator.broker is not None:
+            if self._is_in_generation:
+                self._heartbeat.step(self.membership)
+            if self.phase is Phase.JOIN_DUE and coordinator.now_ms >= self._retry_at_ms:
+                self._send_join()
+        self._leader.refresh()
+
+    # -- Joining -----------------------------------------------------------------------------
+
+    @property
+    def _is_in_generation(self) -> bool:
+        """Whether heartbeats are due. While a JoinGroup is under way, that keeps it alive."""
+        return (
+            self.membership.generation != NO_GENERATION
+            and self.phase is not Phase.OVER
+            and not self._is_asking_to_join
+        )
+
+    def _begin(self, reason: str) -> None:
+        """Join, after what must be given up before is given up."""
+        self._reason = reason
+        is_lost = self.membership.generation == NO_GENERATION
+        self._give_up(self._subscription.to_give_up(is_lost=is_lost), is_lost=is_lost)
+
+    def _give_up(self, partitions: Sequence[TopicPartition], *, is_lost: bool) -> None:
+        """Take these from the program, if it has any of them, and join then."""
+        self._join.cancel()
+        self._offsets.forget(partitions)
+        announced = self._subscription.give_up(partitions)
+        if announced:
+            self.phase = Phase.REVOKING
+            self._events.append(PartitionsRevoked(announced, is_lost))
+        else:
+            self._join_at(self._coordinator.now_ms)
+
+    def _join_at(self, at_ms: int) -> None:
+        self.phase = Phase.JOIN_DUE
+        self._retry_at_ms = at_ms
+
+    def _send_join(self) -> None:
+        self.phase = Phase.JOINING
+        self._is_asking_to_join = True
+        self._rejoin_reason = None
+        protocols = self._subscription.protocols(self.membership.generation)
+        self._join.begin(protocols, self._reason)
+
+    def become(self, member_id: str, generation: int) -> None:
+        """See `Joiner`."""
+        settings = self._settings
+        self.membership = Membership(settings.group, settings.instance_id, member_id, generation)
+        self._is_asking_to_join = False
+        if generation != NO_GENERATION:
+            self._backoff.reset()
+            self._heartbeat.begin()
+
+    def synced(self, result: Synced) -> None:
+        """See `Joiner`."""
+        self.phase = Phase.STABLE
+        self._heartbeat.heard()
+        who = self.membership
+        is_leader = result.leader == who.member_id
+        added, gone = self._subscription.assigned(result.owned, who.generation)
+        self._events.append(
+            GenerationJoined(
+                who.generation, who.member_id, is_leader, result.assignor, result.owned
+            )
+        )
+        self._offsets.want(added)
+        if gone:
+            self._reason = "the member has given partitions up"
+            self._give_up(gone, is_lost=False)
+
+    def refused(self, code: ErrorCode) -> None:
+        """See `Joiner`."""
+        self._is_asking_to_join = False
+        self._observer.refused(code.name)
+        if code in _WAIT:
+            self._join_at(self._coordinator.now_ms + self._backoff.next_ms())
+        elif code in _AT_ONCE:
+            self._join_at(self._coordinator.now_ms)
+        elif code in _UNKNOWN:
+            self._begin_anew(code)
+        else:
+            self.fail(sentence(code, self._settings.group))
+
+    # -- Being a member ----------------------------------------------------------------------
+
+    def _beaten(self, who: Membership, code: ErrorCode) -> None:
+        """The coordinator answered a heartbeat, perhaps one from before the last rebalance."""
+        if code is not ErrorCode.NONE:
+            self._observer.refused(code.name)
+        if who != self.membership or self.phase is Phase.OVER or code in _WAIT:
+            return
+        if code is not ErrorCode.NONE:
+            self._membership_refused(code)
+
+    def commit_refused(self, code: ErrorCode, generation: int) -> None:
+        """See `OffsetsOwner`."""
+        self._observer.refused(code.name)
+        if generation == self.membership.generation and self.phase is not Phase.OVER:
+            self._membership_refused(code)
+
+    def _membership_refused(self, code: ErrorCode) -> None:
+        """What a member does when it learns that it is none as it believes."""
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            if self.phase is Phase.STABLE:
+                self._rejoin_reason = "the group rebalances"
+        elif code not in _UNKNOWN:
+            self.fail(sentence(code, self._settings.group))
+        elif not self._is_asking_to_join:  # else the answer to that will say it
+            self._begin_anew(code)
+
+    def _begin_anew(self, code: ErrorCode) -> None:
+        """The coordinator does not know the member, or not in this generation: it has lost what it
+        owned."""
+        is_unknown = code is ErrorCode.UNKNOWN_MEMBER_ID
+        self.become(NO_MEMBER if is_unknown else self.membership.member_id, NO_GENERATION)
+        if self.phase is not Phase.REVOKING:
+            self._begin(f"the coordinator answered {code.name}")
+
+    def offsets_asked(self, partitions: Iterable[TopicPartition]) -> None:
+        """See `OffsetsOwner`."""
+        self._observer.offsets_asked(self.membership, partitions)
+
+    def offsets_found(self, offsets: Mapping[TopicPartition, Committed | None]) -> None:
+        """See `OffsetsOwner`."""
+        self._observer.offsets_told(self.membership, offsets)
+        self._subscription.announce(offsets)
+        self._events.append(PartitionsAssigned(offsets))
+
+    # -- Going -------------------------------------------------------------------------------
+
+    def _maybe_leave_for_silence(self) -> None:
+        """Leave if the program does not poll, so that others get what it does not read."""
+        silent_ms = self._coordinator.now_ms - self._polled_ms
+        if self.membership.member_id == NO_MEMBER or (
+            silent_ms < self._settings.max_poll_interval_ms
+        ):
+            return
+        self._say_goodbye("the program did not poll within max.poll.interval.ms")
+        self._is_stalled = True
+        self._join.cancel()
+        self._leader.resign()
+        self.become(NO_MEMBER, NO_GENERATION)
+        if self.phase is not Phase.REVOKING:
+            self.phase = Phase.OUT
+
+    def _say_goodbye(self, reason: str, *, also_static: bool = False) -> None:
+        who = self.membership
+        is_heard = who.member_id != NO_MEMBER and self._coordinator.broker is not None
+        if is_heard and (who.instance_id is None or also_static):
+            # Whatever the answer is: the coordinator finds out that the member is gone.
+            self._coordinator.ask(
+                ApiKey.LEAVE_GROUP,
+                lambda version: leave_request(who, reason, version),
+            )
+
+    def fail(self, error: ProtocolError) -> None:
+        """See `OffsetsOwner`."""
+        if self.phase is not Phase.OVER:
+            self._events.append(MemberFailed(error))
+            self._end()
+
+    def _end(self) -> None:
+        self.phase = Phase.OVER
+        self._join.cancel()
+        self._leader.resign()
+        self.become(NO_MEMBER, NO_GENERATION)
+        self._offsets.fail_commits()

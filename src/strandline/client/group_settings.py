@@ -1,0 +1,103 @@
+"""How a member behaves in its group, by Kafka's names of consumer settings. Knows no request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from strandline.client.assignors import DEFAULT_ASSIGNORS, parse_assignors
+from strandline.client.backoff import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
+from strandline.errors import InvalidSetting
+
+RESETS: Final = ("earliest", "latest", "none")
+_TIMES: Final = {
+    "session.timeout.ms": "session_timeout_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+    "max.poll.interval.ms": "max_poll_interval_ms",
+    "auto.commit.interval.ms": "auto_commit_interval_ms",
+}
+NAMES: Final = (
+    *_TIMES,
+    "auto.offset.reset",
+    "client.rack",
+    "group.instance.id",
+    "partition.assignment.strategy",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Times in milliseconds; defaults are Kafka's."""
+
+    group: str
+    instance_id: str | None = None
+    """The name of a static member (KIP-345): it may restart without a rebalance."""
+    session_timeout_ms: int = 45_000
+    """After so much silence the coordinator takes the member out."""
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """How long the program may take between two calls of `poll`; and how long a rebalance waits
+    for the member."""
+    assignors: tuple[str, ...] = DEFAULT_ASSIGNORS
+    """Names of `assignors.ASSIGNORS`, the preferred one first."""
+    rack: str | None = None
+    """Told to leaders that assign by racks (KIP-881)."""
+    auto_offset_reset: str = "latest"
+    """Where to begin without a committed offset: one of `RESETS`."""
+    auto_commit_interval_ms: int = 5_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
+
+    def __post_init__(self) -> None:
+        if not self.group:
+            raise InvalidSetting("group.id", "group.id must not be empty.")
+        if self.instance_id == "":
+            raise InvalidSetting("group.instance.id", "group.instance.id must not be empty.")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise InvalidSetting(
+                "heartbeat.interval.ms",
+                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be less than "
+                f"session.timeout.ms ({self.session_timeout_ms}).",
+            )
+
+
+def parse_group_settings(
+    group: str, settings: Mapping[str, str], *, reset: str = "latest"
+) -> GroupSettings:
+    """Settings by their names in Kafka; `reset` is the default of auto.offset.reset.
+
+    Raises `InvalidSetting` for unknown names and for values that are none.
+    """
+    unknown = next((name for name in settings if name not in NAMES), None)
+    if unknown is not None:
+        raise InvalidSetting(
+            unknown, f"There is no setting '{unknown}' here; there are {', '.join(sorted(NAMES))}."
+        )
+    times = {
+        field: _time(name, settings[name]) for name, field in _TIMES.items() if name in settings
+    }
+    where = settings.get("auto.offset.reset", reset)
+    if where not in RESETS:
+        raise InvalidSetting(
+            "auto.offset.reset", f"auto.offset.reset takes {', '.join(RESETS)}, not '{where}'."
+        )
+    strategy = settings.get("partition.assignment.strategy")
+    session_ms = times.get("session_timeout_ms", 45_000)
+    # A short session alone is meant to work; Kafka would refuse it because of the other's default.
+    times.setdefault("heartbeat_interval_ms", min(3_000, max(1, session_ms // 3)))
+    return GroupSettings(
+        group=group,
+        instance_id=settings.get("group.instance.id"),
+        rack=settings.get("client.rack"),
+        assignors=DEFAULT_ASSIGNORS if strategy is None else parse_assignors(strategy),
+        auto_offset_reset=where,
+        **times,
+    )
+
+
+def _time(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise InvalidSetting(name, f"{name} takes milliseconds from 1 on, not '{text}'.")
+    return int(text)
