@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.groups.coordinator import partition_for
-from strandline.groups.offset_records import CoordinatorRecord
+from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
 from strandline.protocol.messages.describe_groups import DescribeGroupsRequest
 from strandline.protocol.messages.list_groups import ListGroupsRequest
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup

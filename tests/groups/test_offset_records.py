@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.errors import CorruptRecords, InvariantViolated
-from strandline.groups.coordinator import partition_for
 from strandline.groups.offset_records import (
-    CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
     UnknownRecord,
     decode_record,
     encode_record,
 )
+from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
 from strandline.protocol.messages.offsets_topic import (
     GroupMetadataValue,
     MemberMetadata,

@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.groups.effects import AppendRecords, Effect
 from strandline.groups.loading_shard import LoadingShard, LoadReport
-from strandline.groups.offset_records import CoordinatorRecord
 from strandline.groups.offset_service import fetch_refused
 from strandline.groups.overview import (
     GroupOverview,
@@ -29,6 +28,7 @@ from strandline.groups.requests import Call, Request, Token, refused
 from strandline.groups.serving import ServedShard
 from strandline.groups.settings import GroupSettings
 from strandline.groups.shard import Shard, Surroundings
+from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
 from strandline.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -58,20 +58,6 @@ from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.types import Instant, LeaderEpoch, TopicId
 
 Part = TypeVar("Part")
-
-
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` in which a group lives.
-
-    Java's string hash over UTF-16 units, in 32 bits; the one value without a positive counterpart
-    counts as 0.
-    """
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for index in range(0, len(units), 2):
-        code = (31 * code + int.from_bytes(units[index : index + 2], "big")) & 0xFFFF_FFFF
-    signed = code - (1 << 32) if code & 0x8000_0000 else code
-    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
 
 
 @dataclass(frozen=True, slots=True)

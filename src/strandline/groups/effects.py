@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.errors import InvariantViolated
-from strandline.groups.offset_records import CoordinatorRecord
 from strandline.groups.requests import Response, Token
+from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.types import LeaderEpoch
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from strandline.errors import CorruptRecords
 from strandline.groups.group import Group
 from strandline.groups.offset_records import (
-    CoordinatorRecord,
     GroupRecord,
     OffsetRecord,
     UnknownRecord,
     decode_record,
 )
 from strandline.groups.serving import ServedShard
+from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.types import Instant
 
 

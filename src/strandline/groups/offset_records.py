@@ -15,17 +15,15 @@ is known here is left alone: a newer Kafka may have written it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
-from strandline.errors import CorruptRecords, MalformedFrame
-from strandline.protocol.declare import shape_of
+from strandline.protocol.coordinator_log import CoordinatorRecord, read_message, read_number
 from strandline.protocol.messages.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from strandline.protocol.schema import decode_from, encode_versioned
+from strandline.protocol.schema import encode_versioned
 from strandline.types import NO_TIMESTAMP, TopicPartition
 
 LEGACY_OFFSET_KEY = 0
@@ -35,16 +33,6 @@ GROUP_KEY = 2
 _OFFSET_VALUE_WITH_EXPIRY = 1
 _OFFSET_VALUE_VERSION = 4
 _GROUP_VALUE_VERSION = 3
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorRecord:
-    """A record as it lies in the log."""
-
-    key: bytes
-    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +61,15 @@ class UnknownRecord:
 
 def decode_record(record: CoordinatorRecord) -> OffsetRecord | GroupRecord | UnknownRecord:
     """What a record says. Raises `CorruptRecords`."""
-    kind = _int16(record.key)
+    kind = read_number(record.key)
     if kind in (LEGACY_OFFSET_KEY, OFFSET_KEY):
-        key = _read(OffsetCommitKey, record.key)
+        key = read_message(OffsetCommitKey, record.key)
         at = TopicPartition(key.topic, key.partition)
-        value = None if record.value is None else _read(OffsetCommitValue, record.value)
+        value = None if record.value is None else read_message(OffsetCommitValue, record.value)
         return OffsetRecord(key.group, at, value)
     if kind == GROUP_KEY:
-        group_id = _read(GroupMetadataKey, record.key).group
-        group = None if record.value is None else _read(GroupMetadataValue, record.value)
+        group_id = read_message(GroupMetadataKey, record.key).group
+        group = None if record.value is None else read_message(GroupMetadataValue, record.value)
         return GroupRecord(group_id, group)
     return UnknownRecord(kind)
 
@@ -106,20 +94,3 @@ def _offset_value(value: OffsetCommitValue | None) -> bytes | None:
     return encode_versioned(
         value, _OFFSET_VALUE_WITH_EXPIRY if own_expiry else _OFFSET_VALUE_VERSION
     )
-
-
-def _read(declared: type[T], data: bytes) -> T:
-    """A message behind its version, whatever follows it. Raises `CorruptRecords`."""
-    version = _int16(data)
-    if not shape_of(declared).versions.covers(version):
-        raise CorruptRecords(f"{declared.__name__} has no version {version} that is known here.")
-    try:
-        return decode_from(declared, version, data, 2)[0]
-    except MalformedFrame as error:
-        raise CorruptRecords(str(error)) from error
-
-
-def _int16(data: bytes) -> int:
-    if len(data) < 2:
-        raise CorruptRecords(f"A record has {len(data)} bytes where its version stands.")
-    return int.from_bytes(data[:2], "big", signed=True)

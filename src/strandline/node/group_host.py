@@ -26,7 +26,6 @@ from strandline.errors import (
 )
 from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.effects import AppendRecords, Effect
-from strandline.groups.offset_records import CoordinatorRecord
 from strandline.groups.overview import GroupOverview
 from strandline.groups.requests import Call
 from strandline.groups.settings import GroupSettings
@@ -34,6 +33,7 @@ from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.timers import Timer, Timers
+from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.records.batch import iterate_headers
 from strandline.records.builder import build_batch
 from strandline.records.codec import Codec

@@ -10,12 +10,13 @@ from strandline.groups import offset_service
 from strandline.groups.effects import AppendRecords
 from strandline.groups.group import Group
 from strandline.groups.membership import Membership
-from strandline.groups.offset_records import CoordinatorRecord, GroupRecord
+from strandline.groups.offset_records import GroupRecord
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Call
 from strandline.node import group_host
 from strandline.node.group_host import GroupHost
 from strandline.node.replica import Replica
+from strandline.protocol.coordinator_log import CoordinatorRecord
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.offset_commit import OffsetCommitRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from strandline.cluster.image_parts import PartitionImage
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
-from strandline.groups.coordinator import partition_for
+from strandline.protocol.coordinator_log import partition_for
 from strandline.sim.faults.scene import Scene, Skipped
 from strandline.sim.machine import Machine
 from strandline.sim.scenarios.script import BadScript

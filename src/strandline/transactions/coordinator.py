@@ -1,0 +1,371 @@
+"""The transaction coordinator of one broker: routes requests to shards, loads and gives them up.
+
+Transactional ids are spread over the partitions of `__transaction_state`; this broker coordinates
+those of the partitions that it leads. A part that decides: events and the time come in, effects
+come out (`effects`), in order. After each event ask `next_deadline`, and `tick` then.
+
+A partition is served once everything that was found in it is committed: a decision that could still
+be lost with the leadership must not reach a partition as a marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
+from strandline.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from strandline.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from strandline.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
+from strandline.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from strandline.transactions.effects import Call, Effect, TakeProducerId, Token
+from strandline.transactions.ending import NeedsProducerId, end, fence
+from strandline.transactions.listing import described, listed
+from strandline.transactions.producing import Outcomes, add_partitions, initialize, refused
+from strandline.transactions.settings import TransactionSettings
+from strandline.transactions.shard import Change, Entry, Shard, Surroundings
+from strandline.transactions.transaction import VERSION_2
+from strandline.types import Instant, LeaderEpoch, ProducerId, TopicPartition
+
+_BATCHED_SINCE = 4
+"""The version of AddPartitionsToTxn that brokers use, with which partitions join by writing."""
+
+
+_Taken = Callable[[ProducerId | ErrorCode, Instant], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    shard: Shard
+    is_loading: bool
+
+
+class TransactionCoordinator:
+    """All transactional ids that one broker coordinates."""
+
+    def __init__(
+        self, settings: TransactionSettings, *, partition_count: int, version: int = VERSION_2
+    ) -> None:
+        """`version` is the one of transactions that the cluster has (`transaction.version`)."""
+        self._settings = settings
+        self._surroundings = Surroundings(settings)
+        self._outbox = self._surroundings.outbox
+        self._partition_count = partition_count
+        self.version = version
+        self._owned: dict[int, _Owned] = {}
+        self._newest_epochs: dict[int, LeaderEpoch] = {}
+        """The newest epoch heard of, for every partition ever owned or given up."""
+        self._waiting: dict[int, _Taken] = {}
+        """What goes on with a producer id."""
+        self._requests = 0
+        self._abort_at_ms: int | None = None
+        self._expire_at_ms: int | None = None
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` in which an id lives."""
+        return partition_for(transactional_id, self._partition_count)
+
+    # Requests.
+
+    def handle(self, call: Call, now: Instant) -> list[Effect]:
+        """Handle a request; its one answer is among these or some later effects."""
+        self._outbox.expect(call.token)
+        self._handle(call, None, now)
+        return self._outbox.drain()
+
+    def _handle(self, call: Call, fresh: ProducerId | None, now: Instant) -> None:
+        reply = partial(self._outbox.reply, call.token)
+        try:
+            match call.body:
+                case InitProducerIdRequest() as request:
+                    shard = self._served(request.transactional_id)
+                    initialize(shard, request, fresh, self.version, now, reply)
+                case EndTxnRequest() as request:
+                    shard = self._served(request.transactional_id)
+                    end(shard, request, call.version, fresh, now, reply)
+                case AddPartitionsToTxnRequest() as request:
+                    self._add_partitions(call, request, now)
+                case DescribeTransactionsRequest() as request:
+                    states = [self._describe(each) for each in request.transactional_ids]
+                    reply(DescribeTransactionsResponse(transaction_states=states))
+                case ListTransactionsRequest() as request:
+                    reply(self._list(request, now))
+                case request:
+                    raise InvariantViolated(f"{request!r} is no request to this coordinator.")
+        except NeedsProducerId:
+            self._take_producer_id(partial(self._handle_with_id, call))
+        except ProtocolError as refusal:
+            reply(_refused(call, refusal.code))
+
+    def producer_id_taken(
+        self, request_id: int, taken: ProducerId | ErrorCode, now: Instant
+    ) -> list[Effect]:
+        """A `TakeProducerId` was carried out, or refused."""
+        self._waiting.pop(request_id)(taken, now)
+        return self._outbox.drain()
+
+    def _take_producer_id(self, taken: _Taken) -> None:
+        self._requests += 1
+        self._waiting[self._requests] = taken
+        self._outbox.add(TakeProducerId(self._requests))
+
+    def _handle_with_id(self, call: Call, taken: ProducerId | ErrorCode, now: Instant) -> None:
+        if isinstance(taken, ErrorCode):
+            self._outbox.reply(call.token, _refused(call, taken))
+        else:
+            self._handle(call, taken, now)
+
+    def _add_partitions(self, call: Call, request: AddPartitionsToTxnRequest, now: Instant) -> None:
+        is_batched = call.version >= _BATCHED_SINCE
+        transactions = (
+            request.transactions
+            if is_batched
+            else [
+                AddPartitionsToTxnTransaction(
+                    transactional_id=request.v3_and_below_transactional_id,
+                    producer_id=request.v3_and_below_producer_id,
+                    producer_epoch=request.v3_and_below_producer_epoch,
+                    topics=request.v3_and_below_topics,
+                )
+            ]
+        )
+        results = [AddPartitionsToTxnResult() for _ in transactions]
+        left = len(results)
+
+        def deliver(index: int, asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> None:
+            nonlocal left
+            results[index] = _result(asked, outcomes)
+            left -= 1
+            finish()
+
+        def finish() -> None:
+            if left:
+                return
+            response = (
+                AddPartitionsToTxnResponse(results_by_transaction=results)
+                if is_batched
+                else AddPartitionsToTxnResponse(
+                    results_by_topic_v3_and_below=results[0].topic_results
+                )
+            )
+            self._outbox.reply(call.token, response)
+
+        version = VERSION_2 if is_batched else 0
+        if not transactions:
+            finish()
+        for index, asked in enumerate(transactions):
+            partitions = frozenset(_partitions(asked))
+            answer = partial(deliver, index, asked)
+            try:
+                shard = self._served(asked.transactional_id)
+                add_partitions(shard, asked, partitions, version, now, answer)
+            except ProtocolError as refusal:
+                answer(dict.fromkeys(partitions, refusal.code))
+
+    def _describe(self, transactional_id: str) -> TransactionState:
+        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        try:
+            entry = self._served(transactional_id).entries.get(transactional_id)
+            if entry is not None:
+                return described(entry)
+        except ProtocolError as refusal:
+            code = refusal.code
+        return TransactionState(transactional_id=transactional_id, error_code=code)
+
+    def _list(self, request: ListTransactionsRequest, now: Instant) -> ListTransactionsResponse:
+        if any(owned.is_loading for owned in self._owned.values()):
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        entries = [e for owned in self._owned.values() for e in owned.shard.entries.values()]
+        return listed(entries, request, now)
+
+    def _served(self, transactional_id: str | None) -> Shard:
+        if not transactional_id:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST)
+        owned = self._owned.get(self.partition_for(transactional_id))
+        if owned is None:
+            raise ProtocolError(ErrorCode.NOT_COORDINATOR)
+        if owned.is_loading:
+            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return owned.shard
+
+    # Events.
+
+    def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> list[Effect]:
+        """An append has ended; see `GroupCoordinator.appended` for what errors mean."""
+        self._each(lambda shard: shard.appended(append_id, error, now))
+        return self._outbox.drain()
+
+    def markers_written(self, send_id: int, now: Instant) -> list[Effect]:
+        """Every partition of a `SendMarkers` has its marker, or is gone."""
+        self._each(lambda shard: shard.markers_written(send_id, now))
+        return self._outbox.drain()
+
+    def next_deadline(self) -> int | None:
+        """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
+        times = [owned.shard.next_deadline() for owned in self._owned.values()]
+        if self._owned:
+            times += [self._abort_at_ms, self._expire_at_ms]
+        return min((at for at in times if at is not None), default=None)
+
+    def tick(self, now: Instant) -> list[Effect]:
+        """Time has passed."""
+        self._each(lambda shard: shard.tick(now))
+        if self._abort_at_ms is not None and self._abort_at_ms <= now.monotonic_ms:
+            self._abort_at_ms = now.monotonic_ms + self._settings.abort_interval_ms
+            self._each(lambda shard: self._abort_overdue(shard, now))
+        if self._expire_at_ms is not None and self._expire_at_ms <= now.monotonic_ms:
+            self._expire_at_ms = now.monotonic_ms + self._settings.expiry_interval_ms
+            self._each(lambda shard: self._expire(shard, now))
+        return self._outbox.drain()
+
+    def _abort_overdue(self, shard: Shard, now: Instant) -> None:
+        for entry in list(shard.entries.values()):
+            if entry.current.is_overdue(now.wall_ms) and not entry.is_pending:
+                try:
+                    fence(shard, entry, self.version, None, now)
+                except NeedsProducerId:
+                    self._take_producer_id(partial(self._fence_with_id, shard, entry))
+
+    def _fence_with_id(
+        self, shard: Shard, entry: Entry, taken: ProducerId | ErrorCode, now: Instant
+    ) -> None:
+        owned = self._owned.get(shard.partition)
+        is_served = owned is not None and owned.shard is shard
+        if (
+            is_served
+            and not isinstance(taken, ErrorCode)
+            and not entry.is_pending
+            and entry.current.is_overdue(now.wall_ms)
+        ):
+            fence(shard, entry, self.version, taken, now)
+
+    def _expire(self, shard: Shard, now: Instant) -> None:
+        expiration_ms = self._settings.id_expiration_ms
+        expired = [
+            Change(entry, None)
+            for entry in shard.entries.values()
+            if not entry.is_pending and entry.current.is_expired(now.wall_ms, expiration_ms)
+        ]
+        size = self._settings.expired_per_append
+        for start in range(0, len(expired), size):
+            shard.change(expired[start : start + size], now)
+
+    def _each(self, do: Callable[[Shard], object]) -> None:
+        for owned in list(self._owned.values()):
+            do(owned.shard)
+
+    # Partitions.
+
+    def start_loading(self, partition: int, epoch: LeaderEpoch, now: Instant) -> list[Effect]:
+        """This broker leads a partition now; it answers "loading" until its records are in."""
+        owned = self._owned.get(partition)
+        is_known = owned is not None and owned.shard.leader_epoch == epoch
+        if epoch < self._newest_epochs.get(partition, epoch) or is_known:
+            return []
+        self._give_up(partition)
+        self._newest_epochs[partition] = epoch
+        self._owned[partition] = _Owned(Shard(partition, epoch, self._surroundings), True)
+        if self._abort_at_ms is None:
+            self._abort_at_ms = now.monotonic_ms + self._settings.abort_interval_ms
+            self._expire_at_ms = now.monotonic_ms + self._settings.expiry_interval_ms
+        return self._outbox.drain()
+
+    def replay(
+        self, partition: int, epoch: LeaderEpoch, records: Iterable[CoordinatorRecord]
+    ) -> int:
+        """The next records of a partition that is loading; ignored for any other epoch.
+
+        Returns how many were skipped. Raises `CorruptRecords`.
+        """
+        owned = self._loading(partition, epoch)
+        return 0 if owned is None else owned.shard.replay(records)
+
+    def finish_loading(self, partition: int, epoch: LeaderEpoch) -> list[Effect]:
+        """All records are in, and committed: serve the partition."""
+        owned = self._loading(partition, epoch)
+        if owned is not None:
+            self._owned[partition] = replace(owned, is_loading=False)
+            owned.shard.start()
+        return self._outbox.drain()
+
+    def unload_partition(self, partition: int, epoch: LeaderEpoch) -> list[Effect]:
+        """Another broker leads this partition, since `epoch`. Late news is ignored."""
+        if epoch < self._newest_epochs.get(partition, epoch):
+            return []
+        self._newest_epochs[partition] = epoch
+        self._give_up(partition)
+        return self._outbox.drain()
+
+    def _give_up(self, partition: int) -> None:
+        owned = self._owned.pop(partition, None)
+        if owned is not None:
+            owned.shard.stop()
+
+    def _loading(self, partition: int, epoch: LeaderEpoch) -> _Owned | None:
+        owned = self._owned.get(partition)
+        if owned is None or owned.shard.leader_epoch != epoch or not owned.is_loading:
+            return None
+        return owned
+
+    def check(self) -> None:
+        """Verify every invariant; for tests and simulators, after each event."""
+        self._each(Shard.check)
+
+    @property
+    def unanswered(self) -> frozenset[Token]:
+        """Requests that wait for an answer."""
+        return frozenset(self._outbox.unanswered)
+
+
+def _partitions(asked: AddPartitionsToTxnTransaction) -> Iterable[TopicPartition]:
+    for topic in asked.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition)
+
+
+def _result(asked: AddPartitionsToTxnTransaction, outcomes: Outcomes) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=asked.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=partition,
+                        partition_error_code=outcomes[TopicPartition(topic.name, partition)],
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in asked.topics
+        ],
+    )
+
+
+def _refused(call: Call, code: ErrorCode) -> object:
+    match call.body:
+        case InitProducerIdRequest():
+            return refused(code)
+        case EndTxnRequest():
+            return EndTxnResponse(error_code=code)
+        case ListTransactionsRequest():
+            return ListTransactionsResponse(error_code=code)
+        case body:
+            raise InvariantViolated(f"{body!r} is not refused as a whole.")

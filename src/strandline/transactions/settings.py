@@ -1,0 +1,25 @@
+"""What the transaction coordinator can be told to do differently, under Kafka's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The coordinator's settings; each default is that of Kafka 4.3."""
+
+    timeout_max_ms: int = 15 * 60_000
+    """`transaction.max.timeout.ms`."""
+    abort_interval_ms: int = 10_000
+    """`transaction.abort.timed.out.transaction.cleanup.interval.ms`."""
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    """`transactional.id.expiration.ms`."""
+    expiry_interval_ms: int = 3_600_000
+    """`transaction.remove.expired.transaction.cleanup.interval.ms`."""
+    append_timeout_ms: int = 30_000
+    """`request.timeout.ms`: how long an append may take before its request is refused."""
+    retry_ms: int = 100
+    """How long after a refused append the end of a transaction is written again."""
+    expired_per_append: int = 1_000
+    """How many ids are forgotten with one append. Kafka fills a batch."""

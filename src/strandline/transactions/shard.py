@@ -1,0 +1,266 @@
+"""One partition of `__transaction_state` as its coordinator holds it: ids, appends, markers.
+
+Knows how a change becomes durable. The theory: a change is *pending* from its append until that is
+durable (then it is the state) or refused (then it never was); nothing else may change the id
+meanwhile. An append that takes too long is answered as such and stays pending, since it may yet
+become durable. Must not know what requests mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from strandline.errors import ErrorCode, InvariantViolated
+from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.transactions.effects import AppendRecords, CancelMarkers, Outbox, SendMarkers
+from strandline.transactions.records import decode_record, encode_record
+from strandline.transactions.settings import TransactionSettings
+from strandline.transactions.transaction import PREPARED, Transaction
+from strandline.types import Instant, LeaderEpoch
+
+Answer: TypeAlias = Callable[[ErrorCode], None]
+"""Told once how a change ended, or that its end takes too long."""
+Later: TypeAlias = Callable[[Instant], None]
+
+_UNDECIDED: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+"""After these the records are in the log, and may become durable later."""
+
+_COORDINATOR_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What all shards of a coordinator share."""
+
+    settings: TransactionSettings
+    outbox: Outbox = field(default_factory=Outbox)
+    appends: int = 0
+    """How many appends there have been; the newest one's id."""
+    sends: int = 0
+    """The newest `SendMarkers`."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One transactional id."""
+
+    transactional_id: str
+    current: Transaction
+    """What is durable; of a new id what it begins with."""
+    is_pending: bool = False
+    """Whether a change is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an id is to become; None: forgotten."""
+
+    entry: Entry
+    target: Transaction | None
+
+
+@dataclass(slots=True)
+class _PendingAppend:
+    changes: tuple[Change, ...]
+    deadline_ms: int
+    answer: Answer | None
+    durable: Later | None
+    refused: Later | None
+
+
+class Shard:
+    """The state of one partition, under one leader epoch."""
+
+    def __init__(
+        self, partition: int, leader_epoch: LeaderEpoch, surroundings: Surroundings
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.settings = surroundings.settings
+        self.outbox = surroundings.outbox
+        self.entries: dict[str, Entry] = {}
+        self._surroundings = surroundings
+        self._appends: dict[int, _PendingAppend] = {}
+        """Those that are neither durable nor refused, in the order of the log."""
+        self._sends: dict[int, Entry] = {}
+        """Whose markers are under way."""
+        self._retries: dict[Entry, int] = {}
+        """Whose end could not be written, and when that is tried again."""
+
+    # Changes.
+
+    def change(
+        self,
+        changes: Iterable[Change],
+        now: Instant,
+        *,
+        answer: Answer | None = None,
+        durable: Later | None = None,
+        refused: Later | None = None,
+    ) -> None:
+        """Write what ids are to become, as one batch.
+
+        `durable` runs when the changes are the state, before `answer`; `refused` if they never
+        will be.
+        """
+        wanted = tuple(changes)
+        for each in wanted:
+            if each.entry.is_pending:
+                raise InvariantViolated(f"{each.entry.transactional_id} is being changed already.")
+            each.entry.is_pending = True
+        self._surroundings.appends += 1
+        append_id = self._surroundings.appends
+        deadline_ms = now.monotonic_ms + self.settings.append_timeout_ms
+        self._appends[append_id] = _PendingAppend(wanted, deadline_ms, answer, durable, refused)
+        records = tuple(encode_record(c.entry.transactional_id, c.target) for c in wanted)
+        self.outbox.add(AppendRecords(append_id, self.partition, self.leader_epoch, records))
+
+    def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> bool:
+        """An append has ended; False if it only takes longer, or is not this shard's."""
+        if append_id not in self._appends:
+            return False
+        if error in _UNDECIDED:
+            self._answer_late(self._appends[append_id], error)
+            return False
+        pending = self._appends.pop(append_id)
+        for each in pending.changes:
+            each.entry.is_pending = False
+            if error is None and each.target is None:
+                del self.entries[each.entry.transactional_id]
+            elif error is None and each.target is not None:
+                each.entry.current = each.target
+        follow = pending.durable if error is None else pending.refused
+        if follow is not None:
+            follow(now)
+        if pending.answer is not None:
+            pending.answer(ErrorCode.NONE if error is None else coordinator_error(error))
+        return True
+
+    def _answer_late(self, pending: _PendingAppend, error: ErrorCode) -> None:
+        answer, pending.answer = pending.answer, None
+        if answer is not None:
+            answer(coordinator_error(error))
+
+    # Markers.
+
+    def send_markers(self, entry: Entry) -> None:
+        """Have the transaction, whose end is durable, ended on its partitions."""
+        self._surroundings.sends += 1
+        send_id = self._surroundings.sends
+        self._sends[send_id] = entry
+        ending = entry.current
+        self.outbox.add(
+            SendMarkers(
+                send_id,
+                self.partition,
+                ending.producer_id,
+                ending.producer_epoch,
+                ending.commits,
+                self.leader_epoch,
+                ending.client_version,
+                ending.partitions,
+            )
+        )
+
+    def markers_written(self, send_id: int, now: Instant) -> bool:
+        """Every partition has its marker; False if they were not sent for this shard."""
+        entry = self._sends.pop(send_id, None)
+        if entry is None:
+            return False
+        self._complete(entry, now)
+        return True
+
+    def _complete(self, entry: Entry, now: Instant) -> None:
+        """Write that the transaction is over; again and again, since it is decided."""
+        self.change(
+            [Change(entry, entry.current.completed(now.wall_ms))],
+            now,
+            refused=lambda at: self._retry(entry, at),
+        )
+
+    def _retry(self, entry: Entry, now: Instant) -> None:
+        self._retries[entry] = now.monotonic_ms + self.settings.retry_ms
+
+    # Life.
+
+    def replay(self, records: Iterable[CoordinatorRecord]) -> int:
+        """Take in records of the log; returns how many made no sense and were skipped."""
+        skipped = 0
+        for record in records:
+            found = decode_record(record)
+            if found is None:
+                skipped += 1
+                continue
+            transactional_id, transaction = found
+            if transaction is None:
+                self.entries.pop(transactional_id, None)
+            else:
+                self.entries[transactional_id] = Entry(transactional_id, transaction)
+        return skipped
+
+    def start(self) -> None:
+        """Everything is loaded: go on with what the coordinator before this one had begun."""
+        for entry in self.entries.values():
+            if entry.current.state in PREPARED:
+                self.send_markers(entry)
+
+    def stop(self) -> None:
+        """Another broker coordinates these ids now: requests that wait are told so."""
+        for pending in self._appends.values():
+            self._answer_late(pending, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._appends.clear()
+        self._sends.clear()
+        self._retries.clear()
+        self.outbox.add(CancelMarkers(self.partition))
+
+    def next_deadline(self) -> int | None:
+        """The monotonic time at which something is due."""
+        times = [p.deadline_ms for p in self._appends.values() if p.answer is not None]
+        times += self._retries.values()
+        return min(times, default=None)
+
+    def tick(self, now: Instant) -> None:
+        """Time has passed."""
+        for pending in list(self._appends.values()):
+            if pending.deadline_ms <= now.monotonic_ms:
+                self._answer_late(pending, ErrorCode.REQUEST_TIMED_OUT)
+        for entry in [each for each, at in self._retries.items() if at <= now.monotonic_ms]:
+            del self._retries[entry]
+            self._complete(entry, now)
+
+    def check(self) -> None:
+        """Verify what the fields' comments promise."""
+        changing = {c.entry for pending in self._appends.values() for c in pending.changes}
+        ending = [*self._sends.values(), *self._retries]
+        if len(ending) != len(set(ending)) or changing & set(ending):
+            raise InvariantViolated("A transaction is ended twice.")
+        for transactional_id, entry in self.entries.items():
+            if entry.transactional_id != transactional_id:
+                raise InvariantViolated(f"{entry.transactional_id} is kept as {transactional_id}.")
+            if entry.is_pending != (entry in changing):
+                raise InvariantViolated(
+                    f"{transactional_id} waits for an append that is not there."
+                )
+            is_ending = entry.current.state in PREPARED
+            if is_ending != (entry in ending or (is_ending and entry.is_pending)):
+                raise InvariantViolated(
+                    f"The end of {transactional_id} is not pursued, or in vain."
+                )
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """What a client is told if an append ended with `error`."""
+    return _COORDINATOR_ERRORS.get(error, error)
