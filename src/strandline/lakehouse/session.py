@@ -24,14 +24,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from strandline.lakehouse.scratch_directory import OF_JVMS, ScratchDirectory, remove_leftovers
 from strandline.lakehouse.session_executors import wait_for_executors
 from strandline.lakehouse.session_files import SessionFiles, session_files
 from strandline.lakehouse.session_java import find_java
-from strandline.lakehouse.session_lasting import end_jvm, forget_jvm, has_session
+from strandline.lakehouse.session_lasting import (
+    end_jvm,
+    forget_jvm,
+    has_session,
+    keep_scratch,
+)
 from strandline.lakehouse.session_master import (
     NoSpark,
     check_master,
@@ -130,7 +137,7 @@ def _started(configured: SparkConf, master: str, patience_s: float) -> SparkCont
         # A process group of its own: Ctrl-C at a terminal is for this process, which ends the
         # queries in order, not for the workers below Spark's JVM. That ends with its stdin.
         started = {"start_new_session": True}
-        gateway = SparkContext._gateway or launch_gateway(configured, started)  # type: ignore[no-untyped-call]
+        gateway = SparkContext._gateway or _launched(configured, started)
         SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
         if not is_on_this_machine(master):
             watch.start()
@@ -147,6 +154,18 @@ def _started(configured: SparkConf, master: str, patience_s: float) -> SparkCont
             f"Spark could not be started with --master {master}: {why.rstrip('.')}. Correct "
             "--master or what it needs, or run Spark on this machine with --master 'local[*,4]'."
         ) from error
+
+
+def _launched(configured: SparkConf, started: dict[str, bool]) -> JavaGateway:
+    """A JVM whose temporary files go with it, or with the next one if it is killed."""
+    remove_leftovers(OF_JVMS)
+    scratch = ScratchDirectory(OF_JVMS)
+    keep_scratch(scratch)
+    with _environment({"TMPDIR": str(scratch.path)}):
+        gateway = launch_gateway(configured, started)  # type: ignore[no-untyped-call]
+    # Java removes such files in reverse order: those that it and Spark make come first.
+    gateway.jvm.java.io.File(str(scratch.path)).deleteOnExit()
+    return gateway
 
 
 _SETTINGS: Final = {

@@ -22,6 +22,11 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession, SQLContext
 
+from strandline.lakehouse.scratch_directory import ScratchDirectory
+
+_scratch: list[ScratchDirectory] = []
+"""That of the JVM that this process has started, if there is one."""
+
 
 class LastingSession:
     """A context manager, which stops the session that there is at its end."""
@@ -113,8 +118,15 @@ def _forget(spark: SparkSession) -> None:
     forget_jvm()
 
 
+def keep_scratch(directory: ScratchDirectory) -> None:
+    """Remove the JVM's temporary files with it, if it ends before this process."""
+    _scratch.append(directory)
+
+
 def forget_jvm() -> None:
     """Let PySpark start another JVM when a session is made."""
+    while _scratch:
+        _scratch.pop().close()
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     if gateway is not None:
         gateway.shutdown_callback_server()

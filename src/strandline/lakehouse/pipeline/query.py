@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from uuid import UUID, uuid4
 
@@ -19,13 +20,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
-from strandline.lakehouse.pipeline.checkpoint import Checkpoint
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.options import RunOptions, starting_offsets
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets
 from strandline.lakehouse.pipeline.tasks import Target, write_ranges, write_rows
 from strandline.lakehouse.reading.ranges import OffsetRange as ReadRange
 from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.scratch_directory import OF_QUERIES, ScratchDirectory
 from strandline.lakehouse.tables.committing import NOTHING_NEW, CommitResult
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.locations import spark_path
@@ -64,7 +65,7 @@ class Attempt:
     commits: int = 0
     query_id: str = field(default_factory=lambda: str(uuid4()))
     _starts: dict[TopicPartition, int] = field(init=False)
-    _checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    _checkpoint: ScratchDirectory = field(default_factory=partial(ScratchDirectory, OF_QUERIES))
 
     def __post_init__(self) -> None:
         self._starts = dict(self.begin.starts)

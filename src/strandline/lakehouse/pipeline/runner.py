@@ -22,7 +22,6 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.lakehouse.pipeline import log_facts
-from strandline.lakehouse.pipeline.checkpoint import remove_leftovers
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
@@ -31,6 +30,7 @@ from strandline.lakehouse.pipeline.publishing import Publisher
 from strandline.lakehouse.pipeline.query import Attempt, RunContext, committed_event
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets, start_offsets
 from strandline.lakehouse.reading.errors import ReadError
+from strandline.lakehouse.scratch_directory import OF_QUERIES, remove_leftovers
 from strandline.lakehouse.session_lasting import is_lost
 from strandline.lakehouse.session_master import NoSpark
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
@@ -97,7 +97,7 @@ class Runner:
         Raises `PipelineError` and `TableError`: what was committed stays, and the next run goes on
         from there.
         """
-        remove_leftovers()
+        remove_leftovers(OF_QUERIES)
         try:
             self._run(stop)
             stopped = Stopped(self._commits, self._rows, self._lag())

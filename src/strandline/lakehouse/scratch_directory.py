@@ -1,10 +1,10 @@
-"""The directory that a query's checkpoint lies in while it runs.
+"""Directories for as long as a process lives: a query's checkpoint, the temporary files of a JVM.
 
-    <temporary directory>/strandline-query-<random>/
+    <temporary directory>/<prefix><random>/
 
-It goes with the query. What a process that was killed could not remove, the next run does: the
-owner of a directory holds a lock on it, which ends with the process, whatever ends that. This file
-must not know what Spark keeps there.
+What a process that was killed could not remove, the next one does: the owner of a directory holds a
+lock on it, which ends with the process, whatever ends that. This file must not know what is kept
+there.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 
-_PREFIX: Final = "strandline-query-"
+OF_QUERIES: Final = "strandline-query-"
+"""Prefix of the checkpoints of Spark's queries."""
+OF_JVMS: Final = "strandline-jvm-"
+"""Prefix of what Java and Spark unpack and spill."""
 
 
-class Checkpoint:
+class ScratchDirectory:
     """A new directory, and the lock on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str) -> None:
         """Raises `OSError`."""
-        self.path, self._lock = _locked_directory()
+        self.path, self._lock = _locked_directory(prefix)
 
     def close(self) -> None:
         """Remove it. What cannot be removed now, because Spark still writes, the next run takes."""
@@ -35,30 +38,30 @@ class Checkpoint:
         os.close(self._lock)
 
 
-def remove_leftovers() -> list[Path]:
+def remove_leftovers(prefix: str) -> list[Path]:
     """Remove what ended processes of this user left; what is held by a living one stays.
 
     Returns what was removed. A directory that cannot be removed is told in the log: it does no harm
     to a run.
     """
     removed = []
-    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{prefix}*")):
         try:
             if _maybe_remove(path):
                 removed.append(path)
         except OSError as error:
-            log.info("The checkpoint of an ended run stays: %s", error)
+            log.info("The directory of an ended process stays: %s", error)
     return removed
 
 
-def _locked_directory() -> tuple[Path, int]:
+def _locked_directory(prefix: str) -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=prefix))
         descriptor = _open(path)
         if descriptor is not None:
             if _maybe_lock(descriptor) and path.exists():
                 return path, descriptor
-            # Another run took it for a leftover before it was locked, and removes it.
+            # Another process took it for a leftover before it was locked, and removes it.
             os.close(descriptor)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from strandline.lakehouse.pipeline.checkpoint import Checkpoint, remove_leftovers
+from strandline.lakehouse.scratch_directory import OF_QUERIES, ScratchDirectory, remove_leftovers
 
 _OWNER = """
-from strandline.lakehouse.pipeline.checkpoint import Checkpoint
-print(Checkpoint().path, flush=True)
+from strandline.lakehouse.scratch_directory import OF_QUERIES, ScratchDirectory
+print(ScratchDirectory(OF_QUERIES).path, flush=True)
 input()
 """
 
@@ -28,7 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_goes_with_its_query(place: Path) -> None:
-    checkpoint = Checkpoint()
+    checkpoint = ScratchDirectory(OF_QUERIES)
     (checkpoint.path / "offsets").mkdir()
     assert list(place.iterdir()) == [checkpoint.path]
     checkpoint.close()
@@ -48,25 +48,25 @@ def test_what_a_killed_process_left_goes_at_the_next_start(place: Path) -> None:
         left = Path(owner.stdout.readline().strip())
         (left / "offsets").mkdir()
         (left / "offsets" / "0").write_text("v1")
-        own = Checkpoint()
-        assert remove_leftovers() == []
+        own = ScratchDirectory(OF_QUERIES)
+        assert remove_leftovers(OF_QUERIES) == []
         assert (left / "offsets" / "0").exists()
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    assert remove_leftovers() == [left]
+    assert remove_leftovers(OF_QUERIES) == [left]
     assert list(place.iterdir()) == [own.path]
     own.close()
 
 
 def test_what_only_looks_like_one_stays(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Links lead elsewhere, and files are nobody's checkpoint."""
+    """Links lead elsewhere, and a file is no checkpoint."""
     elsewhere = place / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").touch()
     (place / "strandline-query-link").symlink_to(elsewhere)
     (place / "strandline-query-file").touch()
     with caplog.at_level("INFO"):
-        assert remove_leftovers() == []
+        assert remove_leftovers(OF_QUERIES) == []
     assert (elsewhere / "precious").exists()
     assert len(caplog.records) == 2
 
@@ -81,12 +81,42 @@ def test_a_directory_that_is_taken_for_a_leftover_is_made_again(
     def make_and_lose(prefix: str) -> str:
         made = make(prefix=prefix)
         if not taken:
-            taken.extend(remove_leftovers())
+            taken.extend(remove_leftovers(OF_QUERIES))
         return made
 
     monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
-    checkpoint = Checkpoint()
+    checkpoint = ScratchDirectory(OF_QUERIES)
     assert len(taken) == 1
     assert checkpoint.path.exists()
     assert checkpoint.path not in taken
     checkpoint.close()
+
+
+_SPARK = """
+import sys
+from pyspark import SparkContext
+from strandline.lakehouse.session import session
+from strandline.lakehouse.session_lasting import LastingSession
+with LastingSession(lambda: session(master="local[1]", memory="512m", log_level="OFF")) as lasting:
+    frame = lasting.spark.range(10).repartition(2)
+    frame.write.parquet(sys.argv[1])
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+    lasting.maybe_renew()
+    lasting.spark.range(10).repartition(2).count()
+ended = SparkContext._gateway.proc
+ended.stdin.close()
+ended.wait()
+"""
+
+
+def test_spark_leaves_no_temporary_files_whether_its_jvm_is_killed_or_stopped(place: Path) -> None:
+    """What it unpacks, spills and shuffles."""
+    temporary = place / "temporary"
+    temporary.mkdir()
+    subprocess.run(
+        [sys.executable, "-c", _SPARK, str(place / "table")],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        check=True,
+    )
+    assert list(temporary.iterdir()) == []
