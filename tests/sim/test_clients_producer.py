@@ -314,30 +314,47 @@ def test_out_of_order_behind_a_batch_that_failed_only_came_too_early() -> None:
     assert client.counters["new identity"] == 0
 
 
-def test_out_of_order_of_the_oldest_needs_a_new_identity_when_nothing_is_on_its_way() -> None:
+def test_out_of_order_of_the_oldest_needs_a_new_identity_from_it_on() -> None:
     stage = Stage()
     client = settled(stage)
     first, second = produce(stage), produce(stage)
     client.finish()
-    told(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    stage.run(100)
-    waiting = [asked for asked in stage.requests if asked.key is ApiKey.INIT_PRODUCER_ID]
-    assert not waiting, "something was on its way"
-    for asked in [second, *stage.requests]:
-        asked.wire.reset()
     stage.requests.clear()
+    told(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     identify(stage, 200)
-    refused = [event.value for event in stage.history if isinstance(event, Refused)]
-    assert refused == [b"p-2"], "of the others nobody knows"
+    stage.run(50)
+    assert not stage.requests, "what is on its way under the old number may be written yet"
+    told(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    numbers = []
     while not client.is_done:
         if stage.requests:
             asked = produce(stage)
-            assert sequence_of(asked)[0] == 200
+            numbers.append((sequence_of(asked), values_of(asked)))
             told(asked, offset=9)
         stage.run(10)
+    assert numbers[:2] == [((200, 0), [b"p-2"]), ((200, 1), [b"p-3"])]
+    assert not any(isinstance(event, Refused) for event in stage.history)
     assert client.counters["new identity"] == 1
     [finding] = client.findings
     assert (finding.invariant, finding.partition) == ("I-54", "t-0")
+
+
+def test_what_may_be_written_is_not_numbered_anew() -> None:
+    stage = Stage()
+    client = settled(stage, in_flight="2")
+    first, second = produce(stage), produce(stage)
+    client.finish()
+    second.wire.reset()
+    told(first, offset=1)
+    stage.requests.clear()
+    again = produce(stage)
+    stage.compacted = {"t"}  # which is why a broker may have lost count
+    told(again, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(50)
+    unknown = values_of(again)[0]
+    assert unknown not in [event.value for event in stage.history if isinstance(event, Refused)]
+    assert client.counters["outcome unknown"] == 1
+    assert (client.counters["new identity"], client.findings) == (1, [])
 
 
 def test_out_of_order_where_the_repeated_batch_may_be_deleted_is_no_finding() -> None:
@@ -373,18 +390,25 @@ def test_out_of_order_of_one_that_was_sent_behind_another_is_sent_again() -> Non
     assert client.counters["new identity"] == 0
 
 
-def test_a_refused_batch_ends_the_numbering() -> None:
+def test_behind_a_refused_batch_the_numbering_begins_anew() -> None:
     stage = Stage()
     client = settled(stage)
-    told(produce(stage), ErrorCode.INVALID_TIMESTAMP)
-    stage.run(2)
-    assert Refused(PLACE, b"p-2") in stage.history
+    refused, behind = produce(stage), produce(stage)
     stage.requests.clear()
-    for wire in stage.wires:
-        wire.reset()
+    told(refused, ErrorCode.INVALID_TIMESTAMP)
+    told(behind, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     identify(stage, 200)
-    assert sequence_of(produce(stage)) == (200, 0)
-    assert client.counters["new identity"] == 1
+    assert Refused(PLACE, b"p-2") in stage.history
+    again = produce(stage)
+    assert (sequence_of(again), values_of(again)) == ((200, 0), [b"p-3"])
+    assert client.findings == []
+
+
+def test_the_numbers_of_a_refused_batch_are_free_while_none_follow() -> None:
+    stage = Stage()
+    settled(stage, in_flight="1")
+    told(produce(stage), ErrorCode.INVALID_TIMESTAMP)
+    assert sequence_of(produce(stage)) == (100, 1)
 
 
 def test_batches_for_a_former_topic_are_never_sent_to_the_new_one() -> None:

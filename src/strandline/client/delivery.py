@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.record import Record
-from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicPartition
+from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 
 
 class Delivery:
@@ -59,6 +60,8 @@ class Batch:
 
     `identity` and `encoded` are set together when it is sent first and stay: a repetition must be
     the same bytes. `maybe_written` says that an attempt may have succeeded without our knowing.
+    `topic_id` is that of the topic it was first sent to, which may be deleted and made anew;
+    `was_next` says whether nothing before it was in doubt when it was sent last.
     """
 
     __slots__ = (
@@ -73,11 +76,15 @@ class Batch:
         "records",
         "renewals",
         "size_bytes",
+        "topic_id",
         "topic_partition",
+        "was_next",
     )
 
     def __init__(self, topic_partition: TopicPartition, created_ms: int) -> None:
         self.topic_partition = topic_partition
+        self.topic_id: TopicId | None = None
+        self.was_next = False
         self.created_ms = created_ms
         self.records: list[Record] = []
         self.deliveries: list[Delivery] = []
@@ -107,12 +114,12 @@ class Batch:
         self.deliveries.clear()
         self.encoded = None
 
-    def split(self) -> tuple[Batch, Batch]:
+    def split(self) -> tuple[Self, Self]:
         """Two halves in its place, for a batch that is too large. Deliveries move with them."""
         middle = len(self.records) // 2
         halves = []
         for start, end in ((0, middle), (middle, len(self.records))):
-            half = Batch(self.topic_partition, self.created_ms)
+            half = type(self)(self.topic_partition, self.created_ms)
             half.records = self.records[start:end]
             half.deliveries = self.deliveries[start:end]
             for index, delivery in enumerate(half.deliveries):

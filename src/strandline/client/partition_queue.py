@@ -104,11 +104,14 @@ class PartitionQueue(Generic[B]):
         del self._places[batch]
 
     def replace(self, batch: B, parts: Iterable[B]) -> None:
-        """The oldest batch is to be sent as several."""
-        place = self._places[batch]
+        """The batch is to be sent as several, in its place."""
+        several = list(parts)
+        number, place = self.batches.index(batch), self._places[batch]
+        for before in list(self.batches)[:number]:
+            self._places[before] -= len(several) - 1
         self.remove(batch)
-        for part in reversed(list(parts)):
-            self.batches.appendleft(part)
+        for part in reversed(several):
+            self.batches.insert(number, part)
             self._places[part] = place
             place -= 1
 

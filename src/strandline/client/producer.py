@@ -19,6 +19,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Batch, Delivery, FlushResult, record_bytes_max
 from strandline.client.metadata import TopicInfo
 from strandline.client.partitioner import StickyChoice, partition_for_key
+from strandline.client.produce_queues import ProducePolicy
 from strandline.client.sending import Sender
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.batch import HEADER_BYTES
@@ -54,11 +55,18 @@ class Producer:
         self._settings = settings = settings or ProducerSettings()
         self._sender = Sender(
             cluster,
-            acks=settings.acks,
+            ProducePolicy(
+                acks=settings.acks,
+                delivery_timeout_ms=settings.delivery_timeout_ms,
+                topic_wait_ms=cluster.settings.topic_wait_ms,
+                retry_backoff_ms=cluster.settings.retry_backoff_ms,
+                retry_backoff_max_ms=cluster.settings.retry_backoff_max_ms,
+            ),
             codec=(settings.codec, settings.compression_level),
-            timeouts_ms=(settings.append_timeout_ms, settings.delivery_timeout_ms),
+            append_timeout_ms=settings.append_timeout_ms,
             is_idempotent=settings.is_idempotent and settings.acks == -1,
         )
+        self._outcomes = self._sender.outcomes
         self._open: dict[TopicPartition, Batch] = {}
         self._sticky = StickyChoice(cluster.random, stay_bytes=settings.batch_bytes)
 
@@ -72,7 +80,7 @@ class Producer:
     @property
     def buffered_bytes(self) -> int:
         """What waits to be sent or answered."""
-        return self._sender.held_bytes
+        return self._outcomes.held_bytes
 
     def send(
         self,
@@ -110,8 +118,8 @@ class Producer:
         if batch is None:
             batch = self._open[target] = Batch(target, self._cluster.clock.monotonic_ms())
             batch.size_bytes = HEADER_BYTES
-            self._sender.held_bytes += HEADER_BYTES
-        self._sender.held_bytes += size
+            self._outcomes.held_bytes += HEADER_BYTES
+        self._outcomes.held_bytes += size
         delivery = batch.add(record, size)
         if batch.size_bytes >= self._settings.batch_bytes:
             self._close_batch(target)
@@ -123,7 +131,7 @@ class Producer:
             self._close_batch(target)
         while self._sender.has_work:
             self._sender.pump(wait=True)
-        return self._sender.take_outcomes()
+        return self._outcomes.take()
 
     def _choose(
         self, topic: TopicInfo, key: bytes | None, partition: int | None, size_bytes: int
@@ -147,10 +155,10 @@ class Producer:
 
     def _make_room(self, size_bytes: int) -> None:
         limit = self._settings.buffer_bytes_max
-        if self._sender.held_bytes + size_bytes <= limit:
+        if self._outcomes.held_bytes + size_bytes <= limit:
             return
         for target in list(self._open):
             self._close_batch(target)
         # Ends because every batch is delivered or given up within the delivery timeout.
-        while self._sender.held_bytes and self._sender.held_bytes + size_bytes > limit:
+        while self._outcomes.held_bytes and self._outcomes.held_bytes + size_bytes > limit:
             self._sender.pump(wait=True)

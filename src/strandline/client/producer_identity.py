@@ -1,17 +1,21 @@
 """The producer id of an idempotent producer and its sequence numbers (KIP-98, KIP-360).
 
-Theory: with one batch per partition on the way, the next sequence number moves on only when a batch
-is known to be written. When it cannot be known what the broker last saw (a batch was given up after
-an attempt that may have succeeded), numbering anew under a fresh id is the only safe way on.
+This file knows which number a batch gets. It has no connection: a driver sends `request` to any
+broker and brings the answer. It must not know what became of batches, that is `produce_queues`.
+
+Theory: a broker takes the next number of a partition only. So numbers go out in the order of the
+batches, and one that is not used can be taken back only while it is the last. When it cannot be
+known what the broker last saw, numbering anew under a fresh id is the only safe way on. Batches
+that were numbered before keep their numbers.
 """
 
 from __future__ import annotations
 
-from strandline.client.cluster import ClusterClient
+from typing import Final
+
 from strandline.client.delivery import Identity
 from strandline.client.refusal import check
-from strandline.errors import ErrorCode
-from strandline.protocol.apis import ApiKey
+from strandline.errors import ErrorCode, InvariantViolated
 from strandline.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -19,43 +23,56 @@ from strandline.protocol.messages.init_producer_id import (
 from strandline.records.batch import sequence_after
 from strandline.types import ProducerEpoch, ProducerId, TopicPartition
 
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
 
-class IdentitySource:
-    """Hands out the identity of each batch."""
 
-    __slots__ = ("_cluster", "_current", "_sequences")
+class ProducerIdentity:
+    """See the module."""
 
-    def __init__(self, cluster: ClusterClient) -> None:
-        self._cluster = cluster
+    request: Final = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
+    )
+
+    __slots__ = ("_current", "_sequences")
+
+    def __init__(self) -> None:
         self._current: tuple[ProducerId, ProducerEpoch] | None = None
         self._sequences: dict[TopicPartition, int] = {}
 
-    def next_for(self, partition: TopicPartition) -> Identity:
-        """The identity of the partition's next batch. May ask the cluster for a producer id."""
-        if self._current is None:
-            self._current = self._cluster.retry(self._ask)
-        producer_id, epoch = self._current
-        return Identity(producer_id, epoch, self._sequences.get(partition, 0))
+    @property
+    def is_known(self) -> bool:
+        """Whether batches can be numbered; otherwise a broker is to be asked."""
+        return self._current is not None
 
-    def written(self, partition: TopicPartition, identity: Identity, record_count: int) -> None:
-        """Note that a batch is written. One that was numbered before a `renew` changes nothing."""
-        if self._current == (identity.producer_id, identity.epoch):
-            self._sequences[partition] = sequence_after(identity.base_sequence, record_count)
-
-    def renew(self, identity: Identity) -> None:
-        """Number anew from the next batch on, unless that was done since `identity` was given."""
-        if self._current == (identity.producer_id, identity.epoch):
-            self._current = None
-            self._sequences.clear()
-
-    def _ask(self) -> tuple[ProducerId, ProducerEpoch]:
-        response = self._cluster.any_connection().call(
-            ApiKey.INIT_PRODUCER_ID,
-            InitProducerIdResponse,
-            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
-        )
+    def learn(self, response: InitProducerIdResponse) -> None:
+        """Take the answer to `request` in. Raises the `ProtocolError` that it is."""
         message = None
         if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             message = "The cluster grants no producer id yet: it cannot write its metadata."
         check(response.error_code, message, "the producer")
-        return ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)
+        self._current = ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)
+
+    def is_current(self, identity: Identity) -> bool:
+        """Whether a batch was numbered under the present id."""
+        return self._current == (identity.producer_id, identity.epoch)
+
+    def number(self, partition: TopicPartition, record_count: int) -> Identity:
+        """The identity of the partition's next batch."""
+        if self._current is None:
+            raise InvariantViolated("A batch was numbered without a producer id.")
+        base_sequence = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence_after(base_sequence, record_count)
+        return Identity(*self._current, base_sequence)
+
+    def take_back(self, partition: TopicPartition, identity: Identity, record_count: int) -> bool:
+        """A batch is not written and never will be: whether the next one can have its numbers."""
+        next_sequence = sequence_after(identity.base_sequence, record_count)
+        if not self.is_current(identity) or self._sequences.get(partition) != next_sequence:
+            return False
+        self._sequences[partition] = identity.base_sequence
+        return True
+
+    def renew(self) -> None:
+        """Number anew from the next batch on, under another id."""
+        self._current = None
+        self._sequences.clear()

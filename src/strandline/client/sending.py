@@ -1,11 +1,10 @@
-"""Getting a producer's batches to the leaders of their partitions, in order.
+"""Getting a producer's batches to the leaders of their partitions, waiting for the answers.
 
-This file knows produce requests, retries and what each error means for a batch. It must not know
-how records are collected.
+This file drives `produce_queues` by blocking connections: it finds leaders, makes requests, and
+waits. What an answer means for a batch is decided there. It must not know how records are
+collected.
 
-Theory: of each partition one batch at a time is on the way, so order needs no further care. A batch
-that fails in a way that a retry may mend stays first in its partition's queue and is sent again,
-byte for byte, until the delivery timeout.
+Theory: of each partition one batch at a time is on the way, so order needs no further care.
 """
 
 from __future__ import annotations
@@ -14,49 +13,24 @@ import select
 from dataclasses import dataclass
 from typing import Final
 
-from strandline.client.backoff import ExponentialBackoff
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
 from strandline.client.delivery import Batch, FailedRecords, FlushResult
-from strandline.client.partition_queue import PartitionQueue
-from strandline.client.produce_messages import (
-    answers_by_partition,
-    highest_version,
-    produce_request,
-)
-from strandline.client.producer_identity import IdentitySource
-from strandline.client.refusal import refusal
-from strandline.client.retry import is_worth_waiting_for
+from strandline.client.produce_messages import highest_version, produce_request
+from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.producer_identity import ProducerIdentity
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
 from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from strandline.protocol.produce_errors import is_definite
 from strandline.records.builder import BatchBuilder, BatchOptions
 from strandline.records.codec import Codec
-from strandline.types import (
-    NO_OFFSET,
-    BrokerId,
-    Offset,
-    TopicId,
-    TopicPartition,
-)
+from strandline.types import BrokerId, Offset, TopicId, TopicPartition
 
 REQUESTS_IN_FLIGHT_MAX: Final = 5
 """Per connection; each carries batches of partitions that the others do not."""
 REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
-RENEWALS_MAX: Final = 3
-_BATCHES_IN_FLIGHT_MAX: Final = 1
-"""Per partition, see the module."""
 _WAIT_MS_MAX: Final = 1000
-
-_IDENTITY_LOST: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,79 +44,103 @@ class _InFlight:
     """The topics of the request."""
 
 
-class Sender:
-    """See the module. `held_bytes` counts everything not done, open batches included."""
+class Outcomes:
+    """What became of records, counted until it is taken."""
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        *,
-        acks: int,
-        codec: tuple[Codec, int | None],
-        timeouts_ms: tuple[int, int],
-        is_idempotent: bool,
-    ) -> None:
-        """`codec` comes with its level; the timeouts are those of an append and a delivery."""
+    __slots__ = ("_delivered", "_failed", "held_bytes")
+
+    def __init__(self) -> None:
         self.held_bytes = 0
-        self._cluster = cluster
-        self._acks = acks
-        self._codec, self._level = codec
-        self._append_timeout_ms, self._delivery_timeout_ms = timeouts_ms
-        self._identities = IdentitySource(cluster) if is_idempotent else None
-        self._queues: dict[TopicPartition, PartitionQueue[Batch]] = {}
-        self._in_flight: list[_InFlight] = []
+        """Of everything without an outcome."""
         self._delivered = 0
         self._failed: dict[tuple[TopicPartition, ErrorCode], FailedRecords] = {}
 
-    @property
-    def has_work(self) -> bool:
-        """Whether a batch waits or is on the way."""
-        return bool(self._queues)
-
-    def enqueue(self, batch: Batch) -> None:
-        """Take a batch over; it is sent after those of its partition that came before."""
-        partition = batch.topic_partition
-        queue = self._queues.get(partition)
-        if queue is None:
-            settings = self._cluster.settings
-            queue = self._queues[partition] = PartitionQueue(
-                partition,
-                ExponentialBackoff(
-                    self._cluster.random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
-                ),
-                _BATCHES_IN_FLIGHT_MAX,
-                is_numbered=self._identities is not None,
-            )
-        queue.add(batch)
-
-    def take_outcomes(self) -> FlushResult:
+    def take(self) -> FlushResult:
         """What became of records since this was asked last."""
         result = FlushResult(self._delivered, tuple(self._failed.values()))
         self._delivered, self._failed = 0, {}
         return result
 
+    def add(self, batch: Batch, error: ProtocolError | None) -> None:
+        """A batch has its outcome."""
+        partition, count = batch.topic_partition, len(batch.records)
+        self.held_bytes -= batch.size_bytes
+        if error is None:
+            self._delivered += count
+            return
+        before = self._failed.get((partition, error.code))
+        self._failed[partition, error.code] = FailedRecords(
+            partition,
+            count + (before.count if before else 0),
+            error,
+            batch.maybe_written or (before is not None and before.maybe_written),
+        )
+
+
+class Sender:
+    """See the module. `outcomes.held_bytes` counts everything not done, open batches included."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        policy: ProducePolicy,
+        *,
+        codec: tuple[Codec, int | None],
+        append_timeout_ms: int,
+        is_idempotent: bool,
+    ) -> None:
+        """`codec` comes with its level; the timeout is how long a broker may wait for replicas."""
+        self.outcomes = Outcomes()
+        self._cluster = cluster
+        self._acks = policy.acks
+        self._codec, self._level = codec
+        self._append_timeout_ms = append_timeout_ms
+        identity = ProducerIdentity() if is_idempotent else None
+        self._queues: ProduceQueues[Batch] = ProduceQueues(
+            policy, cluster.random, self._encoded, self, identity
+        )
+        self._in_flight: list[_InFlight] = []
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a batch waits or is on the way."""
+        return self._queues.has_work
+
+    def enqueue(self, batch: Batch) -> None:
+        """Take a batch over; it is sent after those of its partition that came before."""
+        self._queues.add(batch)
+
     def pump(self, *, wait: bool) -> None:
         """Take in what was answered and send what can be; with `wait`, until either happens."""
         self._take_in_answers()
-        self._give_up_old()
+        self._queues.give_up_old(self._now_ms)
         sent = self._send_ready()
-        if wait and not sent and self._queues:
+        if wait and not sent and self.has_work:
             self._wait()
             self._take_in_answers()
+
+    @property
+    def _now_ms(self) -> int:
+        return self._cluster.clock.monotonic_ms()
 
     # -- Sending -----------------------------------------------------------------------------
 
     def _send_ready(self) -> bool:
         """Send each sendable first batch of a partition; whether there were any."""
         by_leader: dict[BrokerId, list[Batch]] = {}
-        now_ms = self._cluster.clock.monotonic_ms()
-        for partition, queue in list(self._queues.items()):
+        now_ms = self._now_ms
+        for queue in self._queues.busy:
+            partition = queue.topic_partition
+            known = self._cluster.view.topics.get(partition.topic)
+            if known is not None:
+                self._queues.give_up_former(queue, known.topic_id)
             for batch in queue.sendable(now_ms):
                 try:
                     leader = self._cluster.partition(partition).leader
-                    self._encode(batch)
+                    self._identify()
+                    self._queues.prepare(batch)
                 except ProtocolError as error:
-                    self._settle(batch, error)
+                    self._queues.settle(batch, error, self._now_ms, was_sent=False)
                     break
                 by_leader.setdefault(leader, []).append(batch)
         sent = False
@@ -165,7 +163,7 @@ class Sender:
                 self._send_request(connection, request)
             except ProtocolError as error:
                 for batch in request:
-                    self._settle(batch, error)
+                    self._queues.settle(batch, error, self._now_ms, was_sent=False)
             sent = True
         return sent
 
@@ -183,44 +181,52 @@ class Sender:
         highest = highest_version(ids)
         if self._acks == 0:
             connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
-            for batch in batches:
-                self._finish(batch, NO_OFFSET, None)
-            return
-        sent = {batch.topic_partition: batch for batch in batches}
-        pending = connection.send(
-            ApiKey.PRODUCE, request, highest=highest, timeout_ms=self._answer_timeout_ms
-        )
-        for partition, batch in sent.items():
-            self._queues[partition].sent(batch)
-        self._in_flight.append(_InFlight(connection, pending, sent, ids))
+        else:
+            pending = connection.send(
+                ApiKey.PRODUCE, request, highest=highest, timeout_ms=self._answer_timeout_ms
+            )
+            sent = {batch.topic_partition: batch for batch in batches}
+            self._in_flight.append(_InFlight(connection, pending, sent, ids))
+        self._queues.sent(batches, ids)
 
-    def _encode(self, batch: Batch) -> None:
-        if batch.encoded is not None:
+    def _identify(self) -> None:
+        """Ask for a producer id, if one is needed."""
+        identity = self._queues.identity
+        if identity is None or identity.is_known:
             return
+
+        def attempt() -> None:
+            connection = self._cluster.any_connection()
+            identity.learn(
+                connection.call(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, identity.request)
+            )
+
+        self._cluster.retry(attempt)
+
+    def _encoded(self, batch: Batch) -> bytes:
         options = BatchOptions(codec=self._codec, level=self._level)
-        if self._identities is not None:
-            identity = self._identities.next_for(batch.topic_partition)
-            batch.identity = identity
+        if batch.identity is not None:
             options = BatchOptions(
                 codec=self._codec,
                 level=self._level,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-                base_sequence=identity.base_sequence,
+                producer_id=batch.identity.producer_id,
+                producer_epoch=batch.identity.epoch,
+                base_sequence=batch.identity.base_sequence,
             )
         builder = BatchBuilder(options)
         for record in batch.records:
             builder.append(record)
-        batch.encoded = builder.build()
+        return builder.build()
 
     # -- Answers -----------------------------------------------------------------------------
 
     def _wait(self) -> None:
         """Sleep until an answer comes, a retry is due, or an answer is overdue."""
-        now_ms = self._cluster.clock.monotonic_ms()
-        pauses = [queue.not_before_ms for queue in self._queues.values()]
-        waking = [at_ms for at_ms in pauses if at_ms > now_ms]
-        waking += [each.pending.deadline for each in self._in_flight]
+        now_ms = self._now_ms
+        waking = [each.pending.deadline for each in self._in_flight]
+        pause_ends_ms = self._queues.next_ms(now_ms)
+        if pause_ends_ms is not None:
+            waking.append(pause_ends_ms)
         wait_ms = max(0, min(min(waking, default=now_ms) - now_ms, _WAIT_MS_MAX))
         poller = select.poll()
         watched = [each.connection for each in self._in_flight if not each.connection.closed]
@@ -235,7 +241,7 @@ class Sender:
     def _tell_silence(self) -> None:
         """Tell a person who waits of the oldest request that a broker does not answer."""
         oldest = min(self._in_flight, key=lambda each: each.pending.sent_ms)
-        if self._cluster.clock.monotonic_ms() - oldest.pending.sent_ms >= _WAIT_MS_MAX:
+        if self._now_ms - oldest.pending.sent_ms >= _WAIT_MS_MAX:
             self._cluster.on_delay(oldest.connection.silence(oldest.pending))
 
     @property
@@ -244,15 +250,13 @@ class Sender:
         return max(self._cluster.settings.request_timeout_ms, self._append_timeout_ms + 5000)
 
     def _take_in_answers(self) -> None:
-        now_ms = self._cluster.clock.monotonic_ms()
+        now_ms = self._now_ms
         for request in list(self._in_flight):
             pending = request.pending
             if not pending.is_done:
                 request.connection.take_arrived()
             if pending.is_done or now_ms > pending.deadline:
                 self._in_flight.remove(request)
-                for partition, batch in request.batches.items():
-                    self._queues[partition].answered(batch)
                 self._take_in(request)
 
     def _take_in(self, request: _InFlight) -> None:
@@ -264,110 +268,27 @@ class Sender:
                 if isinstance(failure, ProtocolError)
                 else ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(failure))
             )
-            for batch in request.batches.values():
-                batch.maybe_written = True
-                self._settle(batch, error)
+            self._queues.lost(request.batches.values(), error, self._now_ms, was_sent=True)
             return
-        unanswered = dict(request.batches)
-        for partition, answer in answers_by_partition(response, request.ids):
-            found = unanswered.pop(partition, None)
-            if found is not None:
-                self._cluster.hint(partition, answer.current_leader, response.node_endpoints)
-                self._take_in_one(found, answer)
-        for batch in unanswered.values():
-            batch.maybe_written = True
-            self._settle(
-                batch, ProtocolError(ErrorCode.NETWORK_EXCEPTION, "The broker's answer lacks it.")
-            )
+        self._queues.answered(request.batches, request.ids, response, self._now_ms)
 
-    def _take_in_one(self, batch: Batch, answer: PartitionProduceResponse) -> None:
-        if answer.error_code == ErrorCode.NONE:
-            self._finish(batch, Offset(answer.base_offset), None)
-        elif answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._finish(batch, NO_OFFSET, None)
-        else:
-            what = f"partition {batch.topic_partition}"
-            message = answer.error_message
-            if answer.record_errors:
-                message = answer.record_errors[0].batch_index_error_message or message
-            error = refusal(answer.error_code, message, what)
-            batch.maybe_written |= not is_definite(error.code, self._acks)
-            self._settle(batch, error)
+    # -- What the queues tell (`ProduceWatcher`) ---------------------------------------------
 
-    # -- Outcomes ----------------------------------------------------------------------------
+    def answered(
+        self, batch: Batch, answer: PartitionProduceResponse, response: ProduceResponse
+    ) -> None:
+        """See `ProduceWatcher`."""
+        self._cluster.hint(batch.topic_partition, answer.current_leader, response.node_endpoints)
 
-    def _settle(self, batch: Batch, error: ProtocolError) -> None:
-        """Decide what a failed attempt means: try again, number anew, split, or give up."""
-        partition = batch.topic_partition
-        if error.code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
-            self._queues[partition].replace(batch, batch.split())
-            return
-        if error.code in _IDENTITY_LOST and self._maybe_renumber(batch):
-            return
-        now_ms = self._cluster.clock.monotonic_ms()
-        if now_ms - batch.created_ms < self._patience_ms(error):
-            self._cluster.on_delay(error)
-            self._cluster.forget([partition.topic])
-            self._queues[partition].pause(now_ms)
-            return
-        self._finish(batch, NO_OFFSET, error)
+    def failed(self, batch: Batch, error: ProtocolError) -> None:
+        """See `ProduceWatcher`."""
+        self._cluster.on_delay(error)
+        self._cluster.forget([batch.topic_partition.topic])
 
-    def _patience_ms(self, error: ProtocolError) -> int:
-        """For how long batches that meet this error are tried again."""
-        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return min(self._cluster.settings.topic_wait_ms, self._delivery_timeout_ms)
-        return self._delivery_timeout_ms if is_worth_waiting_for(error) else 0
+    def identity_lost(self, batch: Batch, error: ProtocolError) -> None:
+        """See `ProduceWatcher`: the queues number anew, which is all that there is to do."""
 
-    def _maybe_renumber(self, batch: Batch) -> bool:
-        """Send the batch under a new producer id, if no attempt can have written it."""
-        if self._identities is None or batch.identity is None or batch.maybe_written:
-            return False
-        if batch.renewals >= RENEWALS_MAX:
-            return False
-        self._identities.renew(batch.identity)
-        batch.renewals += 1
-        batch.identity = batch.encoded = None
-        return True
-
-    def _give_up_old(self) -> None:
-        """Fail batches that waited longer than the delivery timeout."""
-        oldest_ms = self._cluster.clock.monotonic_ms() - self._delivery_timeout_ms
-        for partition, queue in list(self._queues.items()):
-            oldest = queue.batches[0]
-            if not queue.is_in_flight(oldest) and oldest.created_ms < oldest_ms:
-                self._finish(
-                    oldest,
-                    NO_OFFSET,
-                    ProtocolError(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        f"Records for partition {partition} could not be delivered within "
-                        f"{self._delivery_timeout_ms} ms.",
-                    ),
-                )
-
-    def _finish(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
-        """Set a batch's outcome and go on to the next of its partition."""
-        partition = batch.topic_partition
-        count = len(batch.records)
-        queue = self._queues[partition]
-        if error is None:
-            self._delivered += count
-            queue.is_sequence_confirmed = True
-            queue.worked()
-            if self._identities is not None and batch.identity is not None:
-                self._identities.written(partition, batch.identity, count)
-        else:
-            before = self._failed.get((partition, error.code))
-            self._failed[partition, error.code] = FailedRecords(
-                partition,
-                count + (before.count if before else 0),
-                error,
-                batch.maybe_written or (before is not None and before.maybe_written),
-            )
-            if self._identities is not None and batch.identity and batch.maybe_written:
-                self._identities.renew(batch.identity)
-        batch.finish(base_offset, error)
-        self.held_bytes -= batch.size_bytes
-        queue.remove(batch)
-        if not queue.batches:
-            del self._queues[partition]
+    def finished(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
+        """See `ProduceWatcher`."""
+        del base_offset
+        self.outcomes.add(batch, error)

@@ -6,11 +6,10 @@ padding where a batch is to be large. Some batches are such that a broker must r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, Self
 
-from strandline.protocol.messages.produce import PartitionProduceResponse
+from strandline.client.delivery import Batch, Identity
 from strandline.records.batch import HEADER_BYTES, parse_header
 from strandline.records.builder import build_batch, join_batch
 from strandline.records.codec import Codec
@@ -24,9 +23,7 @@ from strandline.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    ProducerEpoch,
-    ProducerId,
-    TopicId,
+    Offset,
     TopicPartition,
 )
 
@@ -40,41 +37,36 @@ _ZSTD_SINCE: Final = 7
 _PER_CENT: Final = 100
 
 
-@dataclass(slots=True)
-class Identity:
-    """As whom an idempotent producer writes (KIP-98)."""
+class RecordedBatch(Batch):
+    """Records for one partition that stay together, and what the history knows of them."""
 
-    producer_id: ProducerId
-    epoch: ProducerEpoch
-    next_sequence: dict[TopicPartition, int] = field(default_factory=dict)
+    __slots__ = ("attempts", "claimed_ms", "codec", "is_answered", "led_by", "place", "values")
 
+    def __init__(self, topic_partition: TopicPartition, created_ms: int) -> None:
+        super().__init__(topic_partition, created_ms)
+        self.values: tuple[bytes, ...] = ()
+        """Unique, without padding: as the history has them. One for each record, but for a
+        tombstone that there may be behind them."""
+        self.codec = Codec.NONE
+        self.claimed_ms: int | None = None
+        """What its header says of the largest timestamp; None: the truth."""
+        self.place = ""
+        """The incarnation of the partition that it was first sent to, in the history."""
+        self.attempts = 0
+        self.led_by: Leadership | None = None
+        """Of a last attempt with acks=1: who led when it was sent."""
+        self.is_answered = False
+        """Whether the last answer spoke of it."""
 
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Records for one partition that stay together."""
-
-    at: TopicPartition
-    values: tuple[bytes, ...]
-    """Unique, without padding: as the history has them."""
-    records: tuple[Record, ...]
-    """One for each value, and perhaps a tombstone behind them."""
-    codec: Codec
-    created_us: int
-    claimed_ms: int | None = None
-    """What its header says of the largest timestamp; None: the truth."""
-    topic_id: TopicId | None = None
-    """The incarnation that it was first sent to: it must never reach another one."""
-    place: str = ""
-    """That incarnation's partition in the history."""
-    encoded: bytes = b""
-    sequence: int = NO_SEQUENCE
-    attempts: int = 0
-    led_by: Leadership | None = None
-    """Of a last attempt with acks=1: who led when it was sent."""
-    was_next: bool = False
-    """Whether nothing before it was in doubt when it was sent for the last time."""
-    maybe_written: bool = False
-    """Whether some attempt may have put it into the log, without anybody knowing."""
+    def split(self) -> tuple[Self, Self]:
+        """See `Batch`."""
+        halves = super().split()
+        middle = len(halves[0].records)
+        for half, values in zip(halves, (self.values[:middle], self.values[middle:]), strict=True):
+            half.values = values
+            half.codec, half.claimed_ms = self.codec, self.claimed_ms
+            half.place, half.topic_id, half.attempts = self.place, self.topic_id, self.attempts
+        return halves
 
 
 class Recipe:
@@ -100,7 +92,7 @@ class Recipe:
         self._strange = _per_cent(options, "strange-times", 1)
         self._made = 0
 
-    def batch(self, at: TopicPartition, now_us: int, *, produce_version: int) -> Batch:
+    def batch(self, at: TopicPartition, now_us: int, *, produce_version: int) -> RecordedBatch:
         """A new batch of values that nobody has sent yet."""
         random = self._random
         padding = random.randint(0, self._size_max)
@@ -123,7 +115,10 @@ class Recipe:
         claimed_ms = None
         if self._lies.randrange(_PER_CENT) < self._misdated:
             claimed_ms = self._lies.choice((-1, 1, timestamp - 1, timestamp + 60_000))
-        return Batch(at, values, records, codec, now_us, claimed_ms)
+        batch = RecordedBatch(at, now_us // 1000)
+        batch.records.extend(records)
+        batch.values, batch.codec, batch.claimed_ms = values, codec, claimed_ms
+        return batch
 
     def _value(self) -> bytes:
         self._made += 1
@@ -133,23 +128,20 @@ class Recipe:
         return b"k%d" % self._random.randrange(self._keys) if self._keys else None
 
 
-def encode(batch: Batch, identity: Identity | None) -> None:
-    """Fix a batch's bytes; an identity gives it its sequence number. A retry sends them again."""
-    producer_id, epoch = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
-    if identity is not None:
-        producer_id, epoch = identity.producer_id, identity.epoch
-        batch.sequence = identity.next_sequence.get(batch.at, 0)
-        identity.next_sequence[batch.at] = batch.sequence + len(batch.records)
-    batch.encoded = build_batch(
+def encode(batch: RecordedBatch) -> bytes:
+    """A batch's bytes; an identity gives it its sequence number."""
+    identity = batch.identity or Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+    encoded = build_batch(
         batch.records,
         codec=batch.codec,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=batch.sequence,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        base_sequence=identity.base_sequence,
     )
-    if batch.claimed_ms is not None:
-        header = parse_header(batch.encoded)._replace(max_timestamp=batch.claimed_ms)
-        batch.encoded = bytes(join_batch(header, batch.encoded[HEADER_BYTES:]))
+    if batch.claimed_ms is None:
+        return encoded
+    header = parse_header(encoded)._replace(max_timestamp=batch.claimed_ms)
+    return bytes(join_batch(header, encoded[HEADER_BYTES:]))
 
 
 def value_of(stored: bytes | None) -> bytes | None:
@@ -157,9 +149,8 @@ def value_of(stored: bytes | None) -> bytes | None:
     return None if stored is None else stored.partition(b":")[0]
 
 
-def offsets_of(batch: Batch, answer: PartitionProduceResponse) -> list[int | None]:
+def offsets_of(batch: RecordedBatch, base: Offset) -> list[int | None]:
     """Where the broker says that each value lies; None where it does not say."""
-    base = answer.base_offset
     return [None if base < 0 else base + place for place in range(len(batch.values))]
 
 

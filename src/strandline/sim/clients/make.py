@@ -28,7 +28,6 @@ from strandline.sim.clients.ends import EndsWatcher
 from strandline.sim.clients.garbage import GarbageClient
 from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
-from strandline.sim.clients.idempotent import IdempotentProducer
 from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.world import ClientWorld
@@ -38,20 +37,12 @@ from strandline.sim.scenarios.script import BadScript
 Maker: TypeAlias = Callable[[ClientWorld, ClientSpec, ClientOptions, GroupWatch], SimClient]
 
 
-def _producer(
-    world: ClientWorld, spec: ClientSpec, options: ClientOptions, watch: GroupWatch
-) -> SimClient:
-    del watch
-    kind = IdempotentProducer if options.flag("idempotent") else Producer
-    return kind(world, spec, options)
-
-
 def _alone(kind: Callable[[ClientWorld, ClientSpec, ClientOptions], SimClient]) -> Maker:
     return lambda world, spec, options, _: kind(world, spec, options)
 
 
 _KINDS: Final[dict[str, Maker]] = {
-    "producer": _producer,
+    "producer": _alone(Producer),
     "consumer": _alone(Consumer),
     "ends": _alone(EndsWatcher),
     "times": _alone(TimesAsker),
