@@ -39,8 +39,9 @@ from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner
 from strandline.lakehouse.pipeline.running import NeverStopped
 from strandline.lakehouse.session import session
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
-from strandline.lakehouse.tables.spec import TableSpec, save_spec
+from strandline.lakehouse.tables.spec import save_spec
 from strandline.lakehouse.tables.store import open_store
 from strandline.records.codec import Codec
 from strandline.testing import Cluster

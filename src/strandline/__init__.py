@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
     from strandline.lakehouse.spark_options import SparkOptions
     from strandline.lakehouse.table import Table
+    from strandline.lakehouse.tables.definition import TableSpec, parse_partitioning
     from strandline.lakehouse.tables.errors import TableError
-    from strandline.lakehouse.tables.spec import TableSpec, parse_partitioning
     from strandline.testing.async_cluster import AsyncCluster
     from strandline.testing.cluster import Cluster
     from strandline.testing.control import ClusterError

@@ -130,7 +130,7 @@ class EmbeddedWorld:
         self._store = EmbeddedStore(RealFiles(), str(directory))
 
     async def join(self, session_timeout_ms: int = LONG_MS) -> Follower:
-        follower = Follower(self._store.client(session_timeout_ms))
+        follower = Follower(EmbeddedClient(self._store, session_timeout_ms=session_timeout_ms))
         await follower.load()
         return follower
 

@@ -160,7 +160,7 @@ class Listener:
 
 
 async def joined(store: EmbeddedStore, session_timeout_ms: int = 20_000) -> Listener:
-    return await Listener(store.client(session_timeout_ms)).load()
+    return await Listener(EmbeddedClient(store, session_timeout_ms=session_timeout_ms)).load()
 
 
 def test_a_client_that_writes_nothing_costs_no_write(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_paused_client_is_out_of_touch_until_nothing_keeps_it_away(tmp_path: P
 
 def test_a_client_that_is_away_cannot_be_loaded(tmp_path: Path) -> None:
     async def scenario(store: EmbeddedStore) -> None:
-        client = store.client()
+        client = EmbeddedClient(store)
         client.cut()
         with pytest.raises(StoreUnavailable):
             await client.load(lambda changes: None)

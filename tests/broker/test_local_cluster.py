@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
@@ -94,16 +95,22 @@ def test_f21_an_id_that_goes_on_living_is_refused(tmp_path: Path) -> None:
     async def run() -> None:
         configs, directory = prepared(tmp_path / "a")
         store = EmbeddedStore(RealFiles(), directory)
-        first = await start_broker(configs[1], store.client(session_timeout_ms=500), is_alone=False)
+        first = await start_broker(
+            configs[1], EmbeddedClient(store, session_timeout_ms=500), is_alone=False
+        )
         same_id = prepared(tmp_path / "b")[0][1]
         with pytest.raises(InvalidSetting, match="A broker with the id 2 is running"):
-            await start_broker(same_id, store.client(session_timeout_ms=500), is_alone=False)
+            await start_broker(
+                same_id, EmbeddedClient(store, session_timeout_ms=500), is_alone=False
+            )
         assert await first.stop()
-        second = await start_broker(same_id, store.client(session_timeout_ms=500), is_alone=False)
+        second = await start_broker(
+            same_id, EmbeddedClient(store, session_timeout_ms=500), is_alone=False
+        )
         assert await second.stop()
         at_once = await asyncio.gather(
             *(
-                start_broker(config, store.client(session_timeout_ms=500), is_alone=False)
+                start_broker(config, EmbeddedClient(store, session_timeout_ms=500), is_alone=False)
                 for config in (configs[1], same_id)
             ),
             return_exceptions=True,

@@ -14,8 +14,9 @@ import pytest
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.listing import list_letters
 from strandline.lakehouse.deadletters.replaying import replay
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.names import FIRST
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, load_spec
+from strandline.lakehouse.tables.spec import load_spec
 from strandline.lakehouse.tables.store import open_store
 from strandline.types import TopicPartition
 from tests.upgrade import old_tables

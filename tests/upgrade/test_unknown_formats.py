@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.cluster.store import Create
 from strandline.cluster.znodes import FormatNode
@@ -84,7 +85,7 @@ def _raise_metadata_format(data: Path, version: int) -> None:
 
 async def _write_format(data: Path, version: int) -> None:
     store = EmbeddedStore(RealFiles(), str(data))
-    client = store.client(SESSION_MS)
+    client = EmbeddedClient(store, session_timeout_ms=SESSION_MS)
     await client.load(lambda _: None)
     await client.multi([Create(FormatNode.path, json.dumps({"version": version}).encode())])
     await client.close()

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from strandline.cli.main import cli
 from strandline.lakehouse.deadletters.listing import list_letters
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.names import FIRST, NAMES
-from strandline.lakehouse.tables.spec import TableSpec, load_spec, save_spec
+from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.writing import BatchWriter
 from tests.upgrade import old_tables

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strandline.broker.embedded_store import EmbeddedStore
 from strandline.cluster.net_effect import NetEffect
 from strandline.cluster.store import (
     NO_SESSION,
@@ -30,20 +31,22 @@ from strandline.cluster.store import (
 )
 from strandline.errors import InvariantViolated
 
-if TYPE_CHECKING:
-    from strandline.broker.embedded_store import EmbeddedStore
-
 _CUT, _PAUSED, _EXPIRED, _GONE = "cut off", "paused", "without a session", "closed"
 _RETRY_S: Final = 1.0
+SESSION_TIMEOUT_MS: Final = 18_000
 
 log = logging.getLogger(__name__)
 
 
 class EmbeddedClient:
-    """A `Store`. Made by `EmbeddedStore.client`; all methods belong to the store's event loop."""
+    """A `Store`. All methods belong to the store's event loop."""
 
-    def __init__(self, store: EmbeddedStore, *, session_timeout_ms: int) -> None:
+    def __init__(
+        self, store: EmbeddedStore, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    ) -> None:
+        """Nothing is written before the client writes."""
         self._store = store
+        store.attach(self)
         self._session_timeout_s = session_timeout_ms / 1000
         self._session = NO_SESSION
         self._listener: Callable[[Changes], None] | None = None

@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakSet
 
 from strandline.broker.durable_tree import DurableTree, Pending, Recovery
-from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.worker import Worker
 from strandline.cluster.store import (
     NO_SESSION,
@@ -30,9 +29,15 @@ from strandline.storage.files import Files, Lock, join
 
 LOCK: Final = "metadata.lock"
 JOURNAL_BYTES_MAX: Final = 4 << 20
-SESSION_TIMEOUT_MS: Final = 18_000
 
 log = logging.getLogger(__name__)
+
+
+class AttachedClient(Protocol):
+    """Whose timers and tasks end with the store."""
+
+    async def drop(self) -> None:
+        """Let go of them."""
 
 
 class EmbeddedStore:
@@ -61,7 +66,7 @@ class EmbeddedStore:
             raise
         self._writing = asyncio.Lock()
         self._listeners: list[Callable[[Changes], None]] = []
-        self._clients: WeakSet[EmbeddedClient] = WeakSet()
+        self._clients: WeakSet[AttachedClient] = WeakSet()
         # Larger than every id that owns a node: each owner's creates have used a zxid.
         self._last_session = int(self._durable.tree.zxid)
 
@@ -70,11 +75,9 @@ class EmbeddedStore:
         """What opening found."""
         return self._durable.recovery
 
-    def client(self, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> EmbeddedClient:
-        """A broker's access to the store. Nothing is written before the client writes."""
-        client = EmbeddedClient(self, session_timeout_ms=session_timeout_ms)
+    def attach(self, client: AttachedClient) -> None:
+        """Have a client dropped when the store closes, unless it is gone by then."""
         self._clients.add(client)
-        return client
 
     async def close(self) -> None:
         """Drop the clients that are left, wait for the write under way and let the files go.

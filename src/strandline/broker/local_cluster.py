@@ -48,7 +48,9 @@ class LocalCluster:
         """Of listeners whose port is 0: kept until the end, for brokers that are started again."""
         self._store = store
         self._watch = Watch()
-        self._observer: EmbeddedClient = store.client(configs[0].zookeeper_session_timeout_ms)
+        self._observer = EmbeddedClient(
+            store, session_timeout_ms=configs[0].zookeeper_session_timeout_ms
+        )
         self._starting: set[BrokerId] = set()
         self._killed: dict[BrokerId, Broker] = {}
         """Of which a thread may still be in a call to the disk."""
@@ -156,7 +158,7 @@ class LocalCluster:
                 await killed.ended()
             broker = await start_broker(
                 config,
-                self._store.client(config.zookeeper_session_timeout_ms),
+                EmbeddedClient(self._store, session_timeout_ms=config.zookeeper_session_timeout_ms),
                 is_alone=len(self._configs) == 1,
                 cut_from=self._unreachable_from(broker_id),
                 gate=gate,

@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
+from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
@@ -161,7 +162,9 @@ class _Start:
 
     def _open_own_store(self) -> Store:
         self._own_store = EmbeddedStore(RealFiles(), self._config.log_dirs[0])
-        self._store = self._own_store.client(self._config.zookeeper_session_timeout_ms)
+        self._store = EmbeddedClient(
+            self._own_store, session_timeout_ms=self._config.zookeeper_session_timeout_ms
+        )
         return self._store
 
     async def _prepare(self, store: Store) -> None:

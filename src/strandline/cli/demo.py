@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from strandline.lakehouse.demo.production import Production
     from strandline.lakehouse.pipeline.events import Event
-    from strandline.lakehouse.tables.spec import TableSpec
+    from strandline.lakehouse.tables.definition import TableSpec
     from strandline.lakehouse.tables.store import TableStore
 
 TABLE: Final = "flights"
@@ -126,12 +126,8 @@ def _show(cluster: DemoCluster, home: Path, records: int, memory: str) -> None:
 
 
 def _define(home: Path) -> TableSpec:
-    from strandline.lakehouse.tables.spec import (
-        TableSpec,
-        parse_duration,
-        parse_partitioning,
-        save_spec,
-    )
+    from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
+    from strandline.lakehouse.tables.spec import save_spec
 
     spec = TableSpec(
         name=TABLE,

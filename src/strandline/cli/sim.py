@@ -104,7 +104,8 @@ def sim(
         return
     _check_together(given, one=seed is not None)
     if seed is not None:
-        from strandline.cli.sim_run import OneRun, run_one
+        from strandline.cli.sim_run import OneRun, print_plan, show_seed
+        from strandline.cli.stopping import ends_with_its_reader
 
         wanted = OneRun(
             seed=seed,
@@ -114,7 +115,15 @@ def sim(
             verbose=verbose,
             as_json=as_json,
         )
-        run_one(wanted, shows_plan=shows_plan, shrinks=shrinks)
+        with ends_with_its_reader():
+            if shows_plan:
+                print_plan(wanted)
+            elif shrinks:
+                from strandline.cli.sim_shrink import shrink_seed
+
+                shrink_seed(wanted)
+            else:
+                show_seed(wanted)
         return
     from strandline.cli.sim_sweep import ManyRuns, run_many
 

@@ -12,7 +12,6 @@ import click
 
 from strandline.cli.output import print_json
 from strandline.cli.sim_colours import bad, dim, good
-from strandline.cli.stopping import ends_with_its_reader
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.report import (
@@ -42,20 +41,16 @@ class OneRun(NamedTuple):
     as_json: bool = False
 
 
-def run_one(wanted: OneRun, *, shows_plan: bool, shrinks: bool) -> None:
-    """Run a seed, or print its plan, or shrink it. Exits with 1 if an invariant is broken."""
-    plan = draw_plan(wanted.seed, wanted.profile)
-    with ends_with_its_reader():
-        if shows_plan:
-            write_scenario(format_plan(plan), wanted.out)
-        elif shrinks:
-            # Only here: it needs all of this file.
-            from strandline.cli.sim_shrink import shrink_run
+def print_plan(wanted: OneRun) -> None:
+    """Print, or write to a file, what a seed would do."""
+    write_scenario(format_plan(draw_plan(wanted.seed, wanted.profile)), wanted.out)
 
-            shrink_run(plan, wanted)
-        else:
-            again = _command(wanted)
-            show_run(plan, wanted, again=again, shorter=f"{again} --shrink")
+
+def show_seed(wanted: OneRun) -> None:
+    """Run a seed and print what there is to say. Exits with 1 if an invariant is broken."""
+    again = _command(wanted)
+    plan = draw_plan(wanted.seed, wanted.profile)
+    show_run(plan, wanted, again=again, shorter=f"{again} --shrink")
 
 
 def show_run(plan: Plan, wanted: OneRun, *, again: str, shorter: str) -> None:

@@ -11,6 +11,7 @@ import click
 from strandline.cli.sim_colours import bad
 from strandline.cli.sim_run import OneRun, timed, write_scenario
 from strandline.cli.stopping import Stop
+from strandline.sim.options import draw_plan
 from strandline.sim.plan import Plan
 from strandline.sim.run import HarnessError, run
 from strandline.sim.scenarios.script import BadScript
@@ -25,6 +26,11 @@ MINUTES_TO_SHRINK = 1.0
 def scenario_of(verdict: Verdict, title: str) -> str:
     """The text of a shrunk run: it fails until what is wrong is mended."""
     return format_plan(verdict.plan, title=title)
+
+
+def shrink_seed(wanted: OneRun) -> None:
+    """Shrink the run of a seed; see `shrink_run`."""
+    shrink_run(draw_plan(wanted.seed, wanted.profile), wanted)
 
 
 def shrink_run(

@@ -17,8 +17,8 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.lakehouse.pipeline.publishing import group_of
+from strandline.lakehouse.tables.definition import SPEC_FILE, SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.names import NAMES
-from strandline.lakehouse.tables.spec import SPEC_FILE, SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.store import open_store
 
 _MIB = 1 << 20

@@ -8,12 +8,8 @@ import click
 
 from strandline.cli.table_options import tables_option
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.spec import (
-    TableSpec,
-    parse_duration,
-    parse_partitioning,
-    save_spec,
-)
+from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
+from strandline.lakehouse.tables.spec import save_spec
 
 
 @click.command()

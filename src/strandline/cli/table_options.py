@@ -20,7 +20,7 @@ from strandline.lakehouse.spark_options import MASTER
 from strandline.lakehouse.tables.locations import local_directory
 
 if TYPE_CHECKING:
-    from strandline.lakehouse.tables.spec import TableSpec
+    from strandline.lakehouse.tables.definition import TableSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 

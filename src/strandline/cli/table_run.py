@@ -23,7 +23,7 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
 from strandline.lakehouse.spark_options import SparkOptions
-from strandline.lakehouse.tables.spec import parse_duration
+from strandline.lakehouse.tables.definition import parse_duration
 
 if TYPE_CHECKING:
     from strandline.lakehouse.pipeline.lag import Lag

@@ -18,9 +18,10 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import absent_files
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, list_specs
+from strandline.lakehouse.tables.spec import list_specs
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.types import Offset, TopicPartition
 

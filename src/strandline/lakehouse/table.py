@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Self
 from strandline.lakehouse.pipeline.events import Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.spark_options import SparkOptions
-from strandline.lakehouse.tables.spec import TableSpec, list_specs, load_spec, save_spec
+from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.spec import list_specs, load_spec, save_spec
 from strandline.lakehouse.tables.store import open_store
 
 if TYPE_CHECKING:

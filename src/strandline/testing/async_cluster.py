@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
+from strandline.testing.control import Control
+from strandline.testing.running_cluster import RunningCluster, given
 from strandline.testing.status import BrokerStatus, ClusterStatus
-
-if TYPE_CHECKING:
-    from strandline.testing.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -18,21 +17,21 @@ T = TypeVar("T")
 class AsyncCluster:
     """What `async with Cluster(...)` gives. Methods are those of `Cluster`, as coroutines."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, running: RunningCluster) -> None:
+        self._running = running
 
     def __repr__(self) -> str:
-        return repr(self._cluster)
+        return repr(self._running)
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port,...` of all brokers, for any Kafka client."""
-        return self._cluster.bootstrap_servers
+        return self._running.bootstrap_servers
 
     @property
     def data_dir(self) -> Path:
         """The directory in which the brokers keep their data."""
-        return self._cluster.data_dir
+        return self._control.data_dir
 
     async def brokers(self) -> tuple[BrokerStatus, ...]:
         """All brokers in the order of their ids, running or not."""
@@ -40,15 +39,15 @@ class AsyncCluster:
 
     async def controller(self) -> int | None:
         """The broker that is the controller, if any."""
-        return await self._do(lambda cluster: cluster.controller)
+        return await self._do(self._control.controller())
 
     async def leader_of(self, topic: str, partition: int = 0) -> int | None:
         """See `Cluster.leader_of`."""
-        return await self._do(lambda cluster: cluster.leader_of(topic, partition))
+        return await self._do(self._control.leader_of(topic, partition))
 
     async def status(self) -> ClusterStatus:
         """See `Cluster.status`."""
-        return await self._do(lambda cluster: cluster.status())
+        return await self._do(self._control.status())
 
     async def create_topic(
         self,
@@ -60,45 +59,43 @@ class AsyncCluster:
         **configs: object,
     ) -> None:
         """See `Cluster.create_topic`."""
-        await self._do(
-            lambda cluster: cluster.create_topic(
-                name, partitions, replication_factor, assignment=assignment, **configs
-            )
+        await asyncio.to_thread(
+            self._running.create_topic, name, partitions, replication_factor, assignment, configs
         )
 
     async def kill(self, *broker_ids: int | None) -> None:
         """See `Cluster.kill`."""
-        await self._do(lambda cluster: cluster.kill(*broker_ids))
+        await self._do(self._control.kill(given(broker_ids)))
 
     async def stop(self, *broker_ids: int | None) -> None:
         """See `Cluster.stop`."""
-        await self._do(lambda cluster: cluster.stop(*broker_ids))
+        await self._do(self._control.stop(given(broker_ids)))
 
     async def start(self, *broker_ids: int | None) -> None:
         """See `Cluster.start`."""
-        await self._do(lambda cluster: cluster.start(*broker_ids))
+        await self._do(self._control.start(given(broker_ids)))
 
     async def restart(self, *broker_ids: int | None) -> None:
         """See `Cluster.restart`."""
-        await self._do(lambda cluster: cluster.restart(*broker_ids))
+        await self._do(self._control.restart(given(broker_ids)))
 
     async def pause(self, *broker_ids: int | None) -> None:
         """See `Cluster.pause`."""
-        await self._do(lambda cluster: cluster.pause(*broker_ids))
+        await self._do(self._control.pause(given(broker_ids)))
 
     async def resume(self, *broker_ids: int | None) -> None:
         """See `Cluster.resume`."""
-        await self._do(lambda cluster: cluster.resume(*broker_ids))
+        await self._do(self._control.resume(given(broker_ids)))
 
     async def partition(
         self, *groups: Collection[int], metadata_with: Collection[int] | None = None
     ) -> None:
         """See `Cluster.partition`."""
-        await self._do(lambda cluster: cluster.partition(*groups, metadata_with=metadata_with))
+        await self._do(self._control.partition(groups, metadata_with))
 
     async def heal(self) -> None:
         """See `Cluster.heal`."""
-        await self._do(lambda cluster: cluster.heal())
+        await self._do(self._control.heal())
 
     async def wait_for_leader(
         self,
@@ -110,18 +107,14 @@ class AsyncCluster:
     ) -> int:
         """See `Cluster.wait_for_leader`."""
         return await self._do(
-            lambda cluster: cluster.wait_for_leader(
-                topic, partition, other_than=other_than, timeout_s=timeout_s
-            )
+            self._control.wait_for_leader(topic, partition, other_than, timeout_s)
         )
 
     async def wait_for_controller(
         self, *, other_than: int | None = None, timeout_s: float | None = None
     ) -> int:
         """See `Cluster.wait_for_controller`."""
-        return await self._do(
-            lambda cluster: cluster.wait_for_controller(other_than=other_than, timeout_s=timeout_s)
-        )
+        return await self._do(self._control.wait_for_controller(other_than, timeout_s))
 
     async def wait_until_in_sync(
         self,
@@ -131,9 +124,7 @@ class AsyncCluster:
         timeout_s: float | None = None,
     ) -> None:
         """See `Cluster.wait_until_in_sync`."""
-        await self._do(
-            lambda cluster: cluster.wait_until_in_sync(topic, partition, timeout_s=timeout_s)
-        )
+        await self._do(self._control.wait_until_in_sync(topic, partition, timeout_s))
 
     async def wait_until(
         self,
@@ -143,9 +134,11 @@ class AsyncCluster:
         timeout_s: float | None = None,
     ) -> ClusterStatus:
         """See `Cluster.wait_until`."""
-        return await self._do(
-            lambda cluster: cluster.wait_until(condition, what, timeout_s=timeout_s)
-        )
+        return await self._do(self._control.wait_until(condition, what, timeout_s))
 
-    async def _do(self, act: Callable[[Cluster], T]) -> T:
-        return await asyncio.to_thread(act, self._cluster)
+    @property
+    def _control(self) -> Control:
+        return self._running.control
+
+    async def _do(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.to_thread(self._running.run, coroutine)

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from strandline.client.admin import Admin
-from strandline.client.admin_topics import BROKER_DEFAULT
-from strandline.client.cluster import ClusterClient
-from strandline.client.settings import ClientSettings
+from strandline.testing.async_cluster import AsyncCluster
 from strandline.testing.control import ClusterError, Control, Options
-from strandline.testing.loop_thread import LoopThread
+from strandline.testing.running_cluster import NOT_RUNNING, RunningCluster, given
 from strandline.testing.status import BrokerStatus, ClusterStatus
-from strandline.types import BrokerId
-
-if TYPE_CHECKING:
-    from strandline.testing.async_cluster import AsyncCluster
 
 T = TypeVar("T")
 
@@ -59,7 +51,7 @@ class Cluster:
             data_dir=data_dir,
             timeout_s=timeout_s,
         )
-        self._running: _Running | None = None
+        self._running: RunningCluster | None = None
 
     # -- life --------------------------------------------------------------------------------
 
@@ -67,7 +59,7 @@ class Cluster:
         """Start all brokers and wait until they are ready. For callers without a `with` block."""
         if self._running is not None:
             raise ClusterError("The cluster is running already.")
-        running = _Running(self._options)
+        running = RunningCluster(self._options)
         try:
             running.run(running.control.start_all())
         except BaseException:
@@ -94,10 +86,8 @@ class Cluster:
         self.close()
 
     async def __aenter__(self) -> AsyncCluster:
-        from strandline.testing.async_cluster import AsyncCluster
-
         await asyncio.to_thread(self.open)
-        return AsyncCluster(self)
+        return AsyncCluster(self._present)
 
     async def __aexit__(
         self,
@@ -110,14 +100,14 @@ class Cluster:
     def __repr__(self) -> str:
         if self._running is None:
             return f"<Cluster of {self._options.brokers} brokers, not running>"
-        return f"<Cluster of {self._options.brokers} brokers at {self.bootstrap_servers}>"
+        return repr(self._running)
 
     # -- looking -----------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port,...` of all brokers, for any Kafka client."""
-        return ",".join(self.control.addresses.values())
+        return self._present.bootstrap_servers
 
     @property
     def data_dir(self) -> Path:
@@ -159,49 +149,36 @@ class Cluster:
         says their numbers itself. Settings of the topic are keywords with `_` for `.`:
         `min_insync_replicas=2`. Raises `ProtocolError` if it is refused.
         """
-        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        client = ClusterClient(self.bootstrap_servers, ClientSettings(client_id="strandline-test"))
-        with client:
-            Admin(client).topics.create(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor or BROKER_DEFAULT,
-                configs=settings,
-                assignment={
-                    number: [BrokerId(each) for each in brokers]
-                    for number, brokers in (assignment or {}).items()
-                },
-            )
-        self.run(self.control.wait_for_topic(name))
+        self._present.create_topic(name, partitions, replication_factor, assignment, configs)
 
     # -- faults ------------------------------------------------------------------------------
 
     def kill(self, *broker_ids: int | None) -> None:
         """End brokers without warning, as SIGKILL does: what was written stays, synced or not."""
-        self.run(self.control.kill(_given(broker_ids)))
+        self.run(self.control.kill(given(broker_ids)))
 
     def stop(self, *broker_ids: int | None) -> None:
         """Stop brokers cleanly, as SIGTERM does: their leaderships move to other brokers first."""
-        self.run(self.control.stop(_given(broker_ids)))
+        self.run(self.control.stop(given(broker_ids)))
 
     def start(self, *broker_ids: int | None) -> None:
         """Start brokers that are down, and wait until they are ready.
 
         One that was killed must wait until its session has ended, as a real one must.
         """
-        self.run(self.control.start(_given(broker_ids)))
+        self.run(self.control.start(given(broker_ids)))
 
     def restart(self, *broker_ids: int | None) -> None:
         """Stop brokers if they run, and start them."""
-        self.run(self.control.restart(_given(broker_ids)))
+        self.run(self.control.restart(given(broker_ids)))
 
     def pause(self, *broker_ids: int | None) -> None:
         """Have brokers do nothing, as SIGSTOP does: their connections stay open and silent."""
-        self.run(self.control.pause(_given(broker_ids)))
+        self.run(self.control.pause(given(broker_ids)))
 
     def resume(self, *broker_ids: int | None) -> None:
         """Have paused brokers go on where they stopped."""
-        self.run(self.control.resume(_given(broker_ids)))
+        self.run(self.control.resume(given(broker_ids)))
 
     def partition(
         self, *groups: Collection[int], metadata_with: Collection[int] | None = None
@@ -273,34 +250,7 @@ class Cluster:
         return self._present.run(coroutine)
 
     @property
-    def _present(self) -> _Running:
+    def _present(self) -> RunningCluster:
         if self._running is None:
-            raise ClusterError("The cluster is not running: use it in a `with` block.")
+            raise ClusterError(NOT_RUNNING)
         return self._running
-
-
-class _Running:
-    """A started cluster and its thread: everything that must be given back."""
-
-    def __init__(self, options: Options) -> None:
-        self.control = Control(options)
-        # For whoever forgets to close it: at least files and ports go when the process ends.
-        self._release = weakref.finalize(self, self.control.release)
-        self._thread = LoopThread("strandline-cluster")
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(coroutine)
-
-    def close(self) -> None:
-        try:
-            self._thread.run(self.control.end())
-        finally:
-            self._thread.close()
-            self._release()
-
-
-def _given(broker_ids: Sequence[int | None]) -> list[int]:
-    """The ids, each once. `leader_of` may give None where there is no leader to do it to."""
-    if None in broker_ids:
-        raise ClusterError("There is no such broker at the moment: its id is None.")
-    return [each for each in dict.fromkeys(broker_ids) if each is not None]

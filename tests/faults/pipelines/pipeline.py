@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.lakehouse.tables.spec import TableSpec, save_spec
+from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.spec import save_spec
 from tests.faults.pipelines import descent
 from tests.faults.pipelines.load import EVENT_TIME, TABLE
 from tests.faults.pipelines.phases import Durations, Phases

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from strandline.lakehouse.deadletters.letters import PAYLOAD
 from strandline.lakehouse.pipeline.options import RunOptions
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.job import verify
 from strandline.lakehouse.verify.report import Report, Verdict

@@ -17,7 +17,8 @@ from strandline.lakehouse.pipeline.events import Committed, Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.query import RunContext
 from strandline.lakehouse.pipeline.runner import Runner, StopRequest
-from strandline.lakehouse.tables.spec import TableSpec, save_spec
+from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.spec import save_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.verify.job import verify
 from strandline.lakehouse.verify.report import Report

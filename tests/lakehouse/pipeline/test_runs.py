@@ -13,9 +13,9 @@ from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.tables.committing import CommitResult
+from strandline.lakehouse.tables.definition import LATE
 from strandline.lakehouse.tables.errors import FencedWriter
 from strandline.lakehouse.tables.identity import BatchIdentity
-from strandline.lakehouse.tables.spec import LATE
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.verify.report import Verdict

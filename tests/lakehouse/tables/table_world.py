@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.lakehouse.tables.committing import CommitResult
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.writing import BatchWriter
 from strandline.lakehouse.tables.written import TaskWrite

@@ -11,6 +11,7 @@ import pytest
 from strandline.lakehouse.deadletters.listing import list_letters
 from strandline.lakehouse.tables.backend import Change, Conflict
 from strandline.lakehouse.tables.committing import COMMITTED, NOTHING_NEW, REPLAYED
+from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import (
     BadTable,
     FencedWriter,
@@ -21,7 +22,6 @@ from strandline.lakehouse.tables.errors import (
 )
 from strandline.lakehouse.tables.identity import BatchIdentity, Frontier, OffsetRange
 from strandline.lakehouse.tables.opening import open_backend
-from strandline.lakehouse.tables.spec import parse_partitioning
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.types import TopicPartition
 from tests.lakehouse.tables.conftest import MakeTable

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from strandline.lakehouse.deadletters.replaying import replay
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.errors import BadTable, FilesMissing
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.presence import absent_files
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.written import TaskWrite
 from tests.lakehouse.tables.conftest import MakeTable
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value

@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import SchemaMoved
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
-from strandline.lakehouse.tables.spec import parse_partitioning
 from strandline.lakehouse.tables.types import NoCommonType, list_of, merge_schemas
 from tests.lakehouse.tables.conftest import MakeTable
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld

@@ -22,11 +22,11 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables import commit_lock
 from strandline.lakehouse.tables.backend import Change, Conflict
 from strandline.lakehouse.tables.committing import COMMITTED, NOTHING_NEW, REPLAYED
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, parse_partitioning
 from strandline.lakehouse.tables.delta import DeltaBackend
 from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend, check_jars
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, RangeOverlap
 from strandline.lakehouse.tables.identity import BatchIdentity, Frontier, OffsetRange
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, parse_partitioning
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.written import WrittenFile
 from strandline.types import TopicPartition

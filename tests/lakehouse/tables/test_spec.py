@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.locations import spark_path
-from strandline.lakehouse.tables.spec import (
-    TableSpec,
-    list_specs,
-    load_spec,
-    parse_duration,
-    parse_partitioning,
-    save_spec,
-)
+from strandline.lakehouse.tables.spec import list_specs, load_spec, save_spec
 
 SMALL: dict[str, Any] = {"name": "t", "topics": ("a",), "location": "/tmp/t"}
 

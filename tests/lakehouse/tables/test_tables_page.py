@@ -7,8 +7,8 @@ from pathlib import Path
 
 from strandline.lakehouse.deadletters.letters import LOST_RANGE, letter_schema
 from strandline.lakehouse.tables import errors
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.names import NAMES
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.types import WORDS
 from strandline.lakehouse.tables.writing import MISSING_KEY
 from strandline.lakehouse.values import decoding

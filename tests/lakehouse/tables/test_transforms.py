@@ -19,7 +19,7 @@ from pyiceberg.types import (
 )
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.spec import parse_partitioning
+from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import TIMESTAMP
 

@@ -20,17 +20,11 @@ from deltalake import DeltaTable
 from strandline.cli.main import cli
 from strandline.lakehouse.tables import upgraded, upgrading
 from strandline.lakehouse.tables.committing import COMMITTED, REPLAYED
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, UPGRADE_FILE, TableSpec
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.names import FIRST, NAMES
-from strandline.lakehouse.tables.spec import (
-    DEAD_LETTERS,
-    LATE,
-    UPGRADE_FILE,
-    TableSpec,
-    load_spec,
-    save_spec,
-)
+from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.lakehouse.tables.transforms import parse_transform
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld, Value

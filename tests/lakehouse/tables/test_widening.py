@@ -7,11 +7,11 @@ from deltalake import DeltaTable
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.replaying import replay
+from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import SchemaMoved
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.opening import side_partitioning
-from strandline.lakehouse.tables.spec import parse_partitioning
 from tests.lakehouse.tables.conftest import MakeTable
 from tests.lakehouse.tables.table_world import TOPIC, TableWorld
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.lakehouse.tables import files as files_module
+from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
-from strandline.lakehouse.tables.spec import parse_partitioning
 from strandline.lakehouse.tables.transforms import parse_transform
 from strandline.lakehouse.tables.writing import BatchWriter
 from strandline.lakehouse.tables.written import OffsetsIn, TaskWrite

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.values.making import given_columns, make_decoder
 from strandline.schemas.places import SchemaPlaces
 from strandline.schemas.sources import Schemas

@@ -11,9 +11,9 @@ from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.rebuild.diff import difference
 from strandline.lakehouse.rebuild.job import open_rebuild, rebuild
 from strandline.lakehouse.rebuild.rows import rows_of
+from strandline.lakehouse.tables.definition import DEAD_LETTERS
 from strandline.lakehouse.tables.errors import BadTable
 from strandline.lakehouse.tables.identity import OffsetRange
-from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Report, Verdict
 from tests.lakehouse.pipeline.conftest import TableUnderTest, make_table

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect_all
-from strandline.lakehouse.tables.spec import TableSpec, save_spec
+from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.spec import save_spec
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Verdict
 from strandline.records.builder import build_batch, build_control_batch

@@ -18,8 +18,8 @@ from strandline.lakehouse.deadletters.letters import (
     PAYLOAD,
     SEQUENCE,
 )
+from strandline.lakehouse.tables.definition import DEAD_LETTERS
 from strandline.lakehouse.tables.names import OwnNames
-from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import TableStore
 
 

@@ -19,11 +19,11 @@ from strandline.lakehouse.deadletters.letters import HEADERS, PAYLOAD, letter_sc
 from strandline.lakehouse.deadletters.listing import ALL, LetterFilter
 from strandline.lakehouse.tables.backend import Conflict, DataFile
 from strandline.lakehouse.tables.committing import Proposal
+from strandline.lakehouse.tables.definition import DEAD_LETTERS
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.history import REPLAY
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import check_present
-from strandline.lakehouse.tables.spec import DEAD_LETTERS
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.writing import BatchWriter
 

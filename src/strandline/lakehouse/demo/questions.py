@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from strandline.lakehouse.demo.flights import airport_names
 from strandline.lakehouse.rebuild.rows import rows_of
-from strandline.lakehouse.tables.spec import LATE
+from strandline.lakehouse.tables.definition import LATE
 from strandline.lakehouse.tables.store import TableStore
 
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from strandline.lakehouse.pipeline.tasks import Target
 from strandline.lakehouse.tables.committing import CommitResult
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import BatchIdentity
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
 

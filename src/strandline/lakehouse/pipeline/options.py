@@ -9,7 +9,7 @@ from typing import Final
 
 from strandline.client.fetching import Isolation
 from strandline.lakehouse.reading.settings import ReadSettings
-from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.types import TopicPartition
 
 ENGINES: Final = ("strandline", "kafka")

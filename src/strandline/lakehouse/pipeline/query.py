@@ -28,9 +28,9 @@ from strandline.lakehouse.reading.ranges import OffsetRange as ReadRange
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.scratch_directory import OF_QUERIES, ScratchDirectory
 from strandline.lakehouse.tables.committing import NOTHING_NEW, CommitResult
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.locations import spark_path
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.types import TopicPartition

@@ -16,7 +16,7 @@ from strandline.lakehouse.pipeline.events import Event, Notice, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
-from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.store import open_store
 
 if TYPE_CHECKING:

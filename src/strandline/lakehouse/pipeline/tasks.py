@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import TableState
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.writing import BatchWriter
 from strandline.lakehouse.tables.written import TaskWrite
 

@@ -16,9 +16,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from strandline.lakehouse.rebuild.rows import rows_of
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.identity import OffsetRange
 from strandline.lakehouse.tables.names import OwnNames
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.verify.places import held
 

@@ -22,9 +22,10 @@ from strandline.lakehouse.pipeline.query import to_read
 from strandline.lakehouse.pipeline.tasks import write_ranges
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.rebuild.selection import batches
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
-from strandline.lakehouse.tables.spec import TableSpec, load_spec, save_spec
+from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
 
 SUFFIX: Final = "__rebuild"

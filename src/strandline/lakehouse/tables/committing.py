@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from strandline.lakehouse.deadletters.letters import lost as lost_letters
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
@@ -28,7 +29,6 @@ from strandline.lakehouse.tables.presence import check_writes, check_written
 from strandline.lakehouse.tables.ranges import check_files, lost_now, new_ranges
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.settling import SIDES, SideTables
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.upsert import DELETED, merge_changes
 from strandline.lakehouse.tables.written import TaskWrite, WrittenFile
 

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import Committer, remove_files, stamp_removed
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import COMPACTION, SideChange, describe
 from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
 from strandline.lakehouse.tables.settling import SIDES, SideTables
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.transforms import PartitionValue
 from strandline.lakehouse.tables.written import WrittenFile
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.backend import Backend
-from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
+from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import Transform
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from strandline.lakehouse.deadletters.letters import letter_schema
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.tables.opening import side_partitioning
 from strandline.lakehouse.tables.presence import check_present
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.values.json_values import fit
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.committing import remove_files
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.written import WrittenFile
 
 NO_NAMES: Mapping[str, str] = {}

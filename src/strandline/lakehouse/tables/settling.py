@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter, TableExists
 from strandline.lakehouse.tables.history import SideChange, read_sides
 from strandline.lakehouse.tables.names import FIRST
 from strandline.lakehouse.tables.opening import open_backend, side_partitioning
 from strandline.lakehouse.tables.schemas import settle_schema
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec
 from strandline.lakehouse.tables.types import as_doubles
 
 SIDES: Final = (DEAD_LETTERS, LATE)

@@ -22,6 +22,7 @@ from strandline.lakehouse.tables.committing import (
     Committer,
     remove_files,
 )
+from strandline.lakehouse.tables.definition import TableSpec, partitioning
 from strandline.lakehouse.tables.errors import TableExists
 from strandline.lakehouse.tables.history import CommitRecord, read_record
 from strandline.lakehouse.tables.identity import (
@@ -34,7 +35,6 @@ from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenanc
 from strandline.lakehouse.tables.opening import open_backend, open_for_run
 from strandline.lakehouse.tables.reading import table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
-from strandline.lakehouse.tables.spec import TableSpec, partitioning
 from strandline.lakehouse.tables.upgrading import upgrade
 from strandline.lakehouse.tables.widening import widen
 from strandline.lakehouse.tables.written import TaskWrite

@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from strandline.lakehouse.tables.definition import SPEC_FILE, SPEC_VERSION, UPGRADE_FILE, TableSpec
 from strandline.lakehouse.tables.errors import TableMissing
 from strandline.lakehouse.tables.names import FIRST, NAMES
 from strandline.lakehouse.tables.opening import open_backend
-from strandline.lakehouse.tables.spec import SPEC_FILE, SPEC_VERSION, UPGRADE_FILE, TableSpec
 
 RENAMED: Final = FIRST.renamed(NAMES)
 """The names of today by those of the first version, of rows."""

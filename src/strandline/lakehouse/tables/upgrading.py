@@ -15,6 +15,12 @@ from typing import Final
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, Snapshot
 from strandline.lakehouse.tables.committing import Committer, stamp_removed
+from strandline.lakehouse.tables.definition import (
+    DEAD_LETTERS,
+    SPEC_VERSION,
+    UPGRADE_FILE,
+    TableSpec,
+)
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter
 from strandline.lakehouse.tables.history import UPGRADE, SideChange, describe
 from strandline.lakehouse.tables.names import FIRST, NAMES
@@ -22,7 +28,6 @@ from strandline.lakehouse.tables.opening import open_backend, side_partitioning
 from strandline.lakehouse.tables.reading import stored_columns
 from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
 from strandline.lakehouse.tables.settling import SIDES, SideTables
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, SPEC_VERSION, UPGRADE_FILE, TableSpec
 from strandline.lakehouse.tables.upgraded import RENAMED, announce, conclude, upgraded
 
 _ATTEMPTS: Final = 3

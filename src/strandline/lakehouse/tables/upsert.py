@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.tables.definition import TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import check_present
-from strandline.lakehouse.tables.spec import TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import PartitionValue
 from strandline.lakehouse.tables.written import WrittenFile
 

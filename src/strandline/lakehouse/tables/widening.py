@@ -17,12 +17,12 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
 from strandline.lakehouse.tables.committing import Committer, stamp_removed
+from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import FencedWriter
 from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
 from strandline.lakehouse.tables.reading import stored_columns
 from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
 from strandline.lakehouse.tables.settling import SideTables
-from strandline.lakehouse.tables.spec import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.types import as_doubles
 
 _ATTEMPTS: Final = 3

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.lakehouse.deadletters.letters import letters, plain
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.identity import TableState
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.upsert import DELETED
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.lakehouse.values.decoding import Decoder, Fault

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.types import merge_schemas, name_fault
 from strandline.lakehouse.values.decoding import Decoded, Decoder
 from strandline.lakehouse.values.json_schema import read_json_schema

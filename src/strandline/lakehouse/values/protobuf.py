@@ -16,8 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.names import TIMESTAMP
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.tables.types import list_of, name_fault
 from strandline.lakehouse.values.building import Record, read_singly
 from strandline.lakehouse.values.decoding import (

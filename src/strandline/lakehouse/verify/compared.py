@@ -13,8 +13,8 @@ from strandline.lakehouse.pipeline.start_offsets import LogFacts
 from strandline.lakehouse.reading.ranges import OffsetRange
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import TableState
-from strandline.lakehouse.tables.spec import TableSpec
 from strandline.lakehouse.verify.places import held
 
 _FACTS: Final = (

@@ -23,9 +23,9 @@ from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.start_offsets import check_same_logs
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import absence, absent_files
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, LATE
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.verify.compared import Compared
 from strandline.lakehouse.verify.coverage import Coverage, Span, Step, coverage

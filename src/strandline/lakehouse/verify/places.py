@@ -18,8 +18,8 @@ from strandline.lakehouse.pipeline.tasks import shares
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.tables.locations import spark_path
-from strandline.lakehouse.tables.spec import DEAD_LETTERS, TableSpec
 
 _OFFSETS_PER_TASK = 1_000_000
 

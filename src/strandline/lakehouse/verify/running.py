@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.spark_options import SparkOptions, open_session
-from strandline.lakehouse.tables.spec import TableSpec
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.store import open_store
 from strandline.lakehouse.verify.report import Report
 

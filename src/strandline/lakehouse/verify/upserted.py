@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from strandline.lakehouse.tables.spec import DEAD_LETTERS
+from strandline.lakehouse.tables.definition import DEAD_LETTERS
 from strandline.lakehouse.verify.compared import Compared
 from strandline.lakehouse.verify.places import logged
 from strandline.lakehouse.verify.report import Verdict

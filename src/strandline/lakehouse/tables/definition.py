@@ -1,0 +1,320 @@
+"""A table's definition: what a user says once. Its file is the business of `spec`.
+
+Theory: everything that decides how a record becomes a row is here, and in text that a person can
+read and a later version can still understand; a schema file's content is taken in, so that the
+table does not change when the file does. Faults name the field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from strandline.errors import InvalidSetting
+from strandline.lakehouse.tables.locations import local_directory
+from strandline.lakehouse.tables.names import FIRST, NAMES, TIMESTAMP, OwnNames
+from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
+from strandline.lakehouse.tables.types import name_fault, parse_type
+
+SPEC_FILE: Final = "table.json"
+UPGRADE_FILE: Final = "upgrade.json"
+"""Is there while a definition may be behind its table (`upgraded`)."""
+SPEC_VERSION: Final = 2
+_NAMES: Final[Mapping[int, OwnNames]] = {1: FIRST, SPEC_VERSION: NAMES}
+"""What a table's own columns are called, by the version of its definition."""
+
+DEAD_LETTERS: Final = "dead_letters"
+LATE: Final = "late"
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,200}")
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "value_format": ("json", "avro", "protobuf", "raw"),
+    "framing": ("plain", "confluent"),
+    "late": ("route", "count"),
+    "mode": ("append", "upsert"),
+    "format": ("delta", "iceberg"),
+    "isolation": ("read_committed", "read_uncommitted"),
+    "engine": ("strandline", "kafka"),
+    "writer": ("strandline", "spark"),
+}
+_DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]+)\s*")
+_UNITS_MS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_BUCKETS_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One table. Raises InvalidSetting, naming the field, when its parts do not go together.
+
+    `location` is the directory that holds everything, a path or a `file:` URI; it is absolute from
+    here on, relative paths being taken from the working directory of this process. `schema` is the
+    content of a JSON Schema, an Avro schema, or (base64) a Protobuf descriptor set, and `schemas`
+    Avro schemas by their id in Confluent's framing; `columns` gives types to single columns of an
+    inferred schema; `buckets` is how an upserted table is divided by key. Durations are
+    milliseconds.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    location: str
+    value_format: str = "json"
+    schema: str | None = None
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    message: str | None = None
+    framing: str = "plain"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    evolve: bool = True
+    event_time: str | None = None
+    watermark_ms: int | None = None
+    late: str = "route"
+    partition_by: tuple[Transform, ...] = ()
+    mode: str = "append"
+    buckets: int = 16
+    format: str = "delta"
+    commit_interval_ms: int = 10_000
+    isolation: str = "read_committed"
+    engine: str = "strandline"
+    writer: str = "strandline"
+    keep_key: bool = False
+    version: int = SPEC_VERSION
+
+    def __post_init__(self) -> None:
+        # What is relative here would be another directory for each of Spark's executors.
+        object.__setattr__(self, "location", local_directory(self.location))
+        _check_words(self)
+        _check_together(self)
+        self.known_columns()
+
+    @property
+    def names(self) -> OwnNames:
+        """What the table's own columns are called."""
+        return _NAMES[self.version]
+
+    @property
+    def with_key(self) -> bool:
+        """Whether rows carry the record's key."""
+        return self.keep_key or self.mode == "upsert"
+
+    @property
+    def dated(self) -> bool:
+        """Whether rows can be late."""
+        return self.event_time is not None and self.watermark_ms is not None
+
+    def directory(self, side: str | None = None) -> Path:
+        """Where the rows are, or those of a side table (`DEAD_LETTERS`, `LATE`)."""
+        return Path(self.location) / (side or "data")
+
+    def own_columns(self) -> tuple[pa.Field, ...]:
+        """The columns that every row has besides those of its value."""
+        place = self.names.place
+        return (*place, pa.field(self.names.key, pa.binary())) if self.with_key else place
+
+    def known_columns(self) -> dict[str, pa.DataType]:
+        """The value's columns whose type is known before the first record."""
+        known = {name: parse_type(name, word) for name, word in self.columns.items()}
+        if self.event_time is not None and self.event_time not in self.names.own:
+            known.setdefault(self.event_time, TIMESTAMP)
+        for name in known:
+            if (fault := name_fault(name, known, self.names.reserved)) is not None:
+                raise InvalidSetting("columns", fault)
+        return known
+
+    def to_json(self) -> str:
+        """The text that `from_json` reads; fields with their default are left out."""
+        document = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name in ("name", "topics", "location", "version")
+            or getattr(self, item.name) != _default(item.name)
+        }
+        document["topics"] = list(self.topics)
+        if self.partition_by:
+            document["partition_by"] = [str(item) for item in self.partition_by]
+        return json.dumps(document, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> TableSpec:
+        """Raises InvalidSetting for text that is no definition, or one of a later version."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise InvalidSetting("table", f"The table's definition is not JSON: {error}.") from None
+        if not isinstance(document, dict):
+            raise InvalidSetting("table", "The table's definition is not a JSON object.")
+        document.setdefault("version", 1)
+        if document["version"] not in _NAMES:
+            raise InvalidSetting(
+                "version",
+                f"The table's definition has version {document['version']!r}; "
+                f"this program knows {' and '.join(map(str, _NAMES))}.",
+            )
+        known = {item.name for item in fields(cls)}
+        for name in document:
+            if name not in known:
+                raise InvalidSetting(name, f"A table's definition has no field {name!r}.")
+        for name in ("name", "topics", "location"):
+            if name not in document:
+                raise InvalidSetting(name, f"The table's definition lacks {name!r}.")
+        document["topics"] = tuple(document["topics"])
+        document["partition_by"] = tuple(
+            parse_transform(item) for item in document.get("partition_by", ())
+        )
+        return cls(**document)
+
+
+def parse_duration(name: str, text: str) -> int:
+    """Milliseconds from "2 hours", "10 s" or "500ms"; raises InvalidSetting naming the field."""
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match.group(2) not in _UNITS_MS:
+        raise InvalidSetting(
+            name, f"{name} cannot be {text!r}: expected a number and ms, s, minutes, hours or days."
+        )
+    return int(match.group(1)) * _UNITS_MS[match.group(2)]
+
+
+def parse_partitioning(text: str) -> tuple[Transform, ...]:
+    """Transforms from "day(x), bucket(16, k)"; the commas inside the brackets do not divide."""
+    parts = re.split(r",(?![^(]*\))", text)
+    return tuple(parse_transform(part) for part in parts if part.strip())
+
+
+def _check_words(spec: TableSpec) -> None:
+    if _NAME.fullmatch(spec.name) is None:
+        raise InvalidSetting("name", f"A table cannot be called {spec.name!r}.")
+    if not spec.topics or not all(spec.topics):
+        raise InvalidSetting("topics", "A table needs at least one topic.")
+    if not spec.location:
+        raise InvalidSetting("location", "A table needs a location.")
+    for name, choices in _CHOICES.items():
+        value = getattr(spec, name)
+        if value not in choices:
+            raise InvalidSetting(
+                name, f"{name} cannot be {value!r}: expected {' or '.join(choices)}."
+            )
+    for name in ("watermark_ms", "commit_interval_ms"):
+        value = getattr(spec, name)
+        if value is not None and (not isinstance(value, int) or value < 0):
+            raise InvalidSetting(name, f"{name} cannot be {value!r}: expected milliseconds.")
+    if not 1 <= spec.buckets <= _BUCKETS_MAX:
+        raise InvalidSetting("buckets", f"buckets must be between 1 and {_BUCKETS_MAX}.")
+
+
+def _check_together(spec: TableSpec) -> None:
+    if spec.watermark_ms is not None and spec.event_time is None:
+        raise InvalidSetting("watermark_ms", "A watermark needs an event time column.")
+    _check_renamed(spec)
+    if spec.event_time in spec.names.own and spec.event_time != spec.names.time:
+        raise InvalidSetting("event_time", f"{spec.event_time} is no time.")
+    if spec.value_format in ("avro", "protobuf") and not (spec.schema or spec.schemas):
+        raise InvalidSetting("schema", f"{spec.value_format} values need a schema.")
+    if spec.value_format == "protobuf" and not spec.message:
+        raise InvalidSetting("message", "Protobuf values need the name of their message.")
+    if spec.framing == "confluent" and spec.value_format == "avro" and not spec.schemas:
+        raise InvalidSetting("schemas", "Framed Avro values need the schemas by their ids.")
+    if spec.value_format == "raw" and (
+        spec.columns or spec.event_time not in (None, spec.names.time)
+    ):
+        raise InvalidSetting("columns", "Raw values have no columns but key and value.")
+    if spec.mode == "upsert" and spec.dated and spec.late == "route":
+        raise InvalidSetting(
+            "late", "A table that is upserted cannot route late rows: the newest row wins."
+        )
+    for transform in spec.partition_by:
+        if spec.mode == "upsert":
+            raise InvalidSetting(
+                "partition_by", "A table that is upserted is divided by its key (see buckets)."
+            )
+        kind = partition_source(spec, transform)
+        if kind is not None:
+            transform.result_type(kind)
+    if spec.writer == "spark":
+        _check_writer(spec)
+    names = [transform.name for transform in spec.partition_by]
+    if len(set(names)) < len(names):
+        raise InvalidSetting("partition_by", "A transform of one column is there twice.")
+
+
+def _check_renamed(spec: TableSpec) -> None:
+    """That a column of the first version's is not meant by its name of then."""
+    newer = FIRST.renamed(spec.names)
+    for name, used in (
+        ("event_time", [spec.event_time]),
+        ("partition_by", [each.column for each in spec.partition_by]),
+    ):
+        for column in used:
+            if column in FIRST.own - spec.names.own - spec.columns.keys():
+                raise InvalidSetting(
+                    name,
+                    f"{name} cannot be {column}: that column is called {newer[column]} in tables "
+                    "that are made now. If the values have a field of that name, give its type in "
+                    "columns.",
+                )
+
+
+def _check_writer(spec: TableSpec) -> None:
+    """What Spark's own writer can do for a table."""
+    if spec.format != "delta":
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer fills Delta tables only: Iceberg has no release for Spark 4.2 "
+            "(org.apache.iceberg:iceberg-spark-runtime-4.2_2.13) that it could be. "
+            "Leave the writer out.",
+        )
+    if spec.mode != "append":
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer only appends: a table that is upserted is written by this package, "
+            "which checks keys and offsets in the commit itself. Leave the writer out.",
+        )
+    for transform in spec.partition_by:
+        if transform.kind is TransformKind.IDENTITY:
+            raise InvalidSetting(
+                "partition_by",
+                "Spark's writer keeps a column that divides a table out of its files, so that "
+                f"other readers of the files miss {transform.column}: divide the table by "
+                "truncate or bucket of it, or leave the writer out.",
+            )
+
+
+def partition_source(spec: TableSpec, transform: Transform) -> pa.DataType | None:
+    """The type of the column that a transform takes; None if only a given schema knows it."""
+    column = transform.column
+    if column in spec.names.own:
+        own = {item.name: item.type for item in spec.own_columns()}
+        if column in own:
+            return own[column]
+        raise InvalidSetting("partition_by", f"Partitioning by {column} needs keep_key.")
+    kind = spec.known_columns().get(column)
+    if kind is None and spec.schema is None and not spec.schemas:
+        raise InvalidSetting(
+            "partition_by",
+            f"Partitioning by {column} needs its type before the first record: "
+            f"give it in columns, such as {column}:string.",
+        )
+    return kind
+
+
+def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
+    """How the files of a table are divided: as the user said, or by key where rows are upserted."""
+    if spec.mode == "upsert":
+        return (Transform(TransformKind.BUCKET, spec.names.key, spec.buckets),)
+    return spec.partition_by
+
+
+def _default(name: str) -> object:
+    if name in ("columns", "schemas"):
+        return {}
+    return next((item.default for item in fields(TableSpec) if item.name == name), None)

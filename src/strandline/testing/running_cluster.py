@@ -1,0 +1,91 @@
+"""A started cluster of brokers in a thread of its own: what `Cluster` and `AsyncCluster` drive."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from strandline.client.admin import Admin
+from strandline.client.admin_topics import BROKER_DEFAULT
+from strandline.client.cluster import ClusterClient
+from strandline.client.settings import ClientSettings
+from strandline.testing.control import ClusterError, Control, Options
+from strandline.testing.loop_thread import LoopThread
+from strandline.types import BrokerId
+
+T = TypeVar("T")
+
+NOT_RUNNING: Final = "The cluster is not running: use it in a `with` block."
+
+
+class RunningCluster:
+    """A started cluster and its thread: everything that must be given back."""
+
+    def __init__(self, options: Options) -> None:
+        self._brokers = options.brokers
+        self._control = Control(options)
+        # For a test that forgets to close it: at least files and ports go when the process ends.
+        self._release = weakref.finalize(self, self._control.release)
+        self._thread = LoopThread("strandline-cluster")
+        self._is_open = True
+
+    def __repr__(self) -> str:
+        where = f" at {self.bootstrap_servers}" if self._is_open else ", not running"
+        return f"<Cluster of {self._brokers} brokers{where}>"
+
+    @property
+    def control(self) -> Control:
+        """What the facades call; its coroutines are for `run`. Raises `ClusterError` at the end."""
+        if not self._is_open:
+            raise ClusterError(NOT_RUNNING)
+        return self._control
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of `control` in the brokers' thread."""
+        return self._thread.run(coroutine)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port,...` of all brokers."""
+        return ",".join(self.control.addresses.values())
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None,
+        assignment: Mapping[int, Sequence[int]] | None,
+        configs: Mapping[str, object],
+    ) -> None:
+        """See `Cluster.create_topic`."""
+        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        client = ClusterClient(self.bootstrap_servers, ClientSettings(client_id="strandline-test"))
+        with client:
+            Admin(client).topics.create(
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor or BROKER_DEFAULT,
+                configs=settings,
+                assignment={
+                    number: [BrokerId(each) for each in brokers]
+                    for number, brokers in (assignment or {}).items()
+                },
+            )
+        self.run(self.control.wait_for_topic(name))
+
+    def close(self) -> None:
+        """Stop the brokers and give everything back."""
+        self._is_open = False
+        try:
+            self._thread.run(self._control.end())
+        finally:
+            self._thread.close()
+            self._release()
+
+
+def given(broker_ids: Sequence[int | None]) -> list[int]:
+    """The ids, each once. `leader_of` may give None where there is no leader to do it to."""
+    if None in broker_ids:
+        raise ClusterError("There is no such broker at the moment: its id is None.")
+    return [each for each in dict.fromkeys(broker_ids) if each is not None]
