@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from strandline.config.broker import BrokerConfig
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.node.explain.hosted import hosted
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import allow_only, flag, optional_integer, text
+from strandline.node.log_cleaner import LogCleaner
 from strandline.node.parts import NodeParts
 from strandline.types import Instant
 
@@ -29,9 +31,9 @@ def compact(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     nothing is, KAFKA_STORAGE_ERROR for a log that failed."""
     allow_only(arguments, ("topic", "partition", "begin"))
     topic, number = text(arguments, "topic"), optional_integer(arguments, "partition")
-    replicas = hosted(node, topic, number)
+    replicas = hosted(node.replicas, node.metadata.image, topic, number)
     if flag(arguments, "begin"):
-        _check_possible(node, topic, replicas)
+        _check_possible(node.settings.broker, topic, replicas)
         for replica in replicas:
             node.background.cleaning.ask(replica, now)
     return {
@@ -42,27 +44,27 @@ def compact(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
             {
                 "partition": replica.topic_partition.partition,
                 "is_leader": replica.is_leading,
-                **compaction_state(node, replica),
+                **compaction_state(node.background.cleaning, replica),
             }
             for replica in replicas
         ],
     }
 
 
-def compaction_state(node: NodeParts, replica: Replica) -> dict[str, object]:
+def compaction_state(cleaner: LogCleaner, replica: Replica) -> dict[str, object]:
     """What compaction does with a log at the moment, and how its last round ended."""
-    cleaning, log = node.background.cleaning, replica.log
-    under_way, last = cleaning.round_of(log), cleaning.last.get(log)
+    log = replica.log
+    under_way, last = cleaner.round_of(log), cleaner.last.get(log)
     state = "idle"
-    if log in cleaning.asked:
+    if log in cleaner.asked:
         state = "waiting"
     elif under_way is not None:
         state = "running"
-    elif log in cleaning.uncleanable:
+    elif log in cleaner.uncleanable:
         state = "uncleanable"
     return {
         "state": state,
-        "problem": cleaning.uncleanable.get(log),
+        "problem": cleaner.uncleanable.get(log),
         "round": None
         if under_way is None
         else {
@@ -81,8 +83,7 @@ def compaction_state(node: NodeParts, replica: Replica) -> dict[str, object]:
     }
 
 
-def _check_possible(node: NodeParts, topic: str, replicas: list[Replica]) -> None:
-    broker = node.settings.broker
+def _check_possible(broker: BrokerConfig, topic: str, replicas: list[Replica]) -> None:
     if not broker.log_cleaner_enable or broker.log_cleaner_threads < 1:
         raise ProtocolError(
             ErrorCode.INVALID_CONFIG,

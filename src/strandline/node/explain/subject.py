@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.background import Background
 from strandline.node.dry_runs import TooManyDryRuns
 from strandline.node.explain.compact import compaction_state
 from strandline.node.explain.hosted import hosted
@@ -39,19 +40,19 @@ def explain(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     document: dict[str, object] = {"version": VERSION, "broker": node.broker_id, "topic": topic}
     token = optional_integer(arguments, "token")
     if token is not None:
-        return {**document, **_outcome(node, token)}
+        return {**document, **_outcome(node.background, token)}
     if what not in ("retention", "compaction"):
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST, "The argument 'what' must be 'retention' or 'compaction'."
         )
-    partitions: list[JsonObject] = []
-    for replica in hosted(node, topic, optional_integer(arguments, "partition")):
+    image, partitions = node.metadata.image, list[JsonObject]()
+    for replica in hosted(node.replicas, image, topic, optional_integer(arguments, "partition")):
         if what == "retention":
             partitions.append(retention_document(replica, now))
             continue
         found = compaction_document(node, replica, now)
         if flag(arguments, "dry_run"):
-            found["token"] = _begin(node, replica, now)
+            found["token"] = _begin(node.background, replica, now)
         partitions.append(found)
     return {**document, "what": what, "now_ms": now.wall_ms, "partitions": partitions}
 
@@ -75,7 +76,7 @@ def compaction_document(node: NodeParts, replica: Replica, now: Instant) -> dict
         "last_stable_offset": replica.log.last_stable_offset,
         "log_end_offset": replica.log.log_end_offset,
         **facts.to_json(),
-        **compaction_state(node, replica),
+        **compaction_state(node.background.cleaning, replica),
     }
 
 
@@ -87,20 +88,20 @@ def _whose(replica: Replica) -> dict[str, object]:
     }
 
 
-def _begin(node: NodeParts, replica: Replica, now: Instant) -> int | None:
+def _begin(background: Background, replica: Replica, now: Instant) -> int | None:
     """Begin a dry run; None when there is nothing that a round could do."""
-    plan = node.background.cleaning.plan(replica, now)
+    plan = background.cleaning.plan(replica, now)
     if plan is None:
         return None
     try:
-        return node.background.dry_runs.begin(plan)
+        return background.dry_runs.begin(plan)
     except TooManyDryRuns as error:
         raise ProtocolError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(error)) from error
 
 
-def _outcome(node: NodeParts, token: int) -> dict[str, object]:
+def _outcome(background: Background, token: int) -> dict[str, object]:
     try:
-        outcome = node.background.dry_runs.outcome(token)
+        outcome = background.dry_runs.outcome(token)
     except KeyError:
         raise ProtocolError(
             ErrorCode.INVALID_REQUEST, f"There is no dry run {token} (any more)."

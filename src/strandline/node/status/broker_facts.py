@@ -7,13 +7,18 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
+from strandline.cluster.image import ClusterImage
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.hosted_replica import Traffic
-from strandline.node.parts import NodeParts
-from strandline.node.purgatory import Tells
+from strandline.node.metadata import Metadata
+from strandline.node.purgatory import Purgatory, Tells
+from strandline.node.replicas import Replicas
+from strandline.node.settings import Settings
 from strandline.node.status import document
-from strandline.node.status.history import EVENTS_MAX, Event, Kind
+from strandline.node.status.history import EVENTS_MAX, Event, History, Kind
 from strandline.node.status.replica_facts import lag_of
-from strandline.node.why.refusals import ENTRIES_MAX
+from strandline.node.telemetry import Telemetry
+from strandline.node.why.refusals import ENTRIES_MAX, Refusals
 from strandline.types import Instant, TopicPartition
 
 CHANGES_MAX: Final = 200
@@ -22,20 +27,20 @@ PARKED_MAX: Final = 1000
 Chosen = Callable[[TopicPartition], bool]
 
 
-def controller(node: NodeParts) -> document.Controller:
+def controller(metadata: Metadata, loop: ControllerLoop, history: History) -> document.Controller:
     """Who decides, as far as this broker knows."""
-    image = node.metadata.image
-    last = node.telemetry.history.last(Kind.CONTROLLER)
+    image = metadata.image
+    last = history.last(Kind.CONTROLLER)
     return document.Controller(
         broker=image.controller,
         epoch=None if image.controller_epoch is None else image.controller_epoch.value,
         since_wall_ms=None if last is None else last.wall_ms,
-        here=node.controller_loop.is_controller,
-        changes=node.metadata.undecided,
+        here=loop.is_controller,
+        changes=metadata.undecided,
     )
 
 
-def live_brokers(node: NodeParts) -> list[document.LiveBroker]:
+def live_brokers(image: ClusterImage) -> list[document.LiveBroker]:
     """Who is registered."""
     return [
         document.LiveBroker(
@@ -46,15 +51,16 @@ def live_brokers(node: NodeParts) -> list[document.LiveBroker]:
             rack=broker.rack,
             shutting_down=broker.is_shutting_down,
         )
-        for broker_id, broker in sorted(node.metadata.image.brokers.items())
+        for broker_id, broker in sorted(image.brokers.items())
     ]
 
 
-def totals(node: NodeParts) -> document.Totals:
+def totals(
+    image: ClusterImage, replicas: Replicas, history: History, purgatory: Purgatory
+) -> document.Totals:
     """Sums over all partitions."""
-    image, history = node.metadata.image, node.telemetry.history
     leading = under_replicated = under_min = behind = size_bytes = 0
-    for replica in node.replicas:
+    for replica in replicas:
         size_bytes += replica.log.size_bytes
         leader = replica.leader
         if leader is None:
@@ -66,15 +72,15 @@ def totals(node: NodeParts) -> document.Totals:
         behind += sum(lag_of(each, end) or 0 for each in leader.progress.values())
     states = [state for topic in image.topics.values() for state in topic.partitions.values()]
     return document.Totals(
-        partitions=len(node.replicas),
+        partitions=len(replicas),
         leading=leading,
         under_replicated=under_replicated,
         under_min_in_sync=under_min,
         without_leader=sum(state.leader not in image.brokers for state in states),
-        offline_replicas=len(node.replicas.offline),
+        offline_replicas=len(replicas.offline),
         size_bytes=size_bytes,
         records_behind=behind,
-        connections_parked=len(node.purgatory),
+        connections_parked=len(purgatory),
         in_sync_shrinks=history.shrinks,
         in_sync_expands=history.expands,
         leader_elections=history.elections,
@@ -82,9 +88,9 @@ def totals(node: NodeParts) -> document.Totals:
     )
 
 
-def directories(node: NodeParts) -> list[document.LogDirectory]:
+def directories(replicas: Replicas) -> list[document.LogDirectory]:
     """The log directories."""
-    files = node.replicas.logs.files
+    files = replicas.logs.files
     return [
         document.LogDirectory(
             path=directory.path,
@@ -93,15 +99,15 @@ def directories(node: NodeParts) -> list[document.LogDirectory]:
             total_bytes=files.total_bytes(directory.path),
             free_bytes=files.free_bytes(directory.path),
         )
-        for directory in node.replicas.logs.directories
+        for directory in replicas.logs.directories
     ]
 
 
-def limits(node: NodeParts) -> document.Limits:
+def limits(settings: Settings) -> document.Limits:
     """What bounds this broker."""
-    broker = node.settings.broker
+    broker = settings.broker
     return document.Limits(
-        in_flight_per_connection=node.settings.in_flight_max,
+        in_flight_per_connection=settings.in_flight_max,
         request_bytes=broker.socket_request_max_bytes,
         fetch_bytes=broker.fetch_max_bytes,
         fetch_sessions=broker.max_incremental_fetch_session_cache_slots,
@@ -112,28 +118,28 @@ def limits(node: NodeParts) -> document.Limits:
     )
 
 
-def requests(node: NodeParts) -> list[document.Requests]:
+def requests(telemetry: Telemetry) -> list[document.Requests]:
     """What was answered."""
     return [
         document.Requests(
             api=api, count=meter.count, total_ms=meter.total_ms, buckets=list(meter.buckets)
         )
-        for api, meter in sorted(node.telemetry.settled_meters().apis.items())
+        for api, meter in sorted(telemetry.settled_meters().apis.items())
     ]
 
 
-def errors(node: NodeParts) -> list[document.ErrorCount]:
+def errors(refused: Refusals) -> list[document.ErrorCount]:
     """What was refused, by API and code."""
     return [
         document.ErrorCount(api=api, error=code.name, count=count)
-        for (api, code), count in sorted(node.telemetry.refusals.counts.items())
+        for (api, code), count in sorted(refused.counts.items())
     ]
 
 
-def traffic(node: NodeParts) -> list[document.TopicTraffic]:
+def traffic(replicas: Replicas) -> list[document.TopicTraffic]:
     """Bytes and records by topic."""
     sums: dict[str, Traffic] = defaultdict(Traffic)
-    for replica in node.replicas:
+    for replica in replicas:
         found, total = replica.traffic, sums[replica.topic_partition.topic]
         total.records_in += found.records_in
         total.bytes_in += found.bytes_in
@@ -153,13 +159,9 @@ def traffic(node: NodeParts) -> list[document.TopicTraffic]:
     ]
 
 
-def changes(node: NodeParts, chosen: Chosen) -> list[document.Change]:
+def changes(history: History, chosen: Chosen) -> list[document.Change]:
     """The newest changes of what was asked for; those of brokers and controller always count."""
-    found = [
-        event
-        for event in node.telemetry.history
-        if event.partition is None or chosen(event.partition)
-    ]
+    found = [event for event in history if event.partition is None or chosen(event.partition)]
     return [change_facts(event) for event in found[-CHANGES_MAX:]]
 
 
@@ -179,10 +181,10 @@ def change_facts(event: Event) -> document.Change:
     )
 
 
-def parked(node: NodeParts, now: Instant) -> list[document.Parked]:
+def parked(purgatory: Purgatory, now: Instant) -> list[document.Parked]:
     """The requests that wait, those that came first."""
     found: list[document.Parked] = []
-    for entry in islice(node.purgatory, PARKED_MAX):
+    for entry in islice(purgatory, PARKED_MAX):
         if not isinstance(entry.operation, Tells):
             continue
         wait = entry.operation.wait()
@@ -199,10 +201,10 @@ def parked(node: NodeParts, now: Instant) -> list[document.Parked]:
     return found
 
 
-def refusals(node: NodeParts, chosen: Chosen) -> list[document.RefusalCount]:
+def refusals(refused: Refusals, chosen: Chosen) -> list[document.RefusalCount]:
     """What was refused about what was asked for, and about anything that is no partition."""
     found: list[document.RefusalCount] = []
-    for each in node.telemetry.refusals:
+    for each in refused:
         at = each.about.topic_partition
         if at is not None and not chosen(at):
             continue

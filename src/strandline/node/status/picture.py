@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from strandline.cluster.image import PartitionImage
+from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import (
     allow_only,
@@ -29,7 +29,8 @@ from strandline.node.inspection_arguments import (
     partitions,
 )
 from strandline.node.parts import NodeParts
-from strandline.types import Instant, TopicPartition
+from strandline.node.replicas import Replicas
+from strandline.types import BrokerId, Instant, TopicPartition
 
 VERSION: Final = 2
 EPOCHS_MAX: Final = 16
@@ -64,7 +65,7 @@ def picture(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
     limit = optional_count(arguments, "limit")
     asked = partitions(arguments, "partitions", at_most=ASKED_MAX)
     image = node.metadata.image
-    found = _behind(node, optional_partition(arguments, "after"))
+    found = _behind(image, node.broker_id, optional_partition(arguments, "after"))
     piece = list(islice(found, limit))
     is_last = next(found, None) is None
     return {
@@ -77,12 +78,12 @@ def picture(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
             for broker_id, each in sorted(image.brokers.items())
             if each.endpoints
         ],
-        "totals": _totals(node),
+        "totals": _totals(node.replicas),
         "columns": list(COLUMNS),
-        "rows": [_row(node, at, partition) for at, partition in piece],
+        "rows": [_row(node.replicas, at, partition) for at, partition in piece],
         "next": None if is_last else piece[-1][0],
         "asked": [
-            _row(node, at, partition)
+            _row(node.replicas, at, partition)
             for at in asked
             if (partition := image.partition(at)) is not None
             and node.broker_id in partition.replicas
@@ -91,32 +92,32 @@ def picture(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
 
 
 def _behind(
-    node: NodeParts, after: TopicPartition | None
+    image: ClusterImage, broker_id: BrokerId, after: TopicPartition | None
 ) -> Iterator[tuple[TopicPartition, PartitionImage]]:
     """The partitions of this broker that come after one, in order."""
-    topics = node.metadata.image.topics
+    topics = image.topics
     names = sorted(topics)
     for name in names[0 if after is None else bisect_left(names, after.topic) :]:
         for number, partition in sorted(topics[name].partitions.items()):
             at = TopicPartition(name, number)
-            if node.broker_id in partition.replicas and (after is None or at > after):
+            if broker_id in partition.replicas and (after is None or at > after):
                 yield at, partition
 
 
-def _totals(node: NodeParts) -> dict[str, int]:
+def _totals(replicas: Replicas) -> dict[str, int]:
     records_in = bytes_in = bytes_out = 0
-    for replica in node.replicas:
+    for replica in replicas:
         records_in += replica.traffic.records_in
         bytes_in += replica.traffic.bytes_in
         bytes_out += replica.traffic.bytes_out
     return {"records_in": records_in, "bytes_in": bytes_in, "bytes_out": bytes_out}
 
 
-def _row(node: NodeParts, at: TopicPartition, partition: PartitionImage) -> Row:
+def _row(replicas: Replicas, at: TopicPartition, partition: PartitionImage) -> Row:
     head: Row = [*at, partition.leader, partition.leader_epoch]
-    replica = node.replicas.find(at)
+    replica = replicas.find(at)
     if replica is None:
-        reason = node.replicas.why_unavailable(at) or "The replica is not open yet."
+        reason = replicas.why_unavailable(at) or "The replica is not open yet."
         return [*head, None, None, None, None, [], None, list(partition.replicas), True, reason]
     log, leader = replica.log, replica.leader
     newest = log.leader_epochs.entries[-EPOCHS_MAX:]

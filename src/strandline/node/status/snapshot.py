@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from strandline.cluster.image import ClusterImage
+from strandline.node.group_access import GroupAccess
 from strandline.node.inspection import Arguments, JsonObject
 from strandline.node.inspection_arguments import (
     allow_only,
@@ -18,6 +20,7 @@ from strandline.node.inspection_arguments import (
 )
 from strandline.node.parts import NodeParts
 from strandline.node.replica import Replica
+from strandline.node.replicas import Replicas
 from strandline.node.status import document
 from strandline.node.status.broker_facts import (
     changes,
@@ -67,40 +70,41 @@ def status(node: NodeParts, arguments: Arguments, now: Instant) -> JsonObject:
 
 def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> document.Status:
     """The document as a value."""
-    image, membership = node.metadata.image, node.membership
+    image, membership, replicas = node.metadata.image, node.membership, node.replicas
+    history, refused = node.telemetry.history, node.telemetry.refusals
     return document.Status(
         version=document.VERSION,
         software=VERSION,
         kernels_missing=missing(),
         broker=node.broker_id,
-        broker_epoch=node.membership.broker_epoch,
+        broker_epoch=membership.broker_epoch,
         registered=membership.is_registered,
         leaving=membership.is_leaving,
         wall_ms=now.wall_ms,
         cluster_id=image.cluster_id,
         metadata_version=image.zxid,
-        controller=controller(node),
-        brokers=live_brokers(node),
-        totals=totals(node),
-        log_directories=directories(node),
-        limits=limits(node),
+        controller=controller(node.metadata, node.controller_loop, history),
+        brokers=live_brokers(image),
+        totals=totals(image, replicas, history, node.purgatory),
+        log_directories=directories(replicas),
+        limits=limits(node.settings),
         handles=None if node.handle_use is None else node.handle_use(),
-        requests=requests(node),
-        errors=errors(node),
-        traffic=traffic(node),
-        partitions=[] if brief else _partitions(node, asked),
+        requests=requests(node.telemetry),
+        errors=errors(refused),
+        traffic=traffic(replicas),
+        partitions=[] if brief else _partitions(image, replicas, asked),
         replicas=[] if brief else _replicas(node, now, asked),
-        changes=[] if brief else changes(node, asked.includes),
-        parked=[] if brief else parked(node, now),
-        groups=[] if brief else _groups(node),
-        refusals=[] if brief else refusals(node, asked.includes),
+        changes=[] if brief else changes(history, asked.includes),
+        parked=[] if brief else parked(node.purgatory, now),
+        groups=[] if brief else _groups(node.groups, replicas),
+        refusals=[] if brief else refusals(refused, asked.includes),
     )
 
 
-def _partitions(node: NodeParts, asked: Asked) -> list[document.Partition]:
+def _partitions(image: ClusterImage, replicas: Replicas, asked: Asked) -> list[document.Partition]:
     return [
-        partition_facts(at, partition, node.replicas.why_unavailable(at))
-        for at, partition in node.metadata.image.chosen(asked.topics, asked.number)
+        partition_facts(at, partition, replicas.why_unavailable(at))
+        for at, partition in image.chosen(asked.topics, asked.number)
     ]
 
 
@@ -108,21 +112,21 @@ def _replicas(node: NodeParts, now: Instant, asked: Asked) -> list[document.Repl
     cleaning = node.background.cleaning
     return [
         replica_facts(replica, cleaning, now, in_detail=asked.number is not None)
-        for replica in _hosted(node, asked)
+        for replica in _hosted(node.metadata.image, node.replicas, asked)
     ]
 
 
-def _hosted(node: NodeParts, asked: Asked) -> list[Replica]:
+def _hosted(image: ClusterImage, replicas: Replicas, asked: Asked) -> list[Replica]:
     """In order. Of one topic they are looked up: there may be thousands of others."""
     if asked.topics is None:
-        found = [each for each in node.replicas if asked.includes(each.topic_partition)]
+        found = [each for each in replicas if asked.includes(each.topic_partition)]
         return sorted(found, key=lambda each: each.topic_partition)
-    places = (at for at, _ in node.metadata.image.chosen(asked.topics, asked.number))
-    return [replica for at in places if (replica := node.replicas.find(at)) is not None]
+    places = (at for at, _ in image.chosen(asked.topics, asked.number))
+    return [replica for at in places if (replica := replicas.find(at)) is not None]
 
 
-def _groups(node: NodeParts) -> list[document.Group]:
-    if not node.groups.is_used:
+def _groups(groups: GroupAccess, replicas: Replicas) -> list[document.Group]:
+    if not groups.is_used:
         return []
-    found = sorted(node.groups.host.overviews(), key=lambda group: group.group_id)
-    return [group_facts(group, node.replicas) for group in found]
+    found = sorted(groups.host.overviews(), key=lambda group: group.group_id)
+    return [group_facts(group, replicas) for group in found]
