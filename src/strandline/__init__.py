@@ -4,7 +4,8 @@
 
     with strandline.Cluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=3)
-        ...  # any Kafka client, at cluster.bootstrap_servers
+        with strandline.Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            producer.send("orders", b"one more")
 
 What `__all__` names is the public interface, documented in docs/api.md; everything else in this
 package is private and may change with any release.
@@ -18,6 +19,13 @@ from typing import TYPE_CHECKING, Final
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
+    from strandline.client.admin_cluster import ClusterDescription
+    from strandline.client.admin_groups import GroupDescription, GroupListing, GroupMember
+    from strandline.client.api.admin import Admin
+    from strandline.client.api.consumer import Consumer, ConsumerRecord
+    from strandline.client.api.producer import Producer
+    from strandline.client.delivery import Delivery, FailedRecords, FlushResult
+    from strandline.client.metadata import BrokerInfo, PartitionInfo, TopicInfo
     from strandline.errors import (
         ErrorCode,
         InvalidSetting,
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from strandline.testing.async_cluster import AsyncCluster
     from strandline.testing.cluster import Cluster
     from strandline.testing.control import ClusterError
+    from strandline.types import TopicPartition
 
 __version__: Final = VERSION
 
@@ -42,6 +51,22 @@ __all__ = [
     "AsyncCluster",
     "Cluster",
     "ClusterError",
+    # clients
+    "Admin",
+    "BrokerInfo",
+    "ClusterDescription",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "FailedRecords",
+    "FlushResult",
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "PartitionInfo",
+    "Producer",
+    "TopicInfo",
+    "TopicPartition",
     # tables
     "Committed",
     "Notice",
@@ -64,6 +89,21 @@ _MODULES: Final = {
     "AsyncCluster": "testing.async_cluster",
     "Cluster": "testing.cluster",
     "ClusterError": "testing.control",
+    "Admin": "client.api.admin",
+    "BrokerInfo": "client.metadata",
+    "ClusterDescription": "client.admin_cluster",
+    "Consumer": "client.api.consumer",
+    "ConsumerRecord": "client.api.consumer",
+    "Delivery": "client.delivery",
+    "FailedRecords": "client.delivery",
+    "FlushResult": "client.delivery",
+    "GroupDescription": "client.admin_groups",
+    "GroupListing": "client.admin_groups",
+    "GroupMember": "client.admin_groups",
+    "PartitionInfo": "client.metadata",
+    "Producer": "client.api.producer",
+    "TopicInfo": "client.metadata",
+    "TopicPartition": "types",
     "Committed": "lakehouse.pipeline.events",
     "Notice": "lakehouse.pipeline.events",
     "PipelineError": "lakehouse.pipeline.errors",

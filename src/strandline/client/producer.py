@@ -7,7 +7,8 @@
 
 This file collects records into batches; `sending.py` gets the batches to their brokers. There is no
 thread: `send` also sends what is full and takes in what was answered, and waits only while the
-memory bound is reached. What is not full stays until `flush`: callers that pause flush before it.
+memory bound is reached. What is not full stays until `flush`, or for `linger_ms`: callers that
+pause flush before it, or call `poll`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class ProducerSettings:
     codec: Codec = Codec.NONE
     compression_level: int | None = None
     batch_bytes: int = 128 * 1024
+    linger_ms: int | None = None
+    """After so long a batch is sent that is not full; None: only by `flush`."""
     buffer_bytes_max: int = 32 * 1024 * 1024
     delivery_timeout_ms: int = 120_000
     """How long a record may wait and be retried before it counts as failed."""
@@ -123,7 +126,13 @@ class Producer:
         delivery = batch.add(record, size)
         if batch.size_bytes >= self._settings.batch_bytes:
             self._close_batch(target)
+        self._close_lingering()
         return delivery
+
+    def poll(self) -> None:
+        """Send what has lingered, and take in what was answered. Does not wait for answers."""
+        self._close_lingering()
+        self._sender.pump(wait=False)
 
     def flush(self) -> FlushResult:
         """Send everything and wait for the outcomes; those since the last flush are returned."""
@@ -148,6 +157,18 @@ class Producer:
             return partition_for_key(key, len(topic.partitions))
         available = [each.partition for each in topic.partitions.values() if each.leader >= 0]
         return self._sticky.choose(topic.name, available or list(topic.partitions), size_bytes)
+
+    def _close_lingering(self) -> None:
+        """Send open batches that are old enough; the oldest are the first."""
+        linger_ms = self._settings.linger_ms
+        if linger_ms is None:
+            return
+        until_ms = self._cluster.clock.monotonic_ms() - linger_ms
+        while self._open:
+            target, batch = next(iter(self._open.items()))
+            if batch.created_ms > until_ms:
+                return
+            self._close_batch(target)
 
     def _close_batch(self, target: TopicPartition) -> None:
         self._sender.enqueue(self._open.pop(target))

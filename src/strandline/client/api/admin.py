@@ -1,0 +1,144 @@
+"""`strandline.Admin`: topics, settings, groups and the cluster itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from strandline.client.admin import Admin as AdminOperations
+from strandline.client.admin_cluster import ClusterDescription
+from strandline.client.admin_configs import Resource
+from strandline.client.admin_groups import GroupDescription, GroupListing
+from strandline.client.api.settings import connecting_of
+from strandline.client.cluster import ClusterClient
+from strandline.client.metadata import TopicInfo
+from strandline.errors import ProtocolError
+from strandline.types import BrokerId, Offset, TopicPartition
+
+BROKER_DEFAULT = -1
+"""What the broker's own settings say."""
+
+
+class Admin:
+    """Manages any Kafka cluster, from one thread.
+
+        with strandline.Admin({"bootstrap.servers": "localhost:9092"}) as admin:
+            admin.create_topic("orders", partitions=3)
+            print(admin.describe_topic("orders").partitions[0].leader)
+
+    - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
+
+    Every method waits for its answer, tries again what a retry may mend, for at most
+    `default.api.timeout.ms`, and raises `ProtocolError` with the broker's reason. Connects to
+    nothing yet. Raises `InvalidSetting` for an unknown setting or value. A context manager that
+    closes it.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        connecting = connecting_of(settings)
+        self._cluster = ClusterClient(connecting.bootstrap, connecting.client)
+        self._operations = AdminOperations(self._cluster)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- Topics ------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic; -1 is the default of the broker. `configs` are topic settings by name.
+
+        Raises `ProtocolError`: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG...
+        """
+        self._operations.topics.create(
+            name, partitions=partitions, replication_factor=replication_factor, configs=configs
+        )
+
+    def delete_topics(self, names: Iterable[str]) -> dict[str, ProtocolError | None]:
+        """Delete topics with all of their records; the error of each, None if it is gone."""
+        return self._operations.topics.delete(names)
+
+    def list_topics(self) -> list[TopicInfo]:
+        """All topics, internal ones included, in the order of their names."""
+        return self._operations.topics.list_all()
+
+    def describe_topic(self, name: str) -> TopicInfo:
+        """A topic with the leader and the replicas of each partition.
+
+        Raises `ProtocolError`: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return self._operations.topics.describe(name)
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Widen a topic to `total` partitions. Records with keys may go elsewhere from then on."""
+        self._operations.topics.add_partitions(name, total)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Delete the records below these offsets; where each log starts afterwards."""
+        return self._operations.topics.delete_records(
+            {each: Offset(offset) for each, offset in before.items()}
+        )
+
+    # -- Settings ----------------------------------------------------------------------------
+
+    def topic_config(self, name: str) -> dict[str, str | None]:
+        """The settings in force for a topic, by name; secrets have no value."""
+        entries = self._operations.configs.describe(Resource.topic(name))
+        return {each.name: each.value for each in entries}
+
+    def broker_config(self, broker_id: int) -> dict[str, str | None]:
+        """The settings in force on a broker, by name; secrets have no value."""
+        entries = self._operations.configs.describe(Resource.broker(BrokerId(broker_id)))
+        return {each.name: each.value for each in entries}
+
+    def alter_topic_config(
+        self, name: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+    ) -> None:
+        """Set some of a topic's settings and reset others to what the broker says."""
+        self._operations.configs.alter(Resource.topic(name), set_to=set_to, reset=reset)
+
+    # -- Groups ------------------------------------------------------------------------------
+
+    def list_groups(self) -> list[GroupListing]:
+        """The groups of all brokers in the order of their names."""
+        return self._operations.groups.list_all()
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """A group with its members. Raises `ProtocolError`: GROUP_ID_NOT_FOUND."""
+        return self._operations.groups.describe(group)
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        """All offsets that a group has committed."""
+        stored = self._operations.groups.offsets(group)
+        return {each: at.offset for each, at in stored.items()}
+
+    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store offsets for a group without members; it is made if there is none.
+
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID while it has members.
+        """
+        stored = {each: Offset(offset) for each, offset in offsets.items()}
+        self._operations.groups.set_offsets(group, stored)
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members, with its offsets. Raises `ProtocolError`."""
+        self._operations.groups.delete(group)
+
+    # -- The cluster -------------------------------------------------------------------------
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The brokers that are alive, those that are down, and which one is the controller."""
+        return self._operations.cluster.describe()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._cluster.close()

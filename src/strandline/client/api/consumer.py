@@ -1,0 +1,204 @@
+"""`strandline.Consumer`: records of partitions that the program names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Self
+
+from strandline.client.api.settings import reading_of
+from strandline.client.cluster import ClusterClient
+from strandline.client.consumer import Consumer as PartitionConsumer
+from strandline.client.consumer import Start
+from strandline.client.fetching import FetchedRecords
+from strandline.client.offsets import (
+    EARLIEST,
+    LATEST,
+    commit_offsets,
+    committed_offsets,
+    list_offsets,
+)
+from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+from strandline.types import Offset, TopicPartition
+
+STARTS: Final = {"earliest": Start.earliest(), "latest": Start.latest(), "none": None}
+
+
+class ConsumerRecord(NamedTuple):
+    """A record that was read. `timestamp_ms` is in milliseconds since 1970, -1 for none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def records_in(fetched: Iterable[FetchedRecords]) -> list[ConsumerRecord]:
+    """The records of several partitions in one list, those of each in their order."""
+    return [
+        ConsumerRecord(*each.topic_partition, offset, timestamp, key, value, headers)
+        for each in fetched
+        for offset, timestamp, key, value, headers in each.records
+    ]
+
+
+def first_starts(
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, Offset],
+    reset: str,
+) -> dict[TopicPartition, Start]:
+    """Where to begin: where the group has read to, or else at `auto.offset.reset`."""
+    starts: dict[TopicPartition, Start] = {}
+    for partition in partitions:
+        start = STARTS[reset]
+        if partition in committed:
+            start = Start.at_offset(committed[partition])
+        if start is None:
+            raise ProtocolError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"There is no committed offset of partition {partition}, and auto.offset.reset is "
+                "none.",
+            )
+        starts[partition] = start
+    return starts
+
+
+def needed_group(group: str | None) -> str:
+    """The group, for what cannot be done without. Raises `InvalidSetting`."""
+    if group is None:
+        raise InvalidSetting("group.id", "group.id is missing: offsets are committed for a group.")
+    return group
+
+
+class Consumer:
+    """Reads records of assigned partitions of any Kafka cluster, from one thread.
+
+        settings = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
+        with strandline.Consumer(settings) as consumer:
+            consumer.assign(consumer.partitions_for("orders"))
+            for record in consumer.poll(timeout_ms=1000):
+                print(record.partition, record.offset, record.value)
+
+    - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
+
+    With `group.id` reading begins at what the group has committed, and `commit` stores where it
+    goes on; the group must have no other reader. Connects to nothing yet. Raises `InvalidSetting`
+    for an unknown setting or value. A context manager that closes it.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        reading = reading_of(settings)
+        self._cluster = ClusterClient(reading.connecting.bootstrap, reading.connecting.client)
+        self._group = reading.group
+        self._reset = reading.reset
+        self._isolation = reading.fetch.isolation
+        self._consumer = PartitionConsumer(
+            self._cluster, reading.fetch, reset=STARTS[reading.reset]
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # -- Partitions and positions ------------------------------------------------------------
+
+    def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        return [
+            TopicPartition(topic, each) for each in sorted(self._cluster.topic(topic).partitions)
+        ]
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions from now on, and no others.
+
+        Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
+        Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
+        """
+        wanted = list(partitions)
+        committed = self.committed(wanted) if self._group else {}
+        self._consumer.assign(first_starts(wanted, committed, self._reset))
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return sorted(self._consumer.positions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset of an assigned partition."""
+        self._seek([partition], Start.at_offset(offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset of these partitions, or of all that are assigned."""
+        self._seek(partitions, Start.earliest())
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on at the end of these partitions, or of all that are assigned."""
+        self._seek(partitions, Start.latest())
+
+    def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go on at the first record that is not older, or at the end if there is none."""
+        self._seek(partitions, Start.at_time(timestamp_ms))
+
+    def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
+        for partition in list(partitions) or self.assignment:
+            self.position(partition)
+            self._consumer.seek(partition, start)
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record. Raises `ProtocolError` unless it is assigned."""
+        found = self._consumer.positions.get(partition)
+        if found is None:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned."
+            )
+        return found
+
+    # -- Records -----------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int = 500) -> list[ConsumerRecord]:
+        """The records that come first within the time, in the order of each partition; none if
+        none come.
+
+        Errors that a retry may mend are retried. Raises `ProtocolError` for others
+        (OFFSET_OUT_OF_RANGE with `auto.offset.reset=none`, TOPIC_AUTHORIZATION_FAILED, ...) and
+        `CorruptRecords`, a `StrandlineError`, for bytes that are not records.
+        """
+        return records_in(self._consumer.poll(timeout_ms))
+
+    # -- Offsets -----------------------------------------------------------------------------
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each log. Raises `ProtocolError`."""
+        return self._offsets(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each log ends for this reader: behind the last record that it may see."""
+        return self._offsets(partitions, LATEST)
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
+        found = list_offsets(self._cluster, dict.fromkeys(partitions, which), self._isolation)
+        return {each: at.offset for each, at in found.items()}
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """What `group.id` has committed; partitions without an offset are absent."""
+        stored = committed_offsets(self._cluster, needed_group(self._group), partitions)
+        return {each: at.offset for each, at in stored.items()}
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Store where to go on: the positions of all assigned partitions, or `offsets`.
+
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID while members are in the group.
+        """
+        wanted = self._consumer.positions if offsets is None else offsets
+        stored = {each: Offset(offset) for each, offset in wanted.items()}
+        commit_offsets(self._cluster, needed_group(self._group), stored)
+
+    def close(self) -> None:
+        """Close all connections. Nothing is committed by it."""
+        self._cluster.close()

@@ -1,0 +1,177 @@
+"""Settings of clients by their names in Kafka: which there are, and what values they take.
+
+This file knows names and forms of values. It must not know what a client does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.producer import ProducerSettings
+from strandline.client.settings import Address, ClientSettings, parse_addresses
+from strandline.errors import InvalidSetting
+from strandline.records.codec import Codec
+
+Settings: TypeAlias = Mapping[str, object]
+"""Values may be text as in Kafka's files, or numbers and truth values of Python."""
+_Read: TypeAlias = Callable[[str, object], Any]
+
+_INT_MAX: Final = 2**31 - 1
+_ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_CODECS: Final = {"none": Codec.NONE, **{codec.setting: codec for codec in Codec if codec}}
+_ISOLATIONS: Final = {
+    "read_uncommitted": Isolation.READ_UNCOMMITTED,
+    "read_committed": Isolation.READ_COMMITTED,
+}
+RESETS: Final = ("earliest", "latest", "none")
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidSetting(name, f"{name} takes text, not {value!r}.")
+    return value
+
+
+def _number(name: str, value: object) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) > _INT_MAX:
+        raise InvalidSetting(name, f"{name} takes a whole number from 0 on, not {value!r}.")
+    return int(text)
+
+
+def _flag(name: str, value: object) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise InvalidSetting(name, f"{name} takes true or false, not {value!r}.")
+    return text == "true"
+
+
+def _one_of(choices: Mapping[str, Any]) -> _Read:
+    def read(name: str, value: object) -> Any:
+        if str(value) not in choices:
+            raise InvalidSetting(name, f"{name} takes {', '.join(choices)}, not {value!r}.")
+        return choices[str(value)]
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """Where a value goes: a field of the settings of one part of a client."""
+
+    field: str
+    read: _Read
+
+
+_CLIENT: Final = {
+    "client.id": _Setting("client_id", _text),
+    "request.timeout.ms": _Setting("request_timeout_ms", _number),
+    "default.api.timeout.ms": _Setting("operation_timeout_ms", _number),
+    "socket.connection.setup.timeout.ms": _Setting("connect_timeout_ms", _number),
+    "metadata.max.age.ms": _Setting("metadata_age_max_ms", _number),
+    "retry.backoff.ms": _Setting("retry_backoff_ms", _number),
+    "retry.backoff.max.ms": _Setting("retry_backoff_max_ms", _number),
+    "reconnect.backoff.ms": _Setting("reconnect_backoff_ms", _number),
+    "reconnect.backoff.max.ms": _Setting("reconnect_backoff_max_ms", _number),
+}
+_PRODUCER: Final = {
+    "acks": _Setting("acks", _one_of(_ACKS)),
+    "enable.idempotence": _Setting("is_idempotent", _flag),
+    "compression.type": _Setting("codec", _one_of(_CODECS)),
+    "batch.size": _Setting("batch_bytes", _number),
+    "linger.ms": _Setting("linger_ms", _number),
+    "buffer.memory": _Setting("buffer_bytes_max", _number),
+    "delivery.timeout.ms": _Setting("delivery_timeout_ms", _number),
+    "allow.auto.create.topics": _Setting("may_create_topics", _flag),
+}
+_CONSUMER: Final = {
+    "isolation.level": _Setting("isolation", _one_of(_ISOLATIONS)),
+    "fetch.min.bytes": _Setting("min_bytes", _number),
+    "fetch.max.bytes": _Setting("max_bytes", _number),
+    "max.partition.fetch.bytes": _Setting("partition_max_bytes", _number),
+    "client.rack": _Setting("rack", _text),
+    "check.crcs": _Setting("checks_crc", _flag),
+}
+_BOOTSTRAP: Final = "bootstrap.servers"
+_LINGER_MS: Final = 5
+"""As Kafka's producer since 4.0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """Where a client finds its cluster, and how it behaves towards it."""
+
+    bootstrap: tuple[Address, ...]
+    client: ClientSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a consumer does."""
+
+    connecting: Connecting
+    fetch: FetchSettings
+    group: str | None
+    reset: str
+    """One of `RESETS`."""
+
+
+def connecting_of(settings: Settings) -> Connecting:
+    """The settings of an administrator. Raises `InvalidSetting`."""
+    _refuse_unknown(settings, "an administrator", _CLIENT)
+    return _connecting(settings)
+
+
+def producing_of(settings: Settings) -> tuple[Connecting, ProducerSettings]:
+    """The settings of a producer. Raises `InvalidSetting`."""
+    _refuse_unknown(settings, "a producer", _CLIENT, _PRODUCER)
+    fields = _fields(settings, _PRODUCER)
+    wants_idempotence = fields.get("is_idempotent", False)
+    if wants_idempotence and fields.get("acks", -1) != -1:
+        raise InvalidSetting(
+            "enable.idempotence", "enable.idempotence needs acks=all: others cannot know."
+        )
+    fields.setdefault("linger_ms", _LINGER_MS)
+    return _connecting(settings), ProducerSettings(**fields)
+
+
+def reading_of(settings: Settings) -> Reading:
+    """The settings of a consumer. Raises `InvalidSetting`."""
+    _refuse_unknown(settings, "a consumer", _CLIENT, _CONSUMER, ("group.id", "auto.offset.reset"))
+    reset = _one_of({each: each for each in RESETS})(
+        "auto.offset.reset", settings.get("auto.offset.reset", "latest")
+    )
+    group = settings.get("group.id")
+    if group is not None and not _text("group.id", group):
+        raise InvalidSetting("group.id", "group.id must not be empty.")
+    fetch = FetchSettings(**_fields(settings, _CONSUMER))
+    return Reading(_connecting(settings), fetch, None if group is None else str(group), reset)
+
+
+def _connecting(settings: Settings) -> Connecting:
+    if _BOOTSTRAP not in settings:
+        raise InvalidSetting(_BOOTSTRAP, f"{_BOOTSTRAP} is missing: host:port, or several of them.")
+    addresses = parse_addresses(_text(_BOOTSTRAP, settings[_BOOTSTRAP]))
+    return Connecting(addresses, ClientSettings(**_fields(settings, _CLIENT)))
+
+
+def _fields(settings: Settings, known: Mapping[str, _Setting]) -> dict[str, Any]:
+    return {
+        setting.field: setting.read(name, settings[name])
+        for name, setting in known.items()
+        if name in settings
+    }
+
+
+def _refuse_unknown(
+    settings: Settings, who: str, *known: Mapping[str, object] | tuple[str, ...]
+) -> None:
+    names = sorted({_BOOTSTRAP, *(name for each in known for name in each)})
+    unknown = next((name for name in settings if name not in names), None)
+    if unknown is not None:
+        raise InvalidSetting(
+            unknown, f"There is no setting '{unknown}' of {who}; there are {', '.join(names)}."
+        )

@@ -1,0 +1,75 @@
+"""Settings of clients by Kafka's names: which there are, and which values they take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strandline.client.api.settings import connecting_of, producing_of, reading_of
+from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.producer import ProducerSettings
+from strandline.client.settings import Address, ClientSettings
+from strandline.errors import InvalidSetting
+from strandline.records.codec import Codec
+
+AT = {"bootstrap.servers": "a:1,b:2"}
+
+
+def test_without_more_they_are_the_defaults() -> None:
+    connecting, producing = producing_of(AT)
+    assert connecting.bootstrap == (Address("a", 1), Address("b", 2))
+    assert connecting.client == ClientSettings()
+    assert producing == ProducerSettings(linger_ms=5)
+    reading = reading_of(AT)
+    assert (reading.fetch, reading.group, reading.reset) == (FetchSettings(), None, "latest")
+
+
+def test_text_and_values_of_python_mean_the_same() -> None:
+    texts = {"acks": "1", "enable.idempotence": "false", "linger.ms": "7", "batch.size": "1"}
+    values = {"acks": 1, "enable.idempotence": False, "linger.ms": 7, "batch.size": 1}
+    assert producing_of({**AT, **texts}) == producing_of({**AT, **values})
+
+
+def test_each_goes_to_its_place() -> None:
+    connecting, producing = producing_of(
+        {**AT, "client.id": "me", "request.timeout.ms": 9, "compression.type": "zstd"}
+    )
+    assert (connecting.client.client_id, connecting.client.request_timeout_ms) == ("me", 9)
+    assert producing.codec is Codec.ZSTD
+    reading = reading_of({**AT, "isolation.level": "read_committed", "group.id": "g"})
+    assert (reading.fetch.isolation, reading.group) == (Isolation.READ_COMMITTED, "g")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "bootstrap.servers is missing"),
+        ({**AT, "ack": "all"}, "There is no setting 'ack' of a producer; there are .*acks, "),
+        ({**AT, "group.id": "g"}, "There is no setting 'group.id' of a producer"),
+        ({**AT, "acks": "2"}, "acks takes all, -1, 1, 0, not '2'"),
+        ({**AT, "linger.ms": "soon"}, "linger.ms takes a whole number from 0 on, not 'soon'"),
+        ({**AT, "linger.ms": True}, "linger.ms takes a whole number"),
+        ({**AT, "batch.size": -1}, "batch.size takes a whole number"),
+        ({**AT, "enable.idempotence": "maybe"}, "takes true or false, not 'maybe'"),
+        ({**AT, "client.id": 7}, "client.id takes text, not 7"),
+        ({**AT, "compression.type": "zip"}, "compression.type takes none, gzip, "),
+        ({**AT, "acks": 1, "enable.idempotence": True}, "enable.idempotence needs acks=all"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_sentence(
+    settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=sentence):
+        producing_of(settings)
+
+
+def test_of_other_clients_too() -> None:
+    with pytest.raises(InvalidSetting, match="'acks' of an administrator"):
+        connecting_of({**AT, "acks": "all"})
+    with pytest.raises(InvalidSetting, match="'acks' of a consumer"):
+        reading_of({**AT, "acks": "all"})
+    with pytest.raises(InvalidSetting, match=r"auto\.offset\.reset takes earliest, latest, none"):
+        reading_of({**AT, "auto.offset.reset": "first"})
+    with pytest.raises(InvalidSetting, match=r"group\.id must not be empty"):
+        reading_of({**AT, "group.id": ""})
