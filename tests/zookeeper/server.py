@@ -23,6 +23,8 @@ from bench.kafka_jars import JarsError, zookeeper_jars
 PATIENCE_S: Final = 120.0
 TICK_MS: Final = 200
 _WORD_TIMEOUT_S: Final = 10.0
+_STARTING_TIMEOUT_S: Final = 0.5
+"""A server that is about to serve may take a connection and never answer: it is asked again."""
 _FLAGS: Final = (
     # A small heap and no second compiler: the server starts in a third of the time.
     "-Xmx128m",
@@ -154,18 +156,18 @@ class ZooKeeperServer:
         """SIGCONT."""
         self._signal(signal.SIGCONT)
 
-    def mode(self) -> str | None:
+    def mode(self, timeout_s: float = _WORD_TIMEOUT_S) -> str | None:
         """ "standalone", "leader" or "follower"; None while the server does not serve."""
-        for line in self.ask("srvr").splitlines():
+        for line in self.ask("srvr", timeout_s).splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")
         return None
 
-    def ask(self, word: str) -> str:
+    def ask(self, word: str, timeout_s: float = _WORD_TIMEOUT_S) -> str:
         """What the server answers to a four-letter word; nothing if it cannot be reached."""
         address = (self.ports.host, self.ports.client)
         try:
-            with socket.create_connection(address, timeout=_WORD_TIMEOUT_S) as connection:
+            with socket.create_connection(address, timeout=timeout_s) as connection:
                 connection.sendall(word.encode())
                 connection.shutdown(socket.SHUT_WR)
                 return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
@@ -175,7 +177,7 @@ class ZooKeeperServer:
     def wait_until_serving(self) -> None:
         """Wait until the server serves; an error shows what it printed."""
         deadline = time.monotonic() + PATIENCE_S
-        while self.mode() is None:
+        while self.mode(_STARTING_TIMEOUT_S) is None:
             if not self.is_running or time.monotonic() > deadline:
                 raise RuntimeError(f"ZooKeeper {self.address} does not serve:\n{self.log}")
             time.sleep(0.01)
