@@ -7,13 +7,21 @@ from typing import Any
 import pytest
 
 from strandline.config.topic import TopicConfig
-from strandline.errors import CorruptRecords, ErrorCode, InvariantViolated, ProtocolError
+from strandline.errors import (
+    CorruptRecords,
+    ErrorCode,
+    InvariantViolated,
+    ProtocolError,
+    StorageError,
+)
 from strandline.records.batch import parse_header
 from strandline.records.builder import build_control_batch
 from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
+from strandline.storage import log_appender
+from strandline.storage.files import NoRoom
 from strandline.storage.log_appender import UnexpectedOffset
-from strandline.storage.tail import BATCHES_KEPT
+from strandline.storage.tail import BATCHES_KEPT, Tail
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
 EPOCH = LeaderEpoch(0)
@@ -48,6 +56,53 @@ def test_a_refused_batch_leaves_the_log_as_it_was(world: Any, kit: Any) -> None:
         log.appender.append_as_leader(bad, leader_epoch=EPOCH, now_ms=kit.now_ms)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert kit.records(log) == [(0, b"a")]
+
+
+def test_a_batch_that_cannot_be_checked_for_want_of_memory_leaves_the_log_as_it_was(
+    world: Any, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = world.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(log_appender, "validate_client_batch", run_out_of_memory)
+        with pytest.raises(NoRoom, match="no memory to check"):
+            kit.append(log, b"a")
+    assert kit.append(log, b"a") == 0
+
+
+@pytest.mark.parametrize("role", ["leader", "coordinator", "follower"])
+def test_memory_that_runs_out_behind_a_write_fails_the_log_until_it_is_loaded_again(
+    world: Any, kit: Any, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """What is on disk and what is in memory differ then: another append would repeat an offset."""
+    log = world.create()
+    kit.append(log, b"a", epoch=1)
+
+    def append(log: Any, value: bytes, offset: int) -> None:
+        batch = kit.batch(value)
+        if role == "follower":
+            batch = kit.batch(value, base_offset=offset, leader_epoch=1)
+            log.appender.append_as_follower(batch, kit.now_ms)
+        elif role == "leader":
+            log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(1), now_ms=kit.now_ms)
+        else:
+            log.appender.append_as_coordinator(
+                batch, leader_epoch=LeaderEpoch(1), now_ms=kit.now_ms
+            )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Tail, "add", run_out_of_memory)
+        with pytest.raises(NoRoom, match="to finish an append"):
+            append(log, b"b", 1)
+    assert log.health.may_reload
+    with pytest.raises(StorageError, match="failed"):
+        append(log, b"c", 1)
+    log = world.kill(log)
+    append(log, b"c", log.log_end_offset)
+    assert kit.records(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def run_out_of_memory(*_: object, **__: object) -> None:
+    raise MemoryError
 
 
 def test_a_log_rolls_by_size_and_reads_across_segments(world: Any, kit: Any) -> None:

@@ -164,13 +164,17 @@ class Transport(Generic[PartyT]):
             return
         except OSError as error:
             self.close(f"reading failed: {error.strerror or error}")
-        except Exception:  # noqa: BLE001 -- a bug of ours ends one connection only
-            self._fail()
+        except Exception as error:  # noqa: BLE001 -- a bug of ours ends one connection only
+            self._fail(error)
 
-    def _fail(self) -> None:
+    def _fail(self, error: Exception) -> None:
         """The boundary for bugs of ours: one connection ends, the broker goes on."""
-        log.exception("Serving %s failed", self.connection.client_host)
-        self.close("serving it failed")
+        if isinstance(error, MemoryError):
+            log.error("There is no memory to serve a connection of %s", self.connection.client_host)
+            self.close(None)
+        else:
+            log.error("Serving %s failed", self.connection.client_host, exc_info=error)
+            self.close("serving it failed")
         self._host.end_soon()
 
     def _read_shared(self) -> None:
@@ -257,8 +261,8 @@ class Transport(Generic[PartyT]):
             try:
                 self._deliver(memoryview(bytearray(leftover)), len(leftover))
                 self._host.end_soon()
-            except Exception:  # noqa: BLE001 -- as above
-                self._fail()
+            except Exception as error:  # noqa: BLE001 -- as above
+                self._fail(error)
         self.update_watch()
 
     # -- writing -----------------------------------------------------------------------------
@@ -288,6 +292,8 @@ class Transport(Generic[PartyT]):
             self.close(f"reading a log failed: {error}")
         except OSError as error:
             self.close(f"writing failed: {error.strerror or error}")
+        except MemoryError as error:
+            self._fail(error)
         self.resume()
 
     def _send_bytes(self, parts: list[bytes | bytearray | memoryview], flags: int = 0) -> None:

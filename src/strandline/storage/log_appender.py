@@ -12,6 +12,7 @@ It uses header fields by position and keeps attributes in locals on purpose.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from strandline.errors import CorruptRecords, ErrorCode, ProtocolError, StorageError
@@ -28,6 +29,7 @@ from strandline.records.batch import (
 )
 from strandline.records.validation import ValidatedBatch, validate_client_batch
 from strandline.storage.end_marker import EndMarker, read_end_marker
+from strandline.storage.files import NoRoom
 from strandline.storage.log_flusher import LogFlusher
 from strandline.storage.log_parts import LogParts
 from strandline.storage.log_roller import LogRoller
@@ -106,11 +108,15 @@ class LogAppender:
         if health.failure is not None or health.closed:
             health.check_usable()
         rules = self._settings.client_rules
-        batch, header, append_time_ms, _ = validate_client_batch(records, rules, now_ms)
-        if header[9] >= 0:
-            known = self._check_producer(header, guard)
-            if known is not None:
-                return AppendResult(known.first_offset, known.last_offset, known.timestamp, True, 0)
+        try:
+            batch, header, append_time_ms, _ = validate_client_batch(records, rules, now_ms)
+            known = self._check_producer(header, guard) if header[9] >= 0 else None
+        except MemoryError as error:
+            raise NoRoom(
+                f"There is no memory to check a batch for {self._location.topic_partition}."
+            ) from error
+        if known is not None:
+            return AppendResult(known.first_offset, known.last_offset, known.timestamp, True, 0)
         base_offset = self.append_validated(batch, header, leader_epoch, now_ms)
         return AppendResult(
             base_offset,
@@ -125,7 +131,7 @@ class LogAppender:
     ) -> Offset:
         """Append a client's batch that is known to be valid and new; returns its base offset.
 
-        Raises `StorageError`; the log is unchanged then.
+        Raises `StorageError`; the log is unchanged then, or has failed.
         """
         offsets = self._offsets
         base_offset = offsets.log_end_offset
@@ -133,29 +139,32 @@ class LogAppender:
         last_offset = base_offset + header[6]
         max_timestamp = header[8]
         segment = self._segments.active
-        if (
-            segment.size + size > self._settings.segment_bytes
-            or max_timestamp > segment.roll_at_timestamp
-            or now_ms > segment.roll_at_ms
-            or segment.indexes_full
-            or last_offset > segment.last_offset_max
-        ):
-            segment = self._roller.roll_before_append(base_offset, now_ms)
-        if leader_epoch != self._leader_epochs.latest:
-            self._flusher.begin_epoch(leader_epoch, base_offset)
-        # The length between offset and epoch is written over with itself: one call for both.
-        OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, header[1], leader_epoch)
         try:
-            segment.append_batch(batch, size, last_offset, max_timestamp)
-        except StorageError:
-            self._note_failed_write(segment)
-            raise
-        end = Offset(last_offset + 1)
-        offsets.advance_end_to(end)
-        if header[9] >= 0:
-            self._producers.update(header, base_offset, max_timestamp, now_ms)
-        if end >= self._flusher.flush_at_offset:
-            self._flusher.request_flush()
+            if (
+                segment.size + size > self._settings.segment_bytes
+                or max_timestamp > segment.roll_at_timestamp
+                or now_ms > segment.roll_at_ms
+                or segment.indexes_full
+                or last_offset > segment.last_offset_max
+            ):
+                segment = self._roller.roll_before_append(base_offset, now_ms)
+            if leader_epoch != self._leader_epochs.latest:
+                self._flusher.begin_epoch(leader_epoch, base_offset)
+            # The length between offset and epoch is written over with itself: one call for both.
+            OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, header[1], leader_epoch)
+            try:
+                segment.append_batch(batch, size, last_offset, max_timestamp)
+            except StorageError:
+                self._note_failed_write(segment)
+                raise
+            end = Offset(last_offset + 1)
+            offsets.advance_end_to(end)
+            if header[9] >= 0:
+                self._producers.update(header, base_offset, max_timestamp, now_ms)
+            if end >= self._flusher.flush_at_offset:
+                self._flusher.request_flush()
+        except MemoryError as error:
+            raise self._broken_off() from error
         return base_offset
 
     def append_as_coordinator(
@@ -175,29 +184,22 @@ class LogAppender:
         batch, header, append_time_ms, _ = validated
         marker = self._judge_own_batch(validated, transaction_version)
         base_offset = self._offsets.log_end_offset
-        segment = self._roller.room_for(
-            header.size_bytes,
-            Offset(base_offset + header.last_offset_delta),
-            header.max_timestamp,
-            base_offset,
-            now_ms,
-        )
-        if leader_epoch != self._leader_epochs.latest:
-            self._flusher.begin_epoch(leader_epoch, base_offset)
-        set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
-        self._write(segment, batch, header._replace(base_offset=base_offset))
-        if header.producer_id >= 0:
-            if marker is not None:
-                self._finish(segment, self._producers.update_marker(header, marker, base_offset))
-            elif not header.is_control:
-                self._producers.update(header, base_offset, header.max_timestamp, now_ms)
-        return AppendResult(
-            base_offset,
-            Offset(base_offset + header.last_offset_delta),
-            append_time_ms,
-            False,
-            header.size_bytes,
-        )
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        with self._whole():
+            segment = self._roller.room_for(
+                header.size_bytes, last_offset, header.max_timestamp, base_offset, now_ms
+            )
+            if leader_epoch != self._leader_epochs.latest:
+                self._flusher.begin_epoch(leader_epoch, base_offset)
+            set_base_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+            self._write(segment, batch, header._replace(base_offset=base_offset))
+            if header.producer_id >= 0:
+                if marker is not None:
+                    completed = self._producers.update_marker(header, marker, base_offset)
+                    self._finish(segment, completed)
+                elif not header.is_control:
+                    self._producers.update(header, base_offset, header.max_timestamp, now_ms)
+        return AppendResult(base_offset, last_offset, append_time_ms, False, header.size_bytes)
 
     def append_as_follower(
         self, records: Buffer, now_ms: int, *, leader_epoch: LeaderEpoch | None = None
@@ -214,20 +216,21 @@ class LogAppender:
         self._health.check_usable()
         batches = list(self._checked(records, leader_epoch))
         view = memoryview(records)
-        for position, header in batches:
-            batch = view[position : position + header.size_bytes]
-            segment = self._roller.room_for(
-                header.size_bytes,
-                header.last_offset,
-                header.max_timestamp,
-                header.base_offset,
-                now_ms,
-            )
-            if header.leader_epoch >= 0 and header.leader_epoch != self._leader_epochs.latest:
-                self._flusher.begin_epoch(header.leader_epoch, header.base_offset)
-            self._write(segment, batch, header)
-            if header.producer_id >= 0:
-                self._finish(segment, self._producers.replay(header, batch, now_ms))
+        with self._whole():
+            for position, header in batches:
+                batch = view[position : position + header.size_bytes]
+                segment = self._roller.room_for(
+                    header.size_bytes,
+                    header.last_offset,
+                    header.max_timestamp,
+                    header.base_offset,
+                    now_ms,
+                )
+                if header.leader_epoch >= 0 and header.leader_epoch != self._leader_epochs.latest:
+                    self._flusher.begin_epoch(header.leader_epoch, header.base_offset)
+                self._write(segment, batch, header)
+                if header.producer_id >= 0:
+                    self._finish(segment, self._producers.replay(header, batch, now_ms))
         if not batches:
             return AppendResult(NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, False, 0)
         first, last = batches[0], batches[-1]
@@ -328,6 +331,22 @@ class LogAppender:
                 self._health.fail(f"An abort could not be indexed: {error}", error)
                 raise
         self._producers.complete_transaction(completed)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """An append that happens altogether, or leaves a log that has failed."""
+        try:
+            yield
+        except MemoryError as error:
+            raise self._broken_off() from error
+
+    def _broken_off(self) -> NoRoom:
+        """Memory ran out between the write and what memory says of it: the log is to be loaded
+        again, as after a crash."""
+        partition = self._location.topic_partition
+        shortage = NoRoom(f"There was no memory to finish an append to {partition}.")
+        self._health.fail(str(shortage), shortage)
+        return shortage
 
     def _note_failed_write(self, segment: Segment) -> None:
         if segment.log.failed:

@@ -136,6 +136,8 @@ class RealFile:
                 data += more
         except OSError as error:
             raise storage_error("read", self.path, error, UnreadableFile) from error
+        except MemoryError as error:
+            raise NoRoom(f"There is no memory to read {length} bytes of {self.path}.") from error
         return data
 
     def truncate(self, size: int) -> None:
