@@ -97,7 +97,7 @@ def _play(
         raise BadScript(f"{script.name} is of a world that there is not: '{script.world}'.")
     if policy:
         raise BadScript(f"{script.name} is of a whole cluster, which has no policy to choose.")
-    # Only here: a scenario of replicas needs no cluster, and is there at once.
+    # Only here: a scenario of replicas needs no clients and no plan, and is there at once.
     from strandline.cli.sim_cluster import play_cluster
 
     return play_cluster(script, judged=judged, quiet=quiet, verbose=verbose, as_json=as_json)

@@ -36,10 +36,11 @@ from strandline.replication.follower import (
     out_of_range_step,
     restart_offset,
 )
+from strandline.replication.policies import TruncateBy
 from strandline.replication.truncation import EpochEnd, Target, first_truncation
 from strandline.storage.files import NoRoom
 from strandline.storage.log_appender import UnexpectedOffset
-from strandline.types import Instant, LeaderEpoch, Offset, TopicId
+from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,8 @@ class FetchedPartition:
     __slots__ = (
         "_asked",
         "_asked_in",
-        "_history",
+        "_compares_epochs",
+        "_policies",
         "_wanted",
         "failures",
         "is_in_sync",
@@ -106,6 +108,9 @@ class FetchedPartition:
         self._asked: Asked | None = None
         self._asked_in = 0
         """The number of the request that said what is in `_asked`."""
+        self._policies = replica.host.policies
+        self._compares_epochs = self._policies.truncate_by is not TruncateBy.HIGH_WATERMARK
+        """Whether requests say what was fetched last, so that the leader finds a divergence."""
 
     # -- Asking ------------------------------------------------------------------------------
 
@@ -116,7 +121,7 @@ class FetchedPartition:
         wanted = self._wanted = Wanted(
             log.log_end_offset,
             replica.leader_epoch,
-            log.leader_epochs.latest,
+            log.leader_epochs.latest if self._compares_epochs else NO_EPOCH,
             log.offsets.log_start_saved,
         )
         return wanted
@@ -173,6 +178,7 @@ class FetchedPartition:
             replica.log.leader_epochs.latest,
             high_watermark=replica.log.high_watermark,
             log_end_offset=replica.log.log_end_offset,
+            policies=self._policies,
         )
         if target is not None:
             replica.check_following().truncate_to(target.offset, now, Reason.UNCOMPARABLE)
@@ -193,6 +199,8 @@ class FetchedPartition:
                 self.failures = 0
                 return Next.FETCH
             case Truncate():
+                if self._policies.truncate_by is TruncateBy.LEADER_EPOCH_ONCE:
+                    self._compares_epochs = False
                 return self._truncate(action.target, now, Reason.DIVERGED)
             case AskOffsets():
                 return Next.ASK_FOR_ENDS
@@ -247,7 +255,7 @@ class FetchedPartition:
         followed = Followed(
             replica.leader_epoch, log.log_end_offset, log.high_watermark, log.reader
         )
-        return judge(answer, self._asked, followed)
+        return judge(answer, self._asked, followed, policies=self._policies)
 
     def _truncate(self, target: Target, now: Instant, reason: Reason) -> Next:
         replica = self.replica

@@ -195,7 +195,13 @@ class Network:
 
     def is_waiting(self, source: End, target: End) -> bool:
         """Whether something waits because the path is blocked."""
-        return any(wire.is_waiting for wire in self._waiting.get(self.path(source, target), ()))
+        return bool(self.held(source, target))
+
+    def held(self, source: End, target: End) -> list[Wire]:
+        """The connections on which something waits because the path is blocked, in the order in
+        which they began to wait."""
+        waiting = self._waiting.get(self.path(source, target), ())
+        return [wire for wire in waiting if wire.is_waiting]
 
     def let_one_through(self, source: End, target: End) -> bool:
         """Deliver the oldest thing that waits on a path; whether there was one.
@@ -203,10 +209,9 @@ class Network:
         The path stays blocked. For tests that go step by step. Of several connections it is the one
         that began to wait first.
         """
-        for wire in list(self._waiting.get(self.path(source, target), ())):
-            if wire.is_waiting:
-                wire.let_one_through()
-                return True
+        for wire in self.held(source, target):
+            wire.let_one_through()
+            return True
         return False
 
     def slow(self, source: End | None, target: End | None, factor: int) -> None:

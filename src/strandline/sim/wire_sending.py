@@ -159,6 +159,11 @@ class WireSending(WireState):
         """Whether something would have arrived, were the path not blocked."""
         return bool(self._arrived and self._flight)
 
+    @property
+    def held(self) -> Sequence[Item]:
+        """What would have arrived, were the path not blocked, in its order."""
+        return tuple(self._flight)[: self._arrived]
+
     def let_one_through(self) -> None:
         """Deliver the first thing that waits, though the path is blocked."""
         self._arrived -= 1

@@ -171,12 +171,13 @@ def _state(world: World) -> Json:
 
 
 def _replica(replica: Replica) -> Json:
-    if not replica.is_running:
-        return {"name": replica.name, "role": "down", "cut_off": replica.is_cut, "records": []}
+    if not replica.has_log:
+        role = "idle" if replica.is_running else "down"
+        return {"name": replica.name, "role": role, "cut_off": replica.is_cut, "records": []}
     log, leader = replica.log, replica.leader
     found: Json = {
         "name": replica.name,
-        "role": "leader" if leader else "follower" if replica.follows else "idle",
+        "role": "idle" if replica.role == "none" else replica.role,
         "cut_off": replica.is_cut,
         "leader_epoch": int(replica.leader_epoch),
         "follows": replica.leader_name,

@@ -67,8 +67,8 @@ def _diverged(world: World, names: tuple[str, ...]) -> None:
 
 def _with_log(world: World, name: str) -> Replica:
     replica = replica_of(world, name)
-    if not replica.is_running:
-        raise Unmet(f"{name} is down")
+    if not replica.has_log:
+        raise Unmet(f"{name} is down" if not replica.is_running else f"{name} has no replica")
     return replica
 
 
@@ -96,7 +96,7 @@ def _kept(world: World, values: tuple[str, ...]) -> None:
 
 def _committed(world: World, words: tuple[str, ...]) -> Iterator[str]:
     for value in (value for word in words for value in spread(word)):
-        if value not in world.oracle.ever:
+        if value not in world.committed:
             raise Unmet(f"{value} was never committed")
         yield value
 
@@ -146,15 +146,14 @@ _CLAIMS: dict[str, tuple[int, Callable[[World, tuple[str, ...]], None]]] = {
 
 
 def _facts(replica: Replica) -> dict[str, str]:
-    if not replica.is_running:
-        return {"role": "down", "checkpoint": replica.checkpointed()}
+    facts = {"role": replica.role, "checkpoint": replica.checkpointed()}
+    if not replica.has_log:
+        return facts
     log, leader = replica.log, replica.leader
-    facts = {
-        "role": "leader" if leader else "follower" if replica.leader_name else "none",
+    facts |= {
         "leo": str(log.log_end_offset),
         "hw": str(log.high_watermark),
         "start": str(log.log_start_offset),
-        "checkpoint": replica.checkpointed(),
         "lso": str(log.last_stable_offset),
         "epoch": str(replica.leader_epoch),
         "log": ",".join(gather([entry.value for entry in replica.entries()])),
@@ -178,7 +177,7 @@ def _state_facts(world: World) -> dict[str, str]:
         "leader": state.leader or "none",
         "epoch": str(state.leader_epoch),
         "version": str(state.partition_epoch),
-        "sync": "".join(state.in_sync),
-        "eligible": "".join(state.eligible),
-        "replicas": "".join(state.replicas),
+        "sync": state.in_sync,
+        "eligible": state.eligible,
+        "replicas": state.replicas,
     }

@@ -129,7 +129,7 @@ class Player:
         """How it has gone so far."""
         return Outcome(
             self._policy,
-            dict(self.world.oracle.violations),
+            self.world.violations,
             self._script.violates_under(self._policy),
             tuple(self._unmet),
         )

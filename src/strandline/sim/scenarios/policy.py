@@ -6,7 +6,7 @@
     joins-at       epoch-start | high-watermark    what a replica must have to join the in-sync set
     counts-joining yes | no              a replica that was proposed is waited for
     lag-records    no | NUMBER           the limit before 0.9: so many records behind is out of sync
-    eligible       no | yes              eligible leader replicas (KIP-966)
+    eligible       yes | no              eligible leader replicas (KIP-966)
     unclean        no | yes              unclean elections
     isr-writes     controller | direct   who writes the in-sync set
 
@@ -40,7 +40,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "joins-at": ("epoch-start", "high-watermark"),
     "counts-joining": ("yes", "no"),
     "lag-records": ("no",),
-    "eligible": ("no", "yes"),
+    "eligible": ("yes", "no"),
     "unclean": ("no", "yes"),
     "isr-writes": ("controller", "direct"),
 }
@@ -117,7 +117,7 @@ def policies_of(policy: Policy) -> Policies:
 def rules_of(policy: Policy, *, min_in_sync: int) -> Rules:
     """What the controller asks."""
     return Rules(
-        min_in_sync=min_in_sync,
+        min_in_sync_replicas=min_in_sync,
         has_eligible=policy["eligible"] == "yes",
         allows_unclean=policy["unclean"] == "yes",
         writes_directly=policy["isr-writes"] == "direct",

@@ -1,32 +1,29 @@
-"""One replica of the one partition of a scenario: a broker process, its disk, its real log.
+"""One replica of the one partition of a scenario, as it is to be seen from outside.
 
-This file knows what survives a process or a power cut, and how to look into a log. The rules of
-replication are those of `strandline.replication`; who calls them when stands in `world`.
+It looks through a simulated machine at what its node hosts, and at its disk. This file changes
+nothing; what happens to a broker stands in `world`.
 """
 
 from __future__ import annotations
 
-from random import Random
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from strandline.config.topic import TopicConfig
 from strandline.errors import InvariantViolated
+from strandline.node.replica import Replica as HostedReplica
 from strandline.records.batch import iterate_headers
 from strandline.records.control import control_type
 from strandline.records.record import read_records
 from strandline.replication.leader import Leader
+from strandline.sim.machine import Machine
 from strandline.storage.checkpoint_file import OffsetCheckpoint
 from strandline.storage.log import Log
-from strandline.storage.log_directory import HIGH_WATERMARKS, LogDirectory, LogToLoad
-from strandline.storage.memory_files import MemoryFiles
-from strandline.types import BrokerId, LeaderEpoch, Offset, TopicPartition
+from strandline.storage.log_directory import HIGH_WATERMARKS
+from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicPartition
 
-PARTITION = TopicPartition("t", 0)
-TOPIC_ID = UUID(int=1)
-WALL_MS = 1_700_000_000_000
-ROOT = "/data"
-NO_LEADER = LeaderEpoch(-1)
+PARTITION: Final = TopicPartition("t", 0)
+TOPIC_ID: Final = UUID(int=1)
 
 
 class Entry(NamedTuple):
@@ -38,121 +35,89 @@ class Entry(NamedTuple):
 
 
 class Replica:
-    """See the module.
+    """See the module. `is_cut`: no metadata, no fetches in either direction; clients reach it."""
 
-    - `broker_epoch` changes with every registration; `is_registered` is what the store shows.
-    - `is_cut`: no metadata, no fetches in either direction; clients still reach it.
-    - `leader` while it leads, `following` (name, epoch) while it follows.
-    """
-
-    def __init__(self, name: str, config: TopicConfig) -> None:
+    def __init__(self, name: str, machine: Machine) -> None:
         self.name = name
-        self.broker_id = broker_id_of(name)
-        self.config = config
-        self.files = MemoryFiles()
-        self.is_running = False
+        self.machine = machine
+        self.broker_id = machine.broker_id
         self.is_cut = False
-        self.is_registered = False
-        self.is_shutting_down = False
-        self.broker_epoch = -1
-        self.previous_epoch = -1
-        self.leader: Leader | None = None
-        self.leader_epoch = NO_LEADER
-        self.leader_name: str | None = None
-        self.compares_epochs = True
-        self.has_lost_data = False
-        self._format()
 
-    def _format(self) -> None:
-        self.files.make_directory(ROOT)
-        self.files.sync_directory("/")
+    # -- The broker --------------------------------------------------------------------------
 
-    # -- The process -------------------------------------------------------------------------
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process that works."""
+        return self.machine.is_up
 
-    def start(self, now_ms: int) -> None:
-        """Load what the disk has, recovered if the last end was not clean."""
-        self.directory: LogDirectory[Log] = LogDirectory(self.files, ROOT)
-        opened = self.directory.open(self.broker_id, "cluster")
-        if not opened or not self.directory.load_logs(lambda found: self._load(found, now_ms)):
-            raise InvariantViolated(f"The disk of {self.name} cannot be read.")
-        shutdown = self.directory.clean_shutdown
-        self.previous_epoch = -1 if shutdown is None else shutdown.broker_epoch or -1
-        if PARTITION in self.directory.logs:
-            self.log = self.directory.logs[PARTITION]
-        else:
-            self.log = Log.create(
-                self.files,
-                f"{ROOT}/{PARTITION}",
-                PARTITION,
-                self.config,
-                now_ms=WALL_MS + now_ms,
-                random=Random(1),
-            )
-            self.log.assign_topic_id(TOPIC_ID)
-            self.directory.add(self.log)
-        self.is_running = True
+    @property
+    def hosted(self) -> HostedReplica | None:
+        """The partition on this node; None while the broker is down or has no replica of it."""
+        return self.machine.world.replica(self.broker_id, PARTITION)
 
-    def _load(self, found: LogToLoad, now_ms: int) -> Log:
-        return Log.load(self.files, found, self.config, now_ms=WALL_MS + now_ms, random=Random(1))
+    @property
+    def leader(self) -> Leader | None:
+        """What it knows while it leads."""
+        hosted = self.hosted
+        return None if hosted is None else hosted.leader
 
-    def checkpoint(self) -> None:
-        """Write the high watermark down: scenarios do it after every step."""
-        self.directory.write_high_watermarks()
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """The newest leader epoch that it was told of."""
+        hosted = self.hosted
+        return NO_EPOCH if hosted is None else hosted.leader_epoch
+
+    @property
+    def leader_name(self) -> str | None:
+        """Whom it follows."""
+        hosted = self.hosted
+        return name_of(hosted.leader_id) if hosted is not None and hosted.is_following else None
+
+    @property
+    def role(self) -> str:
+        """What it is now, in one word."""
+        if not self.is_running:
+            return "down"
+        if self.leader is not None:
+            return "leader"
+        return "none" if self.leader_name is None else "follower"
+
+    @property
+    def leadership(self) -> Leader:
+        """What it knows as a leader; only for one that leads."""
+        if self.leader is None:
+            raise InvariantViolated(f"{self.name} does not lead.")
+        return self.leader
+
+    # -- Its disk ----------------------------------------------------------------------------
 
     def checkpointed(self) -> str:
         """The high watermark that is written down, whether the process runs or not."""
-        table = OffsetCheckpoint(self.files, f"{ROOT}/{HIGH_WATERMARKS}").read()
+        disk = self.machine.disk
+        with disk.unobserved():
+            table = OffsetCheckpoint(disk.files, f"{disk.data_dirs[0]}/{HIGH_WATERMARKS}").read()
         return str(table.get(PARTITION, "none"))
 
-    def kill(self) -> None:
-        """The process ends; the page cache stays."""
-        self._end()
-        self.files = self.files.kill_clone()
+    # -- Its log -----------------------------------------------------------------------------
 
-    def cut_power(self, keep: Offset) -> None:
-        """The machine ends: of the log only what lies below `keep` had been synced."""
-        before = self.log.log_end_offset
-        segment, position = self.log.reader.position_of(keep)
-        later = [s.log.path for s in self.log.segments.all if s.base_offset > segment]
-        self._end()
-        self.files = self.files.kill_clone()
-        for path in later:
-            self.files.remove(path)
-        file = self.files.open(f"{ROOT}/{PARTITION}/{segment:020d}.log")
-        file.truncate(position)
-        file.sync()
-        self.has_lost_data = keep < before
+    @property
+    def has_log(self) -> bool:
+        """Whether there is one to look into."""
+        return self.hosted is not None
 
-    def stop(self) -> None:
-        """A clean shutdown: everything is synced and the marker written."""
-        if not self.directory.close_clean(self.broker_epoch):
-            raise InvariantViolated(f"The disk of {self.name} cannot be written.")
-        self._end()
-
-    def wipe(self) -> None:
-        """The disk is replaced by an empty one."""
-        self.files = MemoryFiles()
-        self._format()
-        self.has_lost_data = True
-
-    def _end(self) -> None:
-        self.is_running = False
-        self.is_shutting_down = False
-        self.leader = None
-        self.leader_name = None
-        self.leader_epoch = NO_LEADER
-        self.log.close()
-
-    # -- Looking into the log ----------------------------------------------------------------
+    @property
+    def log(self) -> Log:
+        """The log; only while `has_log`."""
+        if self.hosted is None:
+            raise InvariantViolated(f"{self.name} has no replica.")
+        return self.hosted.log
 
     def entries(self) -> list[Entry]:
         """The records in the log, from its start on; a marker is shown as COMMIT or ABORT."""
-        return [
-            entry
-            for data in self._batches()
-            for entry in _entries_of(data)
-            if entry.offset >= self.log.log_start_offset
-        ]
+        if not self.has_log:
+            return []
+        start = self.log.log_start_offset
+        return [e for data in self._batches() for e in _entries_of(data) if e.offset >= start]
 
     def written_epochs(self) -> list[tuple[int, int]]:
         """The table of leader epochs, without one in which nothing was written yet."""
@@ -168,25 +133,18 @@ class Replica:
 
     def _batches(self) -> list[bytes]:
         found: list[bytes] = []
-        for segment in self.log.segments.all:
-            data = segment.log.read_at(0, segment.size)
-            found.extend(
-                data[position : position + header.size_bytes]
-                for position, header in iterate_headers(data)
-            )
+        with self.machine.disk.unobserved():
+            for segment in self.log.segments.all:
+                data = segment.log.read_at(0, segment.size)
+                found.extend(
+                    data[position : position + header.size_bytes]
+                    for position, header in iterate_headers(data)
+                )
         return found
 
-    @property
-    def reign(self) -> Leader:
-        """What it knows as a leader; only for one that leads."""
-        if self.leader is None:
-            raise InvariantViolated(f"{self.name} does not lead.")
-        return self.leader
-
-    @property
-    def follows(self) -> bool:
-        """Whether it follows some leader now."""
-        return self.is_running and self.leader is None and self.leader_name is not None
+    def base_offset(self) -> int:
+        """Where its first segment begins, which may be below its log start."""
+        return self.log.segments.all[0].base_offset
 
 
 def _entries_of(batch: bytes) -> list[Entry]:
@@ -208,6 +166,6 @@ def name_of(broker_id: BrokerId) -> str:
     return chr(broker_id + ord("A") - 1)
 
 
-def names_of(broker_ids: frozenset[BrokerId] | tuple[BrokerId, ...]) -> str:
+def names_of(broker_ids: Collection[BrokerId]) -> str:
     """Several letters in order, as `ABC`."""
     return "".join(sorted(name_of(broker_id) for broker_id in broker_ids))

@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from strandline.sim.scenarios.messages import Write
 from strandline.sim.scenarios.replica import Replica
 from strandline.sim.scenarios.script import BadScript, Step, parse_int, parse_ms
 from strandline.sim.scenarios.words import spread
 from strandline.sim.scenarios.world import World
+from strandline.sim.scenarios.writes import Write
 
 MANY: Final = 1_000
 
@@ -143,20 +143,29 @@ def _fetch(world: World, step: Step) -> None:
 
 def _deliver(world: World, step: Step) -> None:
     name = _running(world, step)
-    if not world.has_held(name):
+    if not world.followers.has_held(name):
         raise BadScript(f"No reply to {name} is held back.")
-    world.deliver(name)
+    world.followers.deliver(name)
 
 
 def _expire_fetch(world: World, step: Step) -> None:
     name = _name(world, step)
-    if not world.has_parked(name):
+    if not world.followers.has_parked(name):
         raise BadScript(f"No fetch of {name} is parked.")
-    world.expire_parked(name)
+    world.followers.expire_parked(name)
+
+
+def _stop(world: World, step: Step) -> None:
+    name = _running(world, step)
+    if world.hears_nothing(name):
+        raise BadScript(f"{name} is cut off from the store, and would wait for it.")
+    world.stop(name)
 
 
 def _cut_power(world: World, step: Step) -> None:
     name = _running(world, step)
+    if not world.replicas[name].has_log:
+        raise BadScript(f"{name} has no replica.")
     log = world.replicas[name].log
     keep = step.option_int("keep", log.recovery_point)
     if not 0 <= keep <= log.log_end_offset:
@@ -223,7 +232,7 @@ VERBS: Final[dict[str, Verb]] = {
     "start": Verb(lambda world, step: world.start(_down(world, step))),
     "kill": Verb(lambda world, step: world.kill(_running(world, step))),
     "power-cut": Verb(_cut_power, options=("keep",)),
-    "stop": Verb(lambda world, step: world.stop(_running(world, step))),
+    "stop": Verb(_stop),
     "wipe": Verb(lambda world, step: world.wipe(_down(world, step))),
     "announce-shutdown": Verb(lambda world, step: world.announce_shutdown(_running(world, step))),
     "cut": Verb(lambda world, step: world.cut(_name(world, step))),

@@ -24,6 +24,8 @@ def show(replica: Replica) -> str:
     """One replica in one line; see the module."""
     if not replica.is_running:
         return f"{replica.name}  down"
+    if not replica.has_log:
+        return f"{replica.name}  no replica"
     log, leader = replica.log, replica.leader
     entries = replica.entries()
     below = gather([e.value for e in entries if e.offset < log.high_watermark])
@@ -49,7 +51,7 @@ def show(replica: Replica) -> str:
 
 
 def _sorted(replica: Replica) -> list[Progress]:
-    return sorted(replica.reign.progress.values(), key=lambda p: p.broker_id)
+    return sorted(replica.leadership.progress.values(), key=lambda p: p.broker_id)
 
 
 _ACKNOWLEDGED = re.compile(r"^(\w+) is acknowledged at (\d+)$")

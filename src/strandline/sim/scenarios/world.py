@@ -1,31 +1,42 @@
-"""The world of a scenario: replicas with real logs, a small controller, and time.
+"""The world of a scenario: the simulator's cluster of real nodes, in slow motion.
 
-This file knows how brokers start, end and learn who leads (specification 1.2). What leaders and
-followers then do stands in `leading` and `following`. Everything that happens is an event in words
-in `events`; time moves only by `wait`.
+Machines, network, metadata store and the checkers are the simulator's; nothing happens in it by
+itself. What brokers send each other waits for the script (`links`), the controller's decisions are
+made when it says so (`controller`), and a broker that is cut off or is not told is cut off from the
+store. This file knows how brokers start and end. Everything that happens is an event in words in
+`events`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 
-from strandline.config.topic import TopicConfig
-from strandline.errors import ErrorCode
-from strandline.replication.in_sync import Committed, Expanding, InSyncState
-from strandline.replication.leader import Leader
-from strandline.replication.policies import Policies, TruncateBy
-from strandline.replication.truncation import first_truncation
-from strandline.sim.scenarios.controller import Live, Proposal, Rules, State, decide, reconcile
-from strandline.sim.scenarios.following import Following
-from strandline.sim.scenarios.oracle import Oracle
-from strandline.sim.scenarios.replica import NO_LEADER, Replica, broker_id_of, name_of
-from strandline.types import BrokerId, LeaderEpoch, Offset
+from strandline.cluster.controller import PartitionAltered
+from strandline.cluster.image import ClusterImage
+from strandline.cluster.store import Changes
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.node.node import Node
+from strandline.replication.in_sync import Committed
+from strandline.replication.policies import Policies
+from strandline.sim.checkers.checkers import Checkers
+from strandline.sim.machine import Machine
+from strandline.sim.scenarios.controller import Controller, HeldProposals, Rules, State
+from strandline.sim.scenarios.followers import Followers
+from strandline.sim.scenarios.links import Links
+from strandline.sim.scenarios.replica import PARTITION, Entry, Replica, broker_id_of, name_of
+from strandline.sim.scenarios.simulation import (
+    BY_HAND,
+    Watch,
+    is_informed,
+    make_simulation,
+    with_letters,
+)
+from strandline.sim.scenarios.writes import Write, Writes
+from strandline.types import BrokerId, Instant, Offset
 
-DEFINITE = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
-
-class World(Following):
+class World:
     """See the module. Public methods are the verbs of scripts; each is one event or request."""
 
     def __init__(
@@ -39,347 +50,346 @@ class World(Following):
         lag_max_ms: int = 30_000,
         segment_bytes: int = 1 << 20,
     ) -> None:
-        super().__init__()
-        self.policies = policies or Policies()
-        self.rules = rules or Rules()
-        self.lag_max_ms = lag_max_ms
-        self.now_ms = 0
-        self._next_broker_epoch = 1
-        self._held_alters: dict[str, tuple[InSyncState, State | ErrorCode]] = {}
-        config = TopicConfig(
-            file_delete_delay_ms=0, segment_bytes=segment_bytes, segment_index_bytes=4096
+        names = replicas + spare
+        ids = {name: broker_id_of(name) for name in names}
+        rules = rules or Rules()
+        self.events: list[str] = []
+        """What has happened in this step, in words."""
+        self._proposals: dict[BrokerId, HeldProposals] = {}
+        self.sim = make_simulation(
+            max(ids.values()), min_in_sync=rules.min_in_sync_replicas, lag_max_ms=lag_max_ms
         )
-        self.replicas = {name: Replica(name, config) for name in replicas + spare}
+        self.checkers = Checkers(self.sim)
+        self.sim.observers += [
+            Watch(self.events.append, partial(self._follow_rules, policies or Policies())),
+            self.checkers,
+        ]
+        self.sim.on_note = self._hear
+        self.replicas = {name: Replica(name, self.sim[ids[name]]) for name in names}
+        self.controller = Controller(self.sim.store, rules)
+        self.committed: set[str] = set()
+        """The values of all records that were committed at any time."""
+        self._known: dict[int, Entry] = {}
+        self._writes = Writes(self.events.append)
+        self._links = Links(self.sim, ids.values(), self._is_cut)
+        self.followers = Followers(self.sim, self.replicas, self._links, self.events.append)
+        self._held_alters: dict[str, Callable[[], None]] = {}
+        self._is_wanted = set(names)
+        """Those that the script wants to run."""
         for replica in self.replicas.values():
-            self._boot(replica)
-        self.state = State(
-            replicas=tuple(replicas),
-            leader=replicas[0],
-            in_sync=tuple(in_sync or replicas),
-            broker_epochs={n: self.replicas[n].broker_epoch for n in in_sync or replicas},
-            last_leader=replicas[0],
-        )
-        self.oracle = Oracle(self)
-        self._tell()
+            replica.machine.start()
+        self._links.flow()
+        self.controller.create(replicas, in_sync or replicas, segment_bytes)
+        self._told = self.state
+        self.sim.store.watchers.append(self._metadata_changed)
+        self._links.flow()
+        self._began_ms = self.sim.schedule.now_ms
+        self.end_step()
         self.events.clear()
+
+    # -- Looking -----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The partition's state as it is in the store."""
+        return State.of(self.controller.partition)
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """See `Writes`."""
+        return self._writes.outcomes
+
+    @property
+    def now_ms(self) -> int:
+        """How long the scenario has lasted."""
+        return self.sim.schedule.now_ms - self._began_ms
+
+    @property
+    def violations(self) -> dict[str, str]:
+        """What was first seen of each invariant that was broken, by its number."""
+        found: dict[str, str] = {}
+        for violation in self.checkers.violations:
+            if violation.invariant != BY_HAND:
+                found.setdefault(violation.invariant, with_letters(violation.what))
+        return found
+
+    def hears_nothing(self, name: str) -> bool:
+        """Whether a broker is separated from the store."""
+        return self.sim.store.is_cut(self.replicas[name].broker_id)
+
+    def _is_cut(self, one: BrokerId, other: BrokerId) -> bool:
+        return self.replicas[name_of(one)].is_cut or self.replicas[name_of(other)].is_cut
+
+    def _hear(self, at_us: int, note: str) -> None:
+        del at_us
+        if note.startswith("! ") and not note.startswith(f"! {BY_HAND}"):
+            self.events.append(with_letters(note))
+
+    def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
+        del changes
+        partition = image.partition(PARTITION)
+        if partition is not None and State.of(partition) != self._told:
+            is_unclean = partition.is_recovering and partition.leader_epoch > self._told[4]
+            self._told = State.of(partition)
+            self.events.append(f"controller: {self._told}{', unclean' if is_unclean else ''}")
 
     # -- Brokers -----------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
         """A broker process starts on its disk, registers, and learns the partition's state."""
-        replica = self.replicas[name]
-        self._boot(replica)
-        if replica.is_registered:
-            self.events.append(f"{name} registers with epoch {replica.broker_epoch}")
-        self._tell_one(replica)
-
-    def _boot(self, replica: Replica) -> None:
-        replica.start(self.now_ms)
-        replica.broker_epoch = -1
-        if not replica.is_cut:
-            self._register(replica)
-
-    def _register(self, replica: Replica) -> None:
-        replica.broker_epoch = self._next_broker_epoch
-        replica.is_registered = True
-        self._next_broker_epoch += 1
+        self._is_wanted.add(name)
+        self.replicas[name].machine.start()
+        self._links.flow()
 
     def kill(self, name: str) -> None:
-        """The process ends; what it wrote stays in the page cache."""
-        self._forget_process(name)
-        self.replicas[name].kill()
+        """The process ends, and its session; what it wrote stays in the page cache."""
+        replica = self.replicas[name]
+        replica.machine.kill()
+        self._ended(name)
 
     def cut_power(self, name: str, keep: int | None) -> None:
         """The machine loses all from offset `keep` on; by default what was never synced."""
         replica = self.replicas[name]
-        kept = replica.log.recovery_point if keep is None else Offset(keep)
-        self._forget_process(name)
-        self.oracle.lossy_crash(replica, kept)
-        replica.cut_power(kept)
+        log, disk = replica.log, replica.machine.disk
+        kept = log.recovery_point if keep is None else Offset(keep)
+        is_lossy = kept < log.log_end_offset
+        segment, position = log.reader.position_of(kept)
+        paths = [each.log.path for each in log.segments.all if each.base_offset >= segment]
+        plan = log.flusher.flush_plan()
+        if plan is not None:
+            with disk.unobserved():
+                plan.carry_out(disk.files)
+        replica.machine.power_cut("none")
+        if is_lossy:
+            self.checkers.note_lossy(replica.broker_id)
+        with disk.unobserved():
+            for path in paths[1:]:
+                disk.files.remove(path)
+            if disk.files.exists(paths[0]):  # an empty file may not even have its name yet
+                file = disk.files.open(paths[0])
+                file.truncate(position)
+                file.sync()
+        self.followers.lost_power(name, kept)
+        self._ended(name)
 
     def stop(self, name: str) -> None:
         """A clean shutdown, without the controller's help."""
-        self._forget_process(name)
-        self.replicas[name].stop()
+        ended: list[bool] = []
+        self.replicas[name].machine.stop(ended.append)
+        self._until(lambda: bool(ended))
+        self._ended(name)
 
     def wipe(self, name: str) -> None:
         """The disk of a broker that is down is replaced by an empty one."""
-        self.replicas[name].wipe()
+        replica = self.replicas[name]
+        replica.machine.swap_disk()
+        self.checkers.note_lossy(replica.broker_id)
+        self.followers.lost_power(name, Offset(0))
 
     def announce_shutdown(self, name: str) -> None:
         """Controlled shutdown: the registration says so (KIP-841)."""
-        self.replicas[name].is_shutting_down = True
+        self.replicas[name].machine.event(lambda node, now: node.begin_shutdown(now))
+        self._links.flow()
+
+    def _ended(self, name: str) -> None:
+        self.sim.store.expire(self.replicas[name].broker_id)
+        self._is_wanted.discard(name)
+        self.followers.ended(name)
+        self._held_alters.pop(name, None)
+        self._links.flow()
 
     def cut(self, name: str) -> None:
         """Cut a broker off from the store and from all others; clients still reach it."""
-        self.replicas[name].is_cut = True
+        replica = self.replicas[name]
+        replica.is_cut = True
+        self.sim.store.cut(replica.broker_id, silent=True)
 
     def expire(self, name: str) -> None:
         """Its session ends although it runs."""
-        self.replicas[name].is_registered = False
+        self.sim.store.expire(self.replicas[name].broker_id)
+        self._links.flow()
 
     def heal(self, name: str, *, silent: bool = False) -> None:
         """It is reachable again; if its session has ended, it registers anew.
 
-        `silent`: the metadata is still on its way and comes with `tell`.
+        `silent`: others reach it, but it hears nothing of the store before `tell`.
         """
-        replica = self.replicas[name]
-        replica.is_cut = False
-        if not replica.is_registered and replica.is_running:
-            if replica.broker_epoch >= 0:
-                replica.previous_epoch = replica.broker_epoch
-            self._register(replica)
-            self.events.append(f"{name} registers with epoch {replica.broker_epoch}")
+        self.replicas[name].is_cut = False
         if not silent:
-            self._tell_one(replica)
+            self.tell(name)
+        self._links.flow()
 
     def tell(self, name: str) -> None:
         """The metadata reaches a broker."""
-        self._tell_one(self.replicas[name])
-
-    def _forget_process(self, name: str) -> None:
         replica = self.replicas[name]
-        replica.is_registered = False
-        self._parked.pop(name, None)
-        for waiting in list(self._waiting):
-            if waiting.leader is replica:
-                self._finish(waiting, "UNKNOWN: the connection broke")
+        self.sim.store.heal(replica.broker_id)
+        if name in self._is_wanted:
+            self._until(lambda: is_informed(replica.machine))
+        self._links.flow()
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        if not self.sim.run_until(condition):
+            raise InvariantViolated(f"The scenario waits for something in vain.\n{self.sim}")
 
     # -- The controller ----------------------------------------------------------------------
 
     def run_controller(self) -> None:
         """The controller looks at who is registered, and decides what follows."""
-        election = reconcile(self.state, self._live(), self.rules)
-        if election is None:
+        if not self.controller.run():
             self.events.append("controller: nothing to do")
-            return
-        self._change_state(election.state, is_unclean=election.is_unclean)
+        self._links.flow()
 
-    def elect(self, name: str, leader_epoch: int | None, in_sync: str, unclean: bool) -> None:
+    def elect(self, name: str, leader_epoch: int, in_sync: str, unclean: bool) -> None:
         """Write a state that the script decides on."""
-        members = tuple(in_sync) if in_sync else self.state.in_sync
-        epoch = self.state.leader_epoch + 1 if leader_epoch is None else leader_epoch
-        changed = replace(
-            self.state,
-            leader=name,
-            leader_epoch=epoch,
-            in_sync=members,
-            eligible=(),
-            last_leader=name,
-            broker_epochs={member: self.replicas[member].broker_epoch for member in members},
-            partition_epoch=self.state.partition_epoch + 1,
-        )
-        self._change_state(changed, is_unclean=unclean)
+        self.controller.elect(name, leader_epoch, in_sync, is_unclean=unclean)
+        self._links.flow()
 
     def prefer(self, name: str) -> None:
         """Move leadership to a live member of the in-sync set (a preferred election)."""
-        if name in self.state.in_sync and name in self._live():
-            recorded = self.state.broker_epochs[name]
-            if recorded == self.replicas[name].broker_epoch and self.state.leader != name:
-                self._change_state(
-                    replace(
-                        self.state,
-                        leader=name,
-                        last_leader=name,
-                        leader_epoch=self.state.leader_epoch + 1,
-                        partition_epoch=self.state.partition_epoch + 1,
-                    )
-                )
+        self.controller.prefer(name)
+        self._links.flow()
 
     def reassign(self, names: str) -> None:
         """The partition is now assigned to these brokers; the leader stays."""
-        members = tuple(name for name in self.state.in_sync if name in names)
-        self._change_state(
-            replace(
-                self.state,
-                replicas=tuple(names),
-                in_sync=members,
-                partition_epoch=self.state.partition_epoch + 1,
-            )
-        )
+        self.controller.reassign(names)
+        self._links.flow()
 
     def set_min_in_sync(self, minimum: int) -> None:
         """`min.insync.replicas` changes."""
-        self.rules = replace(self.rules, min_in_sync=minimum)
-        for replica in self._leaders():
-            replica.reign.min_in_sync = minimum
-            self._advance(replica)
+        self.controller.set_min_in_sync(minimum)
+        self._links.flow()
 
     def alter(self, name: str, *, hold_reply: bool = False) -> None:
         """The controller answers the change of the in-sync set that a leader has proposed."""
         replica = self.replicas[name]
-        leader = replica.leader
-        if leader is None or isinstance(leader.in_sync, Committed):
+        held = self._proposals.get(replica.broker_id)
+        if held is None or replica.leader is None or isinstance(replica.leader.in_sync, Committed):
             self.events.append(f"{name} has nothing to propose")
             return
         if replica.is_cut:
             self.events.append("the proposal does not reach the controller")
             return
-        sent = leader.in_sync
-        members = {
-            name_of(member): self._seen_epoch(replica, leader, member) for member in sent.proposed
-        }
-        proposal = Proposal(leader.leader_epoch, leader.partition_epoch, members)
-        answer = decide(self.state, self._live(), self.rules, proposal)
-        if isinstance(answer, State):
-            self.oracle.before_join(replica, leader, sorted(set(members) - set(self.state.in_sync)))
-            self._change_state(answer, except_leader=name)
-        else:
-            self.events.append(f"controller: {answer.name}")
+        proposals = held.take()
+        if not proposals:
+            self.events.append(f"{name} waits for an answer")
+            return
         if hold_reply:
-            self._held_alters[name] = (sent, answer)
+            self.sim.store.cut(replica.broker_id, silent=True)
+        answer: tuple[PartitionAltered, ...] | ErrorCode
+        try:
+            answer = self.controller.alter(replica, proposals)
+        except ProtocolError as error:
+            self.events.append(f"controller: {error.code.name}")
+            answer = error.code
         else:
-            self._altered(replica, sent, answer)
+            for each in answer:
+                if each.refusal is not None:
+                    self.events.append(f"controller: {each.refusal.code.name}")
+        deliver = partial(replica.machine.event, lambda _, now: held.answered(answer, now))
+        if hold_reply:
+            self._held_alters[name] = deliver
+        else:
+            deliver()
+        self._links.flow()
 
     def reply_alter(self, name: str) -> None:
-        """The answer that was held back arrives."""
-        sent, answer = self._held_alters.pop(name)
-        self._altered(self.replicas[name], sent, answer)
+        """The answer that was held back arrives, and the metadata behind it."""
+        self._held_alters.pop(name)()
+        self._links.flow()
+        self.tell(name)
 
     def has_held_alter(self, name: str) -> bool:
         """Whether `reply_alter` has something to deliver."""
         return name in self._held_alters
 
-    @staticmethod
-    def _seen_epoch(replica: Replica, leader: Leader, member: BrokerId) -> int:
-        if member == leader.broker_id:
-            return replica.broker_epoch
-        if isinstance(leader.in_sync, Expanding) and member == leader.in_sync.joining:
-            return leader.in_sync.broker_epoch
-        return leader.progress[member].broker_epoch
+    def _follow_rules(self, policies: Policies, machine: Machine) -> None:
+        """A process has made its node: it has the script's rules before its first role."""
+        node = machine.node
+        host = node.replicas.host
+        held = self._proposals[machine.broker_id] = HeldProposals(node, self.events.append)
+        node.in_sync_changes = node.parts.in_sync_changes = host.proposals = held
+        host.policies = policies
 
-    def _altered(self, replica: Replica, sent: InSyncState, answer: State | ErrorCode) -> None:
-        if replica.leader is None:
-            return
-        if isinstance(answer, State):
-            if answer.leader_epoch == replica.leader.leader_epoch:
-                replica.leader.committed(
-                    map(broker_id_of, answer.in_sync), answer.partition_epoch, bool(answer.eligible)
-                )
-        else:
-            replica.leader.refused(definite=answer in DEFINITE, proposal=sent)
-        self._advance(replica)
+    # -- Clients -----------------------------------------------------------------------------
 
-    def _live(self) -> dict[str, Live]:
-        return {
-            name: Live(r.broker_epoch, r.previous_epoch, r.is_shutting_down)
-            for name, r in self.replicas.items()
-            if r.is_registered
-        }
+    def produce(self, name: str, values: list[str], write: Write) -> None:
+        """A client sends batches to a broker; `a+b` is one batch of two records."""
+        for index, value in enumerate(values):
+            self._writes.produce(self.replicas[name], value, write, index)
+            self._links.flow()
+        self.followers.answer_parked()
 
-    def _change_state(
-        self, state: State, *, is_unclean: bool = False, except_leader: str | None = None
+    def write_marker(
+        self, name: str, kind: str, write: Write, coordinator_epoch: int, version: int
     ) -> None:
-        if state != self.state:
-            self.events.append(f"controller: {state}{', unclean' if is_unclean else ''}")
-        self.oracle.elected(self.state, state, is_unclean=is_unclean)
-        self.state = state
-        self._tell(except_leader)
+        """The transaction coordinator ends a producer's transaction on this partition."""
+        self._writes.write_marker(self.replicas[name], kind, write, coordinator_epoch, version)
+        self._links.flow()
+        self.followers.answer_parked()
 
-    def _tell(self, except_name: str | None = None) -> None:
-        for name, replica in self.replicas.items():
-            if name != except_name:
-                self._tell_one(replica)
+    def delete_records(self, name: str, offset: int) -> None:
+        """DeleteRecords on the leader."""
+        self._writes.delete_records(self.replicas[name], offset)
+        self._links.flow()
 
-    # -- Roles (1.2) -------------------------------------------------------------------------
+    def low_watermark(self, name: str) -> Offset:
+        """The smallest log start over the replicas that count, as the leader knows it."""
+        hosted = self.replicas[name].hosted
+        if hosted is None:
+            raise InvariantViolated(f"{name} has no replica.")
+        return hosted.check_leading().low_watermark
 
-    def _tell_one(self, replica: Replica) -> None:
-        """The metadata as a broker sees it, perhaps several changes at once."""
-        if not replica.is_running or replica.is_cut:
-            return
-        state = self.state
-        if replica.name not in state.replicas:
-            replica.leader = replica.leader_name = None
-        elif state.leader_epoch > replica.leader_epoch:
-            if state.leader != replica.name:
-                self._follow(replica)
-            elif state.broker_epochs.get(replica.name) == replica.broker_epoch:
-                # A state from before a restart elects nobody: the log may have lost records since,
-                # and would get others at the same offsets in the same epoch.
-                self._lead(replica)
-        elif replica.leader is not None:
-            replica.leader.committed(
-                map(broker_id_of, state.in_sync), state.partition_epoch, bool(state.eligible)
-            )
-            replica.leader.reassigned([broker_id_of(name) for name in state.replicas])
-            self._advance(replica)
+    # -- Followers ---------------------------------------------------------------------------
 
-    def _lead(self, replica: Replica) -> None:
-        state, log = self.state, replica.log
-        epoch = LeaderEpoch(state.leader_epoch)
-        # KAFKA-7415: the epoch begins here, whether or not anything is written in it.
-        log.leader_epochs.assign(epoch, log.log_end_offset)
-        replica.leader = Leader(
-            replica.broker_id,
-            leader_epoch=epoch,
-            partition_epoch=state.partition_epoch,
-            start_offset=log.log_end_offset,
-            replicas=[broker_id_of(name) for name in state.replicas],
-            in_sync=[broker_id_of(name) for name in state.in_sync],
-            lag_max_ms=self.lag_max_ms,
-            min_in_sync=self.rules.min_in_sync,
-            now_ms=self.now_ms,
-            log_start_offset=log.log_start_offset,
-            has_eligible=bool(state.eligible),
-            former=replica.leader,
-            policies=self.policies,
-        )
-        replica.leader_epoch, replica.leader_name = epoch, None
-        self.oracle.leads(replica)
-        self._advance(replica)
-
-    def _follow(self, replica: Replica) -> None:
-        state, log = self.state, replica.log
-        if replica.leader is not None:
-            self._lose_leadership(replica)
-        replica.leader = None
-        replica.leader_epoch = LeaderEpoch(state.leader_epoch)
-        replica.leader_name = state.leader
-        replica.compares_epochs = self.policies.truncate_by is not TruncateBy.HIGH_WATERMARK
-        if state.leader is None:
-            return
-        target = first_truncation(
-            log.leader_epochs.latest,
-            high_watermark=log.high_watermark,
-            log_end_offset=log.log_end_offset,
-            policies=self.policies,
-        )
-        if target is not None:
-            self._truncate(replica, target.offset)
-
-    def _leaders(self) -> Iterable[Replica]:
-        return [r for r in self.replicas.values() if r.is_running and r.leader is not None]
+    def fetch(self, name: str, *, mode: str = "", one_batch: bool = False) -> None:
+        """One fetch of a follower from the leader that it knows; `mode` says what goes wrong."""
+        self.followers.fetch(self.replicas[name], mode=mode, one_batch=one_batch)
 
     # -- Time --------------------------------------------------------------------------------
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass; what time alone causes happens on the way."""
-        until_ms = self.now_ms + duration_ms
-        while True:
-            self._on_time()
-            due = [at for r in self._leaders() if (at := self._next_check(r)) is not None]
-            due.extend(w.deadline_ms for w in self._waiting if w.deadline_ms is not None)
-            self.now_ms = min([until_ms, *due])
-            if self.now_ms == until_ms:
-                self._on_time()
-                return
-
-    def _next_check(self, replica: Replica) -> int | None:
-        return replica.reign.next_lag_check_ms(replica.log.log_end_offset, self.now_ms)
-
-    def _on_time(self) -> None:
-        for replica in self._leaders():
-            if replica.reign.maybe_shrink(replica.log.log_end_offset, self.now_ms):
-                self._say_proposal(replica)
-            self._advance(replica)
-        for waiting in list(self._waiting):
-            if waiting.deadline_ms is not None and self.now_ms >= waiting.deadline_ms:
-                self._finish(waiting, ErrorCode.REQUEST_TIMED_OUT.name)
+        """Let time pass; at its end leaders look at their followers."""
+        self.sim.run_for(duration_ms)
+        for replica in self.replicas.values():
+            replica.machine.event(partial(_check_lag, replica))
+        self._links.flow()
 
     def end_step(self) -> None:
-        """Write the checkpoints down and have every invariant checked."""
+        """Write the checkpoints down, tell what the step has changed, and check everything."""
         for replica in self.replicas.values():
+            self.followers.say_truncation(replica)
             # Before a broker knows its role it must not write the table (KAFKA-1647, R-03).
-            if replica.is_running and replica.leader_epoch != NO_LEADER:
-                replica.checkpoint()
-        self.oracle.check()
+            if replica.is_running and replica.machine.node.replicas.has_roles:
+                replica.machine.event(_checkpoint)
+        self._links.flow()
+        self.checkers.sweep()
+        for replica in self.replicas.values():
+            if replica.leader is not None and replica.leader_epoch == self.state.leader_epoch:
+                self._note_commits(replica)
+
+    def _note_commits(self, replica: Replica) -> None:
+        """What is below the leader's high watermark is committed, and its successors have it."""
+        held = {entry.offset: entry for entry in replica.entries()}
+        start, end = replica.log.log_start_offset, replica.log.high_watermark
+        for offset, entry in sorted(self._known.items()):
+            if offset >= start and held.get(offset) != entry:
+                del self._known[offset]
+                if not self.violations:
+                    self.events.append(f"{entry.value} is lost, as allowed")
+        for offset, entry in held.items():
+            if offset < end:
+                self._known.setdefault(offset, entry)
+                self.committed.add(entry.value)
+
+
+def _checkpoint(node: Node, now: Instant) -> None:
+    del now
+    for directory in node.replicas.logs.directories:
+        directory.write_high_watermarks()
+
+
+def _check_lag(replica: Replica, node: Node, now: Instant) -> None:
+    del node
+    hosted = replica.hosted
+    if hosted is not None and hosted.leading is not None:
+        hosted.leading.check_lag(now)
