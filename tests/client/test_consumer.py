@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
+from strandline.client.connection import Connection
 from strandline.client.consumer import Consumer, Start
 from strandline.client.fetching import FetchSettings
 from strandline.client.offsets import commit_offsets, committed_offsets
 from strandline.client.producer import Producer
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
+from tests.client.conftest import FAST
 
 TIME_MS = 1_700_000_000_000
 
@@ -128,3 +134,49 @@ def test_offsets_are_kept_for_a_group(
     with pytest.raises(ProtocolError) as refused:
         commit_offsets(cluster, name, {TopicPartition("nowhere", 0): Offset(1)})
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_reader_of_a_rack_reads_there_and_goes_on_at_the_next_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """KIP-392 and KIP-320 on real brokers: who is asked, and what a new leader is asked first."""
+    settings = {
+        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    }
+    at = TopicPartition("t", 0)
+    asked: list[tuple[ApiKey, str]] = []
+    send = Connection.send
+
+    def recorded(self: Connection, key: ApiKey, *rest: Any, **named: Any) -> Any:
+        asked.append((key, str(self.address)))
+        return send(self, key, *rest, **named)
+
+    monkeypatch.setattr(Connection, "send", recorded)
+    with Cluster(brokers=3, racks=("a", "b", "c"), settings=settings) as brokers:
+        brokers.create_topic("t", partitions=1, replication_factor=3)
+        leader = brokers.leader_of("t") or 0
+        follower = next(each for each in brokers.brokers if each.broker_id != leader)
+        rack = follower.rack or ""
+        with (
+            ClusterClient(brokers.bootstrap_servers, FAST) as cluster,
+            Producer(cluster) as producer,
+        ):
+            consumer = Consumer(cluster, FetchSettings(rack=rack))
+            consumer.assign({at: Start.earliest()})
+            found: list[bytes | None] = []
+            for number in range(5):
+                producer.send("t", b"%d" % number)
+                producer.flush().raise_failure()
+                while len(found) <= number:
+                    polled = consumer.poll(60_000)
+                    found += [record.value for each in polled for record in each.records]
+            assert [where for key, where in asked if key is ApiKey.FETCH][-1] == follower.address
+            assert ApiKey.OFFSET_FOR_LEADER_EPOCH not in [key for key, _ in asked]
+            brokers.kill(leader)
+            producer.send("t", b"5")
+            producer.flush().raise_failure()
+            while len(found) < 6:
+                polled = consumer.poll(60_000)
+                found += [record.value for each in polled for record in each.records]
+            assert found == [b"%d" % number for number in range(6)]
+            assert ApiKey.OFFSET_FOR_LEADER_EPOCH in [key for key, _ in asked]

@@ -5,11 +5,11 @@
     for fetched in consumer.poll(500):
         ...fetched.records...
 
-This file keeps positions and says which broker is asked for what; `fetching.py` knows requests and
-records. Assignment is the caller's: no group is joined. A group's offsets can be read and stored
-(`offsets.py`) by whoever is its only reader.
+This file drives `fetch_positions` by blocking connections: it finds leaders, sends requests and
+waits. Assignment is the caller's: no group is joined. A group's offsets can be read and stored
+(`offsets.py`) by its only reader.
 
-Theory: one fetch per leader is on the way at a time. A position moves only when records are handed
+Theory: one fetch per broker is on the way at a time. A position moves only when records are handed
 out, so what the caller holds and the positions always agree.
 """
 
@@ -23,21 +23,21 @@ from functools import partial
 
 from strandline.client.cluster import ClusterClient, void
 from strandline.client.connection import Connection, Pending
+from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import (
     FetchedRecords,
     FetchFrom,
     FetchSettings,
-    answers_by_partition,
     highest_version,
-    records_of,
 )
+from strandline.client.metadata import PartitionInfo
 from strandline.client.offsets import EARLIEST, LATEST, list_offsets
-from strandline.client.refusal import check
 from strandline.client.retry import is_worth_waiting_for
-from strandline.errors import CorruptRecords, ErrorCode, MalformedFrame, ProtocolError
+from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.fetch import FetchResponse, PartitionData
+from strandline.protocol.messages.fetch import FetchResponse
+from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from strandline.types import BrokerId, Offset, TopicPartition
 
 _MAX_WAIT_MS_MAX = 5000
@@ -82,6 +82,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _InFlight:
+    broker: BrokerId
     connection: Connection
     pending: Pending
     session: FetchSession
@@ -102,36 +103,31 @@ class Consumer:
     ) -> None:
         """`reset` is where to go on when a position is no longer in the log; None raises."""
         self._cluster = cluster
-        self._settings = settings or FetchSettings()
+        self._settings = settings = settings or FetchSettings()
         self.trouble: ProtocolError | None = None
         """The error that is being retried, if the last fetch met one."""
         self._reset = reset
-        self._positions: dict[TopicPartition, Offset] = {}
-        self._ends: dict[TopicPartition, Offset] = {}
+        self._positions = FetchPositions(settings, resets=reset is not None)
         self._in_flight: list[_InFlight] = []
-        self._sessions: dict[BrokerId, FetchSession] = {}
 
     # -- Positions ---------------------------------------------------------------------------
 
     @property
     def positions(self) -> Mapping[TopicPartition, Offset]:
         """The offset of the next record of each assigned partition."""
-        return self._positions
+        return self._positions.offsets
 
     def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
         positions = self.resolve(starts)
         self._drop_in_flight()
-        self._positions = positions
-        self._ends = {}
-        for session in self._sessions.values():
-            session.failed()  # the next answers are to tell the ends of all partitions
+        self._positions.assign(positions)
 
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in an assigned partition."""
         found = self.resolve({partition: start})[partition]
         self._drop_in_flight()
-        self._positions[partition] = found
+        self._positions.seek(partition, found)
 
     def resolve(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, Offset]:
         """The offsets that places stand for at the moment."""
@@ -165,16 +161,12 @@ class Consumer:
 
     def end_offsets(self) -> dict[TopicPartition, Offset]:
         """Where the assigned partitions end at the moment for this reader."""
-        ends = self._ask(dict.fromkeys(self._positions, LATEST))
+        ends = self._ask(dict.fromkeys(self.positions, LATEST))
         return {each: Offset(offset) for each, offset in ends.items()}
 
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end that the last fetch told; unknown ones absent."""
-        return {
-            each: max(0, end - self._positions[each])
-            for each, end in self._ends.items()
-            if each in self._positions
-        }
+        return self._positions.lag()
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if not wanted:
@@ -196,57 +188,78 @@ class Consumer:
         while True:
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
-                self._send_fetches(left_ms)
+                idle = self._idle()
+                self._check_positions(idle)
+                self._send_fetches(idle, left_ms)
                 fetched = self._take_in_all(self._wait(left_ms))
             except ProtocolError as error:
                 if not is_worth_waiting_for(error):
                     raise
                 self.trouble = error
-                self._cluster.forget({each.topic for each in self._positions})
+                self._cluster.forget({each.topic for each in self.positions})
                 if not backoff.maybe_wait():
                     return []
                 continue
             if fetched:
                 self.trouble = None
             for each in fetched:
-                self._positions[each.topic_partition] = each.next_offset
-                self._ends[each.topic_partition] = each.end_offset
+                self._positions.advance(each)
             if any(each.records for each in fetched):
                 return fetched
             if self._cluster.clock.monotonic_ms() >= deadline_ms:
                 return fetched
 
-    def _send_fetches(self, max_wait_ms: int) -> None:
-        """Send a fetch to each leader that is not working on one."""
+    def _idle(self) -> dict[TopicPartition, PartitionInfo]:
+        """The partitions of which nothing is on its way, with their leaders."""
         busy = {partition for request in self._in_flight for partition in request.asked}
-        idle = [each for each in self._positions if each not in busy]
-        for leader, partitions in self._cluster.by_leader(idle).items():
-            connection = self._cluster.connection_to(leader)
-            if any(request.connection is connection for request in self._in_flight):
-                continue
-            asked = {each: self._from(each) for each in partitions}
-            wait_ms = min(max_wait_ms, _MAX_WAIT_MS_MAX)
-            session = self._sessions.setdefault(leader, FetchSession(wants_session=True))
-            request = partial(session.request, asked, self._settings, wait_ms)
-            try:
-                pending = connection.send(
-                    ApiKey.FETCH, request, highest=highest_version(list(asked.values()))
-                )
-            except ProtocolError:
-                session.failed()
-                raise
-            self._in_flight.append(_InFlight(connection, pending, session, asked, wait_ms))
-            # Brokers fill answers in the order of the request: whoever was first goes last now.
-            first = partitions[0]
-            self._positions[first] = self._positions.pop(first)
+        idle = [each for each in self.positions if each not in busy]
+        return {each: self._cluster.partition(each) for each in idle}
 
-    def _from(self, partition: TopicPartition) -> FetchFrom:
-        return FetchFrom(
-            partition,
-            self._cluster.topic(partition.topic).topic_id,
-            self._positions[partition],
-            self._cluster.partition(partition).leader_epoch,
-        )
+    def _check_positions(self, idle: Mapping[TopicPartition, PartitionInfo]) -> None:
+        """Ask new leaders whether they have what was read."""
+        doubtful: dict[BrokerId, dict[TopicPartition, PartitionInfo]] = {}
+        for partition, info in idle.items():
+            if self._positions.is_doubtful(partition, info):
+                doubtful.setdefault(info.leader, {})[partition] = info
+        for leader, partitions in doubtful.items():
+            connection = self._cluster.connection_to(leader)
+            key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+            if not connection.serves(key) or connection.version_for(key) < CHECKS_SINCE:
+                self._positions.unchecked(partitions)
+                continue
+            request = self._positions.check_request(partitions)
+            response = connection.call(key, OffsetForLeaderEpochResponse, request)
+            self._find_anew(self._positions.checked(partitions, response))
+
+    def _send_fetches(self, idle: Mapping[TopicPartition, PartitionInfo], max_wait_ms: int) -> None:
+        """Send a fetch to each broker that is not working on one."""
+        wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
+        now_ms = self._cluster.clock.monotonic_ms()
+        for partition, info in idle.items():
+            broker = self._positions.broker_for(partition, info, self._cluster.view.brokers, now_ms)
+            topic_id = self._cluster.topic(partition.topic).topic_id
+            asked = self._positions.fetch_from(partition, topic_id, info)
+            wanted.setdefault(broker, {})[partition] = asked
+        for broker, partitions in wanted.items():
+            self._send_fetch(broker, partitions, min(max_wait_ms, _MAX_WAIT_MS_MAX))
+
+    def _send_fetch(
+        self, broker: BrokerId, asked: dict[TopicPartition, FetchFrom], wait_ms: int
+    ) -> None:
+        connection = self._cluster.connection_to(broker)
+        if any(request.connection is connection for request in self._in_flight):
+            return
+        session = self._positions.session(broker)
+        request = partial(session.request, asked, self._settings, wait_ms)
+        try:
+            pending = connection.send(
+                ApiKey.FETCH, request, highest=highest_version(list(asked.values()))
+            )
+        except ProtocolError:
+            session.failed()
+            raise
+        self._in_flight.append(_InFlight(broker, connection, pending, session, asked, wait_ms))
+        self._positions.asked(next(iter(asked)))
 
     def _wait(self, timeout_ms: int) -> list[_InFlight]:
         """Take the requests that are answered; waits for the first one."""
@@ -271,61 +284,40 @@ class Consumer:
         return done
 
     def _take_in_all(self, arrived: list[_InFlight]) -> list[FetchedRecords]:
-        """What the answers hold; their first error is raised only if they hold nothing else.
-
-        The position of a partition that failed does not move, so it will fail again by itself.
-        """
-        fetched: list[FetchedRecords] = []
-        failed: ProtocolError | CorruptRecords | None = None
+        """What the answers hold; their first error is raised only if they hold nothing else."""
+        taken = Taken()
         for request in arrived:
             try:
-                answers = self._answers(request)
+                response = self._answer(request)
             except ProtocolError as error:
-                failed = failed or error
+                self._positions.unanswered(request.asked)
+                taken.failed = taken.failed or error
                 continue
-            for asked, data in answers:
-                try:
-                    fetched += self._records(asked, data)
-                except (ProtocolError, CorruptRecords) as error:
-                    failed = failed or error
-                    self._cluster.forget([asked.partition.topic])
-        if failed is not None and not any(each.records for each in fetched):
-            raise failed
-        return fetched
+            now_ms = self._cluster.clock.monotonic_ms()
+            parts = self._positions.take_in(request.broker, request.asked, response, now_ms, taken)
+            for partition, data in parts:
+                self._cluster.hint(partition, data.current_leader, response.node_endpoints)
+        self._cluster.forget(taken.stale)
+        self._find_anew(taken.lost)
+        if taken.failed is not None and not any(each.records for each in taken.fetched):
+            raise taken.failed
+        return taken.fetched
 
-    def _answers(self, request: _InFlight) -> list[tuple[FetchFrom, PartitionData]]:
-        """The parts of an answer that are about present positions."""
+    def _answer(self, request: _InFlight) -> FetchResponse:
         try:
-            response = request.connection.result(request.pending, FetchResponse)
+            return request.connection.result(request.pending, FetchResponse)
         except ProtocolError:
             request.session.failed()
             raise
         except MalformedFrame as error:
             request.session.failed()
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
-        if response.error_code != ErrorCode.NONE:
-            request.session.failed(ErrorCode(response.error_code))
-        check(response.error_code, None, "the fetch")
-        request.session.answered(response.session_id)
-        names = {each.topic_id: partition.topic for partition, each in request.asked.items()}
-        answers: list[tuple[FetchFrom, PartitionData]] = []
-        for partition, data in answers_by_partition(response, names):
-            asked = request.asked.get(partition)
-            if asked is not None and self._positions.get(partition) == asked.offset:
-                self._cluster.hint(partition, data.current_leader, response.node_endpoints)
-                answers.append((asked, data))
-        return answers
 
-    def _records(self, asked: FetchFrom, data: PartitionData) -> list[FetchedRecords]:
-        partition = asked.partition
-        what = f"partition {partition}"
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if self._reset is not None:
-                self._positions[partition] = self.resolve({partition: self._reset})[partition]
-                return []
-            what = f"the log of partition {partition}, which has no offset {asked.offset}"
-        check(data.error_code, None, what)
-        return [records_of(asked, data, self._settings)]
+    def _find_anew(self, lost: list[TopicPartition]) -> None:
+        """Go on where the reset says."""
+        if lost and self._reset is not None:
+            for partition, offset in self.resolve(dict.fromkeys(lost, self._reset)).items():
+                self._positions.seek(partition, offset)
 
     def _drop_in_flight(self) -> None:
         """Answers still to come are about old positions: their connections are given up."""

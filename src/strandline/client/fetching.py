@@ -24,6 +24,7 @@ from strandline.protocol.messages.fetch import (
 from strandline.records.batch import iterate_headers
 from strandline.records.record import Record, read_records
 from strandline.types import (
+    NO_EPOCH,
     NO_TOPIC_ID,
     LeaderEpoch,
     Offset,
@@ -76,6 +77,10 @@ class FetchedRecords:
     end_offset: Offset
     """The high watermark, or the last stable offset for a reader of committed records."""
     log_start_offset: Offset
+    last_epoch: LeaderEpoch = NO_EPOCH
+    """The leader epoch of the last batch; none without one."""
+    asked_epoch: LeaderEpoch = NO_EPOCH
+    """The leader epoch in which the broker was asked, and which it has compared with its own."""
 
 
 def fetch_request(
@@ -155,6 +160,7 @@ def records_of(asked: FetchFrom, data: PartitionData, settings: FetchSettings) -
     buffer = data.records if isinstance(data.records, memoryview) else memoryview(b"")
     records: list[Record] = []
     next_offset = asked.offset
+    last_epoch = NO_EPOCH
     try:
         for position, header in iterate_headers(buffer):
             if header.next_offset <= asked.offset:
@@ -169,6 +175,7 @@ def records_of(asked: FetchFrom, data: PartitionData, settings: FetchSettings) -
                 else:
                     records.extend(record for record in batch if record.offset >= asked.offset)
             next_offset = header.next_offset
+            last_epoch = header.leader_epoch
     except CorruptRecords as error:
         raise CorruptRecords(
             f"Partition {asked.partition} cannot be read beyond offset {next_offset}: {error}"
@@ -180,4 +187,6 @@ def records_of(asked: FetchFrom, data: PartitionData, settings: FetchSettings) -
         next_offset,
         Offset(end),
         Offset(data.log_start_offset),
+        last_epoch,
+        asked.leader_epoch,
     )
