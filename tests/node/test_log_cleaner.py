@@ -159,7 +159,7 @@ def hold_a_round(world: World) -> CleanLog:
     return held
 
 
-def test_a_truncation_ends_a_round_and_lowers_the_checkpoint(world: World) -> None:
+def test_r23_a_truncation_ends_a_round_and_lowers_the_checkpoint(world: World) -> None:
     write(world, T, "a", "a", "a")
     world.advance(BACKOFF_MS)
     assert world.directory.cleaner_offsets[TopicPartition(T, 0)] == 3

@@ -127,7 +127,7 @@ def test_a_full_disk_refuses_appends_until_there_is_room(world: World, warm: boo
     assert len(values(answer)) == (6 if warm else 3)
 
 
-def test_f46_a_disk_that_fails_under_an_append_is_not_used_any_more(world: World) -> None:
+def test_f46_r15_a_disk_that_fails_under_an_append_is_not_used_any_more(world: World) -> None:
     world.create_topic("other")
     client = world.connect()
     assert (code(client), code(client, "other")) == (0, 0)

@@ -125,7 +125,7 @@ def test_only_what_is_new_comes_into_the_map(kind: Any) -> None:
     assert keys.latest_offset == 10
 
 
-def test_emptied_batches_that_stay(kind: Any) -> None:
+def test_r22_r27_emptied_batches_that_stay(kind: Any) -> None:
     own = {"producer_id": ProducerId(9), "producer_epoch": ProducerEpoch(0), "base_sequence": 4}
     log = batch(0, (b"a", b"1"), **own) + batch(1, (b"a", b"2")) + batch(2, (None, b"x"))
     assert contents(clean(kind, log, RULES)[0]) == [(1, b"a", b"2")]

@@ -7,6 +7,7 @@ one beside it: `x-4.trace` for its own policy, `x-4.truncate=high-watermark.trac
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,12 @@ def test_scenario(path: Path, policy: dict[str, str]) -> None:
 
 def test_every_trace_has_its_script() -> None:
     assert set(FOLDER.glob("*.trace")) == {golden(path, policy) for path, policy in RUNS}
+
+
+def test_every_scenario_of_the_specification_has_a_script() -> None:
+    named = re.compile(r"x-(\d+)")
+    numbers = {int(found[1]) for path in SCRIPTS if (found := named.match(path.stem))}
+    assert numbers == set(range(1, 15))
 
 
 HEADER = "title: t\nreplicas: A B\n"

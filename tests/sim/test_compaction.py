@@ -205,7 +205,7 @@ def test_an_erased_key_does_not_come_back(checked: Checked) -> None:
     assert "has b'1' at 2 for b'm', which was gone" in what
 
 
-def test_what_is_not_committed_is_not_compacted(checked: Checked) -> None:
+def test_r21_what_is_not_committed_is_not_compacted(checked: Checked) -> None:
     later = batch(7, (b"l", b"5"))
     [what] = compare(checked, [OLD, NEW, later], [OLD, NEW])
     assert "has lost records of batch 7 of epoch -1" in what

@@ -45,7 +45,7 @@ def test_lives_that_do_not_parse_are_unknown(lives: str) -> None:
     assert take_marker(disk(data), "/data") == CleanShutdown(17)
 
 
-def test_it_is_taken_once_whatever_crashes() -> None:
+def test_r17_it_is_taken_once_whatever_crashes() -> None:
     """KAFKA-10471: a crash while logs are loaded must count as one."""
     files = disk()
     write_marker(files, "/data", 17)

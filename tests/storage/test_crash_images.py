@@ -58,7 +58,7 @@ def _write_a_while(world: Any, kit: Any, random: Random) -> tuple[Any, int]:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_what_survives_a_power_loss_is_a_prefix(seed: int) -> None:
+def test_r16_what_survives_a_power_loss_is_a_prefix(seed: int) -> None:
     random = Random(seed)
     world = World(MemoryFiles(), "/data", "memory")
     log, checkpointed = _write_a_while(world, Kit, random)

@@ -64,7 +64,7 @@ def test_a_log_start_that_falls_back_knows_the_epochs_there(world: World, kit: A
     assert found.reader.end_offset_for_epoch(LeaderEpoch(1)) == (1, 10)
 
 
-def test_a_lost_epoch_table_is_made_from_the_batches(world: World, kit: Any) -> None:
+def test_r13_a_lost_epoch_table_is_made_from_the_batches(world: World, kit: Any) -> None:
     log = world.create()
     for epoch in (0, 0, 3, 3, 7):
         kit.append(log, b"x", epoch=epoch)

@@ -63,7 +63,9 @@ def test_a_failed_write_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("failing_call", range(7))
-def test_a_crash_inside_an_assignment_leaves_the_old_or_the_new_table(failing_call: int) -> None:
+def test_r19_a_crash_inside_an_assignment_leaves_the_old_or_the_new_table(
+    failing_call: int,
+) -> None:
     files = disk()
     epochs = epochs_of((0, 0), files=files)
     made = 0

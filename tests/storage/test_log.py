@@ -355,7 +355,7 @@ def test_a_follower_leaves_batches_of_a_leader_it_does_not_know(world: Any, kit:
     assert (nothing.base_offset, nothing.size_bytes) == (-1, 0)
 
 
-def test_truncation_cuts_at_batches_and_everything_follows(world: Any, kit: Any) -> None:
+def test_r14_truncation_cuts_at_batches_and_everything_follows(world: Any, kit: Any) -> None:
     log = world.create()
     for index in range(40):
         kit.append(log, b"%d" % index, b"+" * 60, epoch=index // 10)

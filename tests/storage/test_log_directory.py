@@ -300,7 +300,7 @@ def test_nothing_is_written_before_every_log_is_loaded() -> None:
     assert not files.exists("/logs/.kafka_cleanshutdown")
 
 
-def test_a_shutdown_before_loading_is_clean_only_if_the_last_one_was() -> None:
+def test_r18_a_shutdown_before_loading_is_clean_only_if_the_last_one_was() -> None:
     """KAFKA-15375."""
     files = MemoryFiles()
     filled(files, "/logs")

@@ -196,7 +196,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("failing_call", range(8))
-def test_after_a_crash_a_snapshot_is_whole_or_recognised(failing_call: int, sync: bool) -> None:
+def test_r25_after_a_crash_a_snapshot_is_whole_or_recognised(failing_call: int, sync: bool) -> None:
     files, made = disk(), 0
 
     def fail(operation: str, path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from strandline.errors import ErrorCode
@@ -19,11 +18,11 @@ from strandline.node.replica import Replica
 from strandline.protocol.messages.fetch import PartitionData
 from strandline.records.batch import Buffer
 from strandline.replication.follower import Asked
-from strandline.replication.policies import DEFAULT, TruncateBy
+from strandline.replication.policies import Policies, TruncateBy
 from strandline.replication.truncation import Target, first_truncation
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.log_appender import AppendResult, LogAppender
-from strandline.types import NO_EPOCH, Instant, Offset
+from strandline.types import NO_EPOCH, Instant, LeaderEpoch, Offset
 from tests.sim.mutants.appending import in_any_order
 from tests.sim.mutants.mutant import Mutant, no, patch, together, yes
 
@@ -116,6 +115,21 @@ def _epochs_aside(self: Fetchers, replica: Replica, leader: Any, now: Instant) -
         _true_follow(self, replica, leader, now)
 
 
+def _to_its_mark(
+    latest: LeaderEpoch,
+    *,
+    high_watermark: Offset,
+    log_end_offset: Offset,
+    policies: Policies,
+) -> Target | None:
+    return first_truncation(
+        latest,
+        high_watermark=high_watermark,
+        log_end_offset=log_end_offset,
+        policies=replace(policies, truncate_by=TruncateBy.HIGH_WATERMARK),
+    )
+
+
 FOLLOWING: Final = (
     Mutant(
         "truncate-by-leader-epoch",
@@ -123,9 +137,7 @@ FOLLOWING: Final = (
         ("I-23", "I-24", "I-28"),
         patch(
             fetcher_partition,
-            first_truncation=partial(
-                first_truncation, policies=replace(DEFAULT, truncate_by=TruncateBy.HIGH_WATERMARK)
-            ),
+            first_truncation=_to_its_mark,
         ),
     ),
     Mutant(

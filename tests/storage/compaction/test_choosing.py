@@ -91,7 +91,7 @@ def test_r24_a_log_start_inside_the_active_segment_leaves_nothing_to_compact(
     assert plan_all(log, 6) is None
 
 
-def test_what_is_not_committed_is_not_compacted(world: World) -> None:
+def test_r21_what_is_not_committed_is_not_compacted(world: World) -> None:
     log = filled(world, 4)
     log.offsets.high_watermark = Offset(5)
     found = cleanable_range(log, None, NOW_MS)

@@ -90,7 +90,7 @@ def test_offsets_are_found_in_what_is_left(world: World) -> None:
     assert segment.largest_timestamp() == (NOW_MS + 119, 119)
 
 
-def test_a_tombstone_stays_for_its_time_and_then_goes(world: World) -> None:
+def test_r28_a_tombstone_stays_for_its_time_and_then_goes(world: World) -> None:
     log = world.create(COMPACTED)
     put(log, (b"gone", b"1"), (b"stays", b"1"))
     put(log, (b"gone", None))

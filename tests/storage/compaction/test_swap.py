@@ -135,7 +135,7 @@ def _finish(history: History, files: MemoryFiles, recovery_point: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_process_ends_at_any_operation(seed: int) -> None:
+def test_r40_the_process_ends_at_any_operation(seed: int) -> None:
     history = _history(seed)
     images = _images(history, 0)
     assert len(images) > 100
