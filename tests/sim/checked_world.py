@@ -31,7 +31,7 @@ class Checked:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         named.setdefault("min.insync.replicas", "2")
         self.world = World(Options(seed=seed, settings=named), permute=False)
-        self.checkers = Checkers(self.world, allows_loss=lambda: loss)
+        self.checkers = Checkers(self.world, exceeds_budget=lambda: loss)
         self.world.observers.append(self.checkers)
         self.world.start_all()
         assert self.world.run_until(self.world.is_settled)

@@ -118,7 +118,7 @@ class Asked:
 class Stage:
     """See the module."""
 
-    def __init__(self, brokers: int = 3, *, profile: str = "safe", seed: int = 1) -> None:
+    def __init__(self, brokers: int = 3, *, profile: str = "strict", seed: int = 1) -> None:
         self.schedule = Schedule()
         self.streams = Streams(seed)
         self.options = Options(seed=seed, brokers=brokers, profile=profile)

@@ -10,7 +10,7 @@ from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
 from strandline.sim.machine import Machine
-from strandline.sim.plan import SAFE, Action, ClientSpec, Options
+from strandline.sim.plan import STRICT, Action, ClientSpec, Options
 from strandline.sim.world import World
 from strandline.types import TopicPartition
 
@@ -71,7 +71,7 @@ class Stage:
 
 @contextmanager
 def stage(
-    profile: str = SAFE,
+    profile: str = STRICT,
     brokers: int = 3,
     disks: int = 1,
     minimums: tuple[int, ...] = (),

@@ -188,35 +188,6 @@ def test_a_topic_that_is_made_anew_is_another_one(checked: Checked) -> None:
     assert checked.found == []
 
 
-def test_a_leader_that_was_passed_over_commits_nothing(checked: Checked) -> None:
-    """After a loss that is permitted, records that a former leader adds are nobody's."""
-    [partition] = [each for each in checked.checkers.rules.partitions if each.at == AT]
-    for broker_id in (1, 2, 3):
-        checked.isolate(broker_id)
-    partition.floor = 3
-    replica = checked.replica(1)
-    replica.check_leading().append(last_batch_of_client(replica), checked.world[1].now)
-    replica.log.advance_high_watermark_to(Offset(6))
-    checked.act(1)
-    assert partition.committed_end == 5
-    newest = model_of(checked, 1).batches[-1]
-    assert partition.is_excused(newest)
-    assert checked.found == []
-
-
-def test_a_former_leaders_batch_is_forgiven_on_its_follower(checked: Checked) -> None:
-    [partition] = [each for each in checked.checkers.rules.partitions if each.at == AT]
-    checked.isolate(3)
-    checked.write(acks=1, settle=False)
-    checked.world.run_for(600)
-    partition.floor = 3
-    log = checked.replica(2).log
-    log.offsets.high_watermark = log.log_end_offset
-    checked.act(2)
-    assert checked.found == []
-    assert partition.is_excused(model_of(checked, 2).batches[-1])
-
-
 def test_the_epochs_of_a_log_that_starts_inside(checked: Checked) -> None:
     model = model_of(checked, 1)
     assert model.epoch_starts(0) == [(0, 0)]

@@ -77,7 +77,10 @@ def test_one_broker_leads_in_an_epoch_of_its_former_life(checked: Checked) -> No
 def test_a_leader_that_is_not_in_sync_with_itself(checked: Checked) -> None:
     checked.leader().in_sync = Committed(frozenset({BrokerId(2)}))
     checked.act(1)
-    assert "broker 1 leads in epoch 0 with Committed" in checked.only("I-12").what
+    assert any(
+        each.invariant == "I-12" and "broker 1 leads in epoch 0 with Committed" in each.what
+        for each in checked.checkers.violations
+    )
 
 
 def test_a_leader_that_forgets_a_member(checked: Checked) -> None:
@@ -147,38 +150,7 @@ def test_a_leader_that_lacks_what_is_committed(checked: Checked) -> None:
     checked.drop_out(3)
     lead(checked, 3)
     what = checked.only("I-23").what
-    assert "broker 3 leads in epoch 1, but its log, which ends at 5, lacks 1 committed" in what
-    assert not checked.checkers.allows_loss("t", 1)
-
-
-def test_loss_that_is_permitted(checked: Checked) -> None:
-    checked.drop_out(3)
-    assert not checked.checkers.allows_loss("t", 0)
-    checked.checkers.note_lossy(1)
-    assert not checked.checkers.allows_loss("t", 0)
-    checked.checkers.note_lossy(2)
-    assert checked.checkers.allows_loss("t", 0)
-    lead(checked, 3)
-    assert checked.found == []
-    assert checked.checkers.counters["forgiven batches"] == 1
-
-
-def test_an_unclean_election_permits_loss(checked: Checked) -> None:
-    checked.drop_out(3)
-    checked.tell(
-        checked.image_with(
-            leader=BrokerId(3),
-            leader_epoch=1,
-            partition_epoch=9,
-            in_sync_replicas=(3,),
-            in_sync_epochs={},
-            is_recovering=True,
-        )
-    )
-    lead(checked, 3)
-    assert checked.found == []
-    assert checked.checkers.counters["unclean elections"] == 1
-    assert checked.checkers.counters["forgiven batches"] == 1
+    assert "broker 3 leads in epoch 1, but its log, which ends at 5, lacks batch 5 of" in what
 
 
 def test_a_member_that_truncates_what_is_committed(checked: Checked) -> None:
@@ -324,16 +296,6 @@ def test_a_client_that_is_sent_damaged_bytes(checked: Checked) -> None:
     assert "sends a client the batch at 4" in checked.only("I-47").what
 
 
-def test_a_client_that_is_sent_what_has_rotted(checked: Checked) -> None:
-    """Ranges of files are not read on their way; the client knows by the checksum (D-09)."""
-    segment = checked.replica(1).log.active
-    byte = segment.log.peek(segment.size - 1, 1)[0]
-    segment.log.write_at(segment.size - 1, bytes([byte ^ 0xFF]))
-    checked.world[1].disk.damaged[segment.log.path] = "a bit has flipped"
-    fetch(checked, 0)
-    assert checked.found == []
-
-
 def test_an_answer_from_a_log_that_nobody_knows(checked: Checked) -> None:
     segment = checked.replica(1).log.active
     file = checked.world[1].disk.files.open("/data1/elsewhere", create=True)
@@ -354,44 +316,6 @@ def test_deleted_records_that_are_there_again(checked: Checked) -> None:
     lead(checked, 2)
     what = checked.only("I-27").what
     assert "its log starts at 0, but a client was told that everything below 3 is deleted" in what
-    assert [at for at, _ in checked.checkers.undone_deletions] == [AT]
-
-
-def test_a_log_start_from_a_damaged_table_may_be_older(checked: Checked) -> None:
-    """Seed 61253: somebody has put an older log-start-offset-checkpoint in place."""
-    checked.checkers.note_records_deleted(AT, 3)
-    model_of(checked, 2).was_damaged = True
-    assert checked.checkers.undone_deletions == []
-    lead(checked, 2)
-    assert checked.found == []
-    assert [at for at, _ in checked.checkers.undone_deletions] == [AT]
-
-
-def test_a_high_watermark_from_a_damaged_table_may_be_that_of_other_records(
-    checked: Checked,
-) -> None:
-    for broker_id in (2, 3):
-        checked.isolate(broker_id)
-    checked.write(acks=1, settle=False)
-    model = model_of(checked, 1)
-    model.mark = (6, 6, *model.mark[2:])
-    partition = checked.checkers.rules.partitions.newest(AT)
-    assert partition is not None
-    follower_rose = checked.checkers.rules.commitment.follower_rose
-    model.was_damaged = True
-    follower_rose(partition, model, -1)
-    assert checked.found == []
-    model.was_damaged = False
-    follower_rose(partition, model, -1)
-    assert checked.found == ["I-22"]
-
-
-def test_deleted_records_may_come_back_where_committed_ones_may_be_lost(checked: Checked) -> None:
-    checked.checkers.note_records_deleted(AT, 3)
-    for broker_id in (1, 3):
-        checked.checkers.note_lossy(broker_id)
-    lead(checked, 2)
-    assert "I-27" not in checked.found
 
 
 def test_the_model_follows_records_that_are_deleted(checked: Checked) -> None:

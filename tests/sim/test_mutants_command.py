@@ -42,7 +42,7 @@ def commits_alone(monkeypatch: pytest.MonkeyPatch) -> str:
 
     def draw(seed: int, profile: str | None = None) -> Plan:
         plan = parse_plan(QUIET)
-        return replace(plan, options=replace(plan.options, seed=seed, profile=profile or "safe"))
+        return replace(plan, options=replace(plan.options, seed=seed, profile=profile or "strict"))
 
     mutant = Mutant(
         "commits-alone",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,18 @@ from strandline.sim.faults.nemesis import check
 from strandline.sim.faults.planner import CALM_ONE_OF
 from strandline.sim.options import BEYOND_ONE_OF, draw_plan
 from strandline.sim.pace import at_a_followers_pace
-from strandline.sim.plan import BEYOND, SAFE, Action, ClientSpec, LatencySpec, Options, TopicSpec
+from strandline.sim.plan import (
+    BEYOND,
+    DAMAGE,
+    DAMAGING,
+    SAFE,
+    STRICT,
+    Action,
+    ClientSpec,
+    LatencySpec,
+    Options,
+    TopicSpec,
+)
 from strandline.sim.scenarios.script import BadScript
 from strandline.sim.text import format_plan, parse_plan
 from strandline.sim.world import World
@@ -37,7 +49,25 @@ def test_the_profile_is_drawn_or_given() -> None:
     drawn = [draw_plan(seed).options.profile for seed in SEEDS]
     assert 0.5 / BEYOND_ONE_OF < drawn.count(BEYOND) / len(drawn) < 2 / BEYOND_ONE_OF
     assert all(draw_plan(seed, BEYOND).options.allows_loss for seed in range(10))
-    assert not any(draw_plan(seed, SAFE).options.allows_loss for seed in range(10))
+    for seed in range(20):
+        safe, strict, damage = (draw_plan(seed, each) for each in (SAFE, STRICT, DAMAGE))
+        assert (strict.options.profile, damage.options.profile) == (STRICT, DAMAGE)
+        assert safe in (strict, damage)
+        assert not any(action.verb in DAMAGING for action in strict.actions)
+        assert any(action.verb in DAMAGING for action in damage.actions)
+
+
+def test_most_seeds_are_strict_and_those_that_damage_disks_say_so() -> None:
+    drawn = [draw_plan(seed) for seed in SEEDS]
+    profiles = Counter(plan.options.profile for plan in drawn)
+    assert profiles.keys() == {STRICT, DAMAGE, BEYOND}
+    assert profiles[STRICT] > len(drawn) / 2
+    assert all(
+        plan.options.profile
+        == (DAMAGE if any(a.verb in DAMAGING for a in plan.actions) else STRICT)
+        for plan in drawn
+        if plan.options.profile != BEYOND
+    )
 
 
 def test_some_seeds_are_calm_and_kinds_of_faults_differ() -> None:

@@ -59,7 +59,7 @@ BAD = replace(
 def test_the_plan_in_short() -> None:
     assert show_plan(PLAN) == (
         "seed: 42\n"
-        "profile: safe\n"
+        "profile: strict\n"
         "settings: min.insync.replicas=2\n"
         "topics: t (2 partitions on 3 brokers), u (1 partition on 1 broker)\n"
         "clients: producer p1, consumer c1\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from strandline.sim.faults.nemesis import VERBS
-from strandline.sim.plan import BEYOND, SAFE, ClientSpec, Options, Plan, TopicSpec
+from strandline.sim.plan import BEYOND, STRICT, ClientSpec, Options, Plan, TopicSpec
 from strandline.sim.run import run
 from strandline.sim.sometimes import STATES
 from tests.sim.faults_stage import action
@@ -16,7 +16,7 @@ from tests.sim.test_run import QUICK
 
 def counted(
     *lines: str,
-    profile: str = SAFE,
+    profile: str = STRICT,
     brokers: int = 3,
     acks: str = "1",
     settings: Mapping[str, str] = {},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strandline.sim.options import draw_plan
 from strandline.sim.plan import (
     BEYOND,
-    SAFE,
+    STRICT,
     Action,
     ClientSpec,
     LatencySpec,
@@ -37,7 +37,7 @@ configs = st.dictionaries(
 options = st.builds(
     Options,
     seed=st.integers(0, 2**64),
-    profile=st.sampled_from([SAFE, BEYOND]),
+    profile=st.sampled_from([STRICT, BEYOND]),
     brokers=st.integers(1, 9),
     racks=st.lists(words, max_size=3).map(tuple),
     disks=st.integers(1, 3),
@@ -169,7 +169,7 @@ HEADER = "seed: 1\n"
         (HEADER + "brokers when strict=no: 2", "line 2: The header of a cluster has no 'brokers'."),
         (HEADER + "brokers: 0", "'0' is less than 1."),
         (HEADER + "brokers:", "'brokers' has no value."),
-        (HEADER + "profile: rash", "The profile is safe or beyond, not 'rash'."),
+        (HEADER + "profile: rash", "The profile is strict, damage or beyond, not 'rash'."),
         (HEADER + "settings: high", "'high' is not a setting such as min.insync.replicas=2."),
         (HEADER + "latency: least=5", "'5' is not a time such as 500ms or 30s."),
         (HEADER + "latency: middle=5s", "'middle=5s' is none of least=, mean=, spike=, spikes=."),

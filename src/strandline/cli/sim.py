@@ -15,8 +15,8 @@ COMMANDS = {
     "play": LazyCommand("strandline.cli.sim_play:play", "Play a scenario from a file."),
 }
 
-SAFE = "safe"
-BEYOND = "beyond"
+PROFILES = ("strict", "damage", "beyond", "safe")
+"""See `sim.plan`, which is not imported before a run."""
 
 
 @click.group(cls=LazyGroup, commands_at=COMMANDS, invoke_without_command=True)
@@ -44,9 +44,9 @@ BEYOND = "beyond"
 )
 @click.option(
     "--profile",
-    type=click.Choice([SAFE, BEYOND]),
-    help="How bad it may get: nothing may be lost, or more breaks than acks=all survives. "
-    "Without it the seed decides.",
+    type=click.Choice(PROFILES),
+    help="How bad it may get: nothing may be lost and no disk is damaged; disks are damaged; more "
+    "breaks than acks=all survives. 'safe' is one of the first two. Without it the seed decides.",
 )
 @click.option("--plan", "shows_plan", is_flag=True, help="Print what a seed would do; run nothing.")
 @click.option(

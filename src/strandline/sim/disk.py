@@ -43,6 +43,8 @@ class Disk:
     def __init__(self, random: Random, *, data_dirs: Sequence[str]) -> None:
         self.data_dirs = tuple(data_dirs)
         self.damaged: dict[str, str] = {}
+        self.on_damage: Callable[[], None] | None = None
+        """Called when a file is damaged, before that can be seen."""
         self.files = MemoryFiles()
         self._random = random
         self._faults = Faults(random, self._drop_from_now_on)
@@ -343,12 +345,14 @@ class Disk:
         node = self.files.find(path)
         if isinstance(node, Contents):
             node.drops_syncs = True
-            self.damaged[path] = f"a sync of {path} has dropped what it was to write"
+            self._note(Damage(path, f"a sync of {path} has dropped what it was to write"))
 
     def _note(self, damage: Damage | None) -> str | None:
         if damage is None:
             return None
         self.damaged[damage.path] = damage.sentence
+        if self.on_damage is not None:
+            self.on_damage()
         return damage.sentence
 
 

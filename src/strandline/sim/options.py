@@ -14,16 +14,28 @@ of settings, and no world.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compaction
 from strandline.sim.faults.draw import Draw
 from strandline.sim.faults.later import draw_later
-from strandline.sim.faults.planner import draw_actions, draw_starving
+from strandline.sim.faults.planner import draw_actions, draw_damage, draw_starving
 from strandline.sim.faults.rare import draw_rare
 from strandline.sim.pace import at_a_followers_pace
-from strandline.sim.plan import BEYOND, SAFE, LatencySpec, Options, Plan, TopicSpec
+from strandline.sim.plan import (
+    BEYOND,
+    DAMAGE,
+    DAMAGING,
+    SAFE,
+    STRICT,
+    LatencySpec,
+    Options,
+    Plan,
+    TopicSpec,
+    safe_profile,
+)
 from strandline.sim.streams import Streams
 from strandline.sim.unequal import with_unequal_brokers
 from strandline.sim.workload import NEAREST, draw_askers, draw_clients, with_near_readers
@@ -36,11 +48,28 @@ _SAFETY_S: Final = (5, 5, 6, 6, 7, 8, 8, 10, 12, 15, 20, 30)
 
 
 def draw_plan(seed: int, profile: str | None = None) -> Plan:
-    """The run of a seed; `profile` is drawn too unless it is given."""
+    """The run of a seed; `profile` is drawn too unless it is given.
+
+    A strict plan that is asked for is that of the seed without the actions that damage disks, and a
+    plan of the profile damage has one at least.
+    """
     streams = Streams(seed)
     if profile is None:
         profile = BEYOND if streams("profile").randrange(BEYOND_ONE_OF) == 0 else SAFE
-    options = _options(seed, profile, streams)
+    plan = _with_actions(_options(seed, profile, streams), streams)
+    if profile == BEYOND:
+        return plan
+    actions = plan.actions
+    if profile == STRICT:
+        actions = tuple(action for action in actions if action.verb not in DAMAGING)
+    elif profile == DAMAGE and safe_profile(actions) == STRICT:
+        damage = draw_damage(plan.options, plan.clients, streams("damage"))
+        actions = tuple(sorted((*actions, damage), key=lambda action: action.at_us))
+    options = replace(plan.options, profile=safe_profile(actions))
+    return replace(plan, options=options, actions=actions)
+
+
+def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = draw_clients(options, streams("clients"))
     clients += draw_askers(options, streams("askers"))
     clients = keyed_clients(options.topics, clients, streams("keys"))

@@ -8,16 +8,25 @@ be dropped and the rest still makes sense. This file knows no world and no rando
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.sim.scenarios.script import BadScript, format_us, parse_int, parse_us
 
-SAFE: Final = "safe"
-"""Faults stay within what acks=all with `min.insync.replicas` survives: nothing may be lost."""
+STRICT: Final = "strict"
+"""Faults stay within what acks=all with `min.insync.replicas` survives, and no disk changes a file
+behind its broker's back: nothing may be lost, and everything is checked."""
+DAMAGE: Final = "damage"
+"""Nothing may be lost either, but disks rot, lie and lose files."""
 BEYOND: Final = "beyond"
 """Faults may cost acknowledged records; the replicas must still agree in the end."""
+SAFE: Final = "safe"
+"""Strict or damage, as the actions of the plan are. No plan has it; it can be asked for."""
+
+DAMAGING: Final = frozenset({"fsync-fail", "rot", "lose-file", "tamper-checkpoint"})
+"""The verbs of actions that change a file behind its broker's back. An emptied disk and one from an
+older copy are not among them: that is another disk, and what is on it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,7 @@ class Options:
     """What a run has from beginning to end. One header line each."""
 
     seed: int
-    profile: str = SAFE
+    profile: str = STRICT
     brokers: int = 3
     racks: tuple[str, ...] = ()
     """The rack of each broker; none: no broker has one."""
@@ -162,3 +171,8 @@ class Plan:
     clients: tuple[ClientSpec, ...] = ()
     actions: tuple[Action, ...] = ()
     """In the order of their times."""
+
+
+def safe_profile(actions: Iterable[Action]) -> str:
+    """The profile of a plan that may lose nothing: strict unless an action damages a disk."""
+    return DAMAGE if any(action.verb in DAMAGING for action in actions) else STRICT

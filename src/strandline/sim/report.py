@@ -12,7 +12,7 @@ from typing import Final
 
 from strandline.sim.checkers.invariants import INVARIANTS
 from strandline.sim.checkers.violations import Violation
-from strandline.sim.plan import SAFE, Plan
+from strandline.sim.plan import STRICT, Plan
 from strandline.sim.text import format_plan
 from strandline.sim.verdict import ReplicaRow, Verdict
 
@@ -51,8 +51,8 @@ def show_plan(plan: Plan) -> str:
     """What was drawn: the header of the plan, its topics and clients, and how many actions."""
     header, *_ = format_plan(plan).split("\n\n", 1)
     lines = [line for line in header.splitlines() if not line.startswith(("title:", "world:"))]
-    if plan.options.profile == SAFE:
-        lines.insert(1, f"profile: {SAFE}")
+    if plan.options.profile == STRICT:
+        lines.insert(1, f"profile: {STRICT}")
     topics = (
         f"{topic.name} ({counted(topic.partitions, 'partition')} on "
         f"{counted(min(topic.replication, plan.options.brokers), 'broker')})"

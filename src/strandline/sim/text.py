@@ -29,13 +29,16 @@ from typing import Any, Final
 
 from strandline.sim.plan import (
     BEYOND,
+    DAMAGE,
     SAFE,
+    STRICT,
     Action,
     ClientSpec,
     LatencySpec,
     Options,
     Plan,
     TopicSpec,
+    safe_profile,
 )
 from strandline.sim.scenarios.script import (
     CLUSTER,
@@ -123,7 +126,7 @@ def read_plan(script: Script) -> PlanScript:
             )
     actions.sort(key=lambda item: item[0].at_us)
     options = replace(options, topics=tuple(topics))
-    plan = Plan(options, tuple(clients), tuple(action for action, _ in actions))
+    plan = _with_profile(Plan(options, tuple(clients), tuple(action for action, _ in actions)))
     return PlanScript(
         script.name,
         plan,
@@ -255,9 +258,16 @@ def _read_entry(options: Options, entry: Entry) -> Options:
 
 
 def _read_profile(options: Options, value: str) -> Options:
-    if value not in (SAFE, BEYOND):
-        raise BadScript(f"The profile is {SAFE} or {BEYOND}, not '{value}'.")
+    if value not in (STRICT, DAMAGE, BEYOND, SAFE):
+        raise BadScript(f"The profile is {STRICT}, {DAMAGE} or {BEYOND}, not '{value}'.")
     return replace(options, profile=value)
+
+
+def _with_profile(plan: Plan) -> Plan:
+    """A plan without a profile, or `safe`, has that of its actions."""
+    if plan.options.profile in (DAMAGE, BEYOND):
+        return plan
+    return replace(plan, options=replace(plan.options, profile=safe_profile(plan.actions)))
 
 
 def _read_settings(options: Options, value: str) -> Options:

@@ -26,7 +26,7 @@ from strandline.cli.sim_shrink import shrink_run
 from strandline.cli.sim_sweep import ManyRuns, run_many
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.sim.options import draw_plan
-from strandline.sim.plan import BEYOND, SAFE
+from strandline.sim.plan import BEYOND, DAMAGE, SAFE, STRICT
 from strandline.sim.scenarios.script import BadScript, load_script
 from strandline.sim.text import format_plan, read_plan
 from strandline.sim.verdict import Verdict
@@ -140,7 +140,9 @@ def table(seeds: int, jobs: int, only: tuple[str, ...], markdown: bool, as_json:
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Run this one seed.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="COUNT", help="Run so many seeds.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Processes.")
-@click.option("--profile", type=click.Choice([SAFE, BEYOND]), help="As of 'strandline sim'.")
+@click.option(
+    "--profile", type=click.Choice([STRICT, DAMAGE, BEYOND, SAFE]), help="As of 'strandline sim'."
+)
 @click.option("--shrink", "shrinks", is_flag=True, help="Reduce the seed to a short scenario.")
 @click.option(
     "--minutes", type=click.FloatRange(min=0, min_open=True), metavar="M", help="To shrink."

@@ -150,7 +150,6 @@ class Batches:
         self._findings = findings
         self.is_compacted = False
         self._known: dict[tuple[int, int], Batch] = {}
-        self._by_offset: dict[int, list[Batch]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -172,7 +171,6 @@ class Batches:
         if known is None:
             known = self._known[key] = Batch(fields, size, before, broker)
             known.records = records
-            self._by_offset.setdefault(fields[0], []).append(known)
             return known
         is_same = known.crc == fields[4] and known.size == size
         if not is_same and records is not None:
@@ -211,12 +209,6 @@ class Batches:
             for batch in self._known.values()
             if batch.next_offset == last_offset + 1
         )
-
-    def expected(self, offset: int, before: Batch | None) -> Batch | None:
-        """The one batch that was ever seen at that offset behind that batch; None if there are
-        several, or none."""
-        found = [b for b in self._by_offset.get(offset, ()) if before in (None, b.before)]
-        return found[0] if len(found) == 1 else None
 
 
 def peek(file: File, position: int, length: int) -> bytes:

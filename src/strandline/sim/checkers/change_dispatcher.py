@@ -110,13 +110,6 @@ class ChangeDispatcher:
         self._rules.findings.counters["truncations"] += 1
         removed = model.cut()
         if model.leader is None:
-            leading = (
-                None if partition.state is None else partition.models.get(partition.state.leader)
-            )
-            end = model.log.log_end_offset
-            is_vouched_for = leading is None or leading.log.log_start_offset < end
-            # What comes in place of what was cut is the leader's again.
-            model.unvouched_to = min(model.unvouched_to, end) if is_vouched_for else end
             self._rules.replica.check_round(model, before)
             self._rules.commitment.cut(partition, model, removed)
 
@@ -133,33 +126,14 @@ class ChangeDispatcher:
             model.note_leadership(hosting.machine.world.schedule.now_us)
             commitment.accepted(partition, model, leader, hosting.machine.life)
             self._rules.replica.check_leaders_epoch(model, leader.leader_epoch)
-            if (
-                model.log_start < partition.deleted_to
-                and leader.leader_epoch >= partition.newest_epoch
-            ):
-                self._check_deletion(model, hosted)
         commitment.check_members(partition, model)
-
-    def _check_deletion(self, model: LogModel, hosted: Hosted) -> None:
-        """I-27: a new leader shows records again that a client was told are gone."""
-        partition = hosted[1]
-        may_fall = model.was_damaged or partition.unclean_epoch >= 0
-        if not may_fall and not self._rules.commitment.may_lose(partition):
-            self._rules.findings.add(
-                "I-27",
-                f"{model} leads in epoch {model.mark[LEADER_EPOCH]} and its log starts at "
-                f"{model.log_start}, but a client was told that everything below "
-                f"{partition.deleted_to} is deleted",
-                partition.at,
-            )
-        partition.came_back(model.log_start)
 
     def _risen(self, hosted: Hosted) -> None:
         """The high watermark is higher than before."""
         model, partition = hosted
         leader, commitment = model.leader, self._rules.commitment
         if leader is None:
-            commitment.follower_rose(partition, model, model.mark[LEADER_EPOCH])
+            commitment.follower_rose(partition, model)
         else:
             commitment.leader_rose(partition, model, leader)
             commitment.check_progress(partition, model, leader)
@@ -169,7 +143,7 @@ def _has_content(model: LogModel, before: Mark) -> bool:
     """Whether the log can be followed. One that fails is followed a last time: what it did in the
     same event before it failed counts, unless that was a truncation, which may be half done."""
     if model.log.failure is None:
-        return not model.is_blind
+        return True
     had_failed, model.has_failed = model.has_failed, True
     return not had_failed and model.mark[CUTS] == before[CUTS]
 
@@ -184,7 +158,6 @@ def _can_still_commit(model: LogModel, before: Mark) -> bool:
     mark = model.mark
     return (
         model.has_failed
-        and not model.is_blind
         and mark[LEADER] is not None
         and mark[CUTS] == before[CUTS]
         and mark[END] == model.end

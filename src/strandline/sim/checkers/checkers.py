@@ -27,13 +27,16 @@ from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.sim.checkers.rules import Rules
-from strandline.sim.checkers.sweeps import Sweeps, hosted_logs
+from strandline.sim.checkers.scope import Scope
+from strandline.sim.checkers.sweeps import Sweeps
 from strandline.sim.checkers.violations import Violation
 from strandline.sim.clients.client import place_of
 from strandline.sim.history.operations import Acknowledged, Event, Value
 from strandline.types import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 if TYPE_CHECKING:
+    from strandline.node.replica import Replica
+    from strandline.sim.checkers.log_model import LogModel
     from strandline.sim.machine import Machine
     from strandline.sim.observer import Ending
     from strandline.sim.world import World
@@ -46,11 +49,12 @@ SWEEP_STEPS: Final = 500
 class Checkers:
     """See the module. An observer of a world, from before its machines start."""
 
-    def __init__(self, world: World, *, allows_loss: Callable[[], bool] = lambda: False) -> None:
-        """`allows_loss` says whether the run as a whole may lose what was acknowledged; what the
-        faults excuse partition by partition is worked out here."""
-        self.rules = Rules.of(world, allows_loss)
+    def __init__(self, world: World, *, exceeds_budget: Callable[[], bool] = lambda: False) -> None:
+        """`exceeds_budget` says whether the faults so far were more than acks=all survives."""
+        self.rules = Rules.of(world, exceeds_budget)
         self._world = world
+        for machine in world.machines.values():
+            machine.disk.on_damage = self.note_damage
         self._dispatcher = ChangeDispatcher(self.rules)
         self._sweeps = Sweeps(self.rules)
         self._hostings: dict[BrokerId, Hosting] = {}
@@ -69,16 +73,16 @@ class Checkers:
         """How often what was checked, and how much loss was excused."""
         return self.rules.findings.counters
 
-    def allows_loss(self, topic: str, partition: int) -> bool:
-        """Whether the faults so far excuse the loss of acknowledged records of that partition."""
-        return any(
-            self.rules.commitment.may_lose(each) or each.forgiven or each.unclean_epoch >= 0
-            for each in self.rules.partitions.named(TopicPartition(topic, partition))
-        )
+    @property
+    def scope(self) -> Scope:
+        """What may still be asked of the run."""
+        return self.rules.scope
 
     def kept(self, history: Iterable[Event]) -> set[Value]:
         """What leaders have acknowledged alone (acks=1) and must be there all the same, as none of
         them lost its leadership before the others had it (I-28)."""
+        if not self.scope.has_promises:
+            return set()
         partitions = {
             place_of(partition.at, partition.topic_id): partition
             for partition in self.rules.partitions
@@ -92,26 +96,25 @@ class Checkers:
                 partition is not None
                 and event.offset is not None
                 and partition.is_kept(event.offset, event.leader_epoch)
-                and not self.rules.commitment.may_lose(partition)
             ):
                 found.add(event.value)
         self.counters["acks=1 kept"] += len(found)
         return found
-
-    @property
-    def undone_deletions(self) -> list[tuple[TopicPartition, TopicId]]:
-        """Where deleted records came back; is it not permitted, then it is a violation already."""
-        partitions = self.rules.partitions
-        return [(each.at, each.topic_id) for each in partitions if each.is_deletion_undone]
 
     # -- What others know --------------------------------------------------------------------
 
     def note_lossy(self, broker: int) -> None:
         """A machine without a process has lost something, in whatever way: nothing is asked of
         what its next process finds."""
-        for partition in self.rules.partitions:
-            partition.lost(BrokerId(broker))
         self._last_known.pop(BrokerId(broker), None)
+
+    def note_damage(self) -> None:
+        """A disk has changed a file behind its broker's back: logs are not judged any more."""
+        self.scope.note_damage()
+        self._hostings.clear()
+        self._last_known.clear()
+        for partition in self.rules.partitions:
+            partition.models.clear()
 
     def note_records_deleted(self, at: TopicPartition, low_watermark: int) -> None:
         """A client was told that the records below are gone for good (I-27)."""
@@ -123,7 +126,14 @@ class Checkers:
 
     def node_acted(self, machine: Machine) -> None:
         """A node has handled an event or ended a turn: look at what that has touched."""
-        hosting = self._hostings[machine.broker_id]
+        self._steps += 1
+        if self._steps >= SWEEP_STEPS:
+            self.sweep()
+        hosting = self._hostings.get(machine.broker_id)
+        if hosting is not None:
+            self._look(machine, hosting)
+
+    def _look(self, machine: Machine, hosting: Hosting) -> None:
         seen = hosting.seen
         node = machine.node
         now_us = self._world.schedule.now_us
@@ -152,15 +162,14 @@ class Checkers:
             hosting.drop_missing()
         if hosting.unsettled and node.purgatory.is_settled:
             self._dispatcher.settled(hosting, node)
-        self._steps += 1
-        if self._steps >= SWEEP_STEPS:
-            self.sweep()
 
     def started(self, machine: Machine) -> None:
         """A process has loaded its logs: compare them with those of the process before."""
         rules, broker = self.rules, machine.broker_id
-        hosting = self._hostings[broker] = Hosting(machine, rules)
         rules.findings.counters["starts"] += 1
+        if not self.scope.has_logs:
+            return
+        hosting = self._hostings[broker] = Hosting(machine, rules)
         self._note_time(hosting)
         before = self._last_known.setdefault(broker, {})
         for directory in machine.node.replicas.logs.directories:
@@ -171,14 +180,15 @@ class Checkers:
                 last_known = before.pop(partition, None)
                 if last_known is not None:
                     rules.recovery.check_recovered(partition, model, last_known)
-                rules.commitment.follower_rose(partition, model, -1)
-                rules.recovery.check_producers(model, machine)
+                rules.commitment.follower_rose(partition, model)
+                rules.recovery.check_producers(model)
         for partition, last_known in list(before.items()):
             if not rules.recovery.check_missing(partition, last_known, machine):
                 del before[partition]
 
     def ended(self, machine: Machine, how: Ending, *, lossy: bool) -> None:
         """A process is over, or a machine without one has lost its power: remember what it had."""
+        del lossy
         broker = machine.broker_id
         before = self._last_known.setdefault(broker, {})
         for last_known in before.values():
@@ -188,9 +198,6 @@ class Checkers:
             if model.is_live:
                 model.is_live = False
                 before[partition] = LastKnownState(model, how)
-        if lossy:
-            for partition in before:
-                partition.lost(broker)
 
     def _note_time(self, hosting: Hosting) -> None:
         latest, broker_id = self.rules.recovery.latest_ms, hosting.machine.broker_id
@@ -207,31 +214,33 @@ class Checkers:
         if len(chunks) > 1:
             hosting = self._hostings.get(machine.broker_id)
             if hosting is not None:
-                self.rules.serving.check_sent(chunks, hosting.by_directory, machine.disk)
+                self.rules.serving.check_sent(chunks, hosting.by_directory)
 
     def round_ended(self, machine: Machine, error: StrandlineError | None) -> None:
         """A round of compaction is over: each of its segments was looked at."""
 
     def cleaned(self, machine: Machine, result: CleaningResult) -> None:
         """A compacted segment has perhaps taken its place in a log: compare it with what was."""
-        hosting = self._hostings[machine.broker_id]
+        hosting = self._hostings.get(machine.broker_id)
+        if hosting is None:
+            return
         self._note_time(hosting)
         latest_ms = self.rules.recovery.latest_ms[machine.broker_id]
         for model, partition in hosting.by_log.values():
-            if model.at != result.topic_partition or not model.is_live or model.is_blind:
+            if model.at != result.topic_partition or not model.is_live:
                 continue
             if model.log.failure is not None:
                 # Of a swap that has failed half of the segments may be out and none in. The next
                 # start finishes it; until then the log has, for all others, what it had.
                 model.has_failed = True
                 continue
-            is_judged, before = model.is_current and model.is_followed, content_of(model)
+            is_current, before = model.is_current, content_of(model)
             model.read_anew()
-            if is_judged:
-                self.rules.compaction.check_swap(model, before, latest_ms, partition.was_committed)
-            elif not model.is_blind:
-                # A turn that waits for its disk has changed the log as well, nobody knows how; or
-                # what the disk says is not what was written.
+            if is_current and self.scope.has_promises:
+                self.rules.compaction.check_swap(model, before, latest_ms, partition.is_committed)
+            else:
+                # A turn that waits for its disk has changed the log as well; or the high watermark
+                # has fallen by permission.
                 self.rules.compaction.note_gone(model, before, model.log.high_watermark)
 
     def bug(self, machine: Machine | None, sentence: str) -> None:
@@ -245,25 +254,30 @@ class Checkers:
         """A light look at everything."""
         self._steps = 0
         self._sweeps.light(self._hostings.values())
+        self._check_nodes()
         self.rules.lag.check(self._hostings)
+
+    def _check_nodes(self) -> None:
+        for machine in self._world.machines.values():
+            if machine.is_up and machine.node.purgatory.is_settled:
+                self.rules.node.check_all(machine.node)
 
     def at_phase_end(self) -> None:
         """The phase of faults is over: look at everything, whatever state it is in."""
         self._sweeps.full(self._hostings.values())
+        self._check_nodes()
 
     def at_end(self) -> None:
         """All is healed, settled and done: look at everything, and at what must have come right."""
-        self._sweeps.full(self._hostings.values())
-        findings = self.rules.findings
+        self.at_phase_end()
+        rules, findings = self.rules, self.rules.findings
+        models: dict[Replica, LogModel] = {}
         for hosting in self._hostings.values():
-            for model, partition in hosting.seen.values():
-                if (
-                    model.is_compacted
-                    and model.is_followed
-                    and not self.allows_loss(model.at.topic, model.at.partition)
-                ):
-                    self.rules.compaction.check_history(partition, model)
-        EndingRules(self._world, findings).check(hosted_logs(self._hostings.values()))
+            for replica, (model, partition) in hosting.seen.items():
+                models[replica] = model
+                if model.is_compacted and model.is_followed and self.scope.has_promises:
+                    rules.compaction.check_history(partition, model)
+        EndingRules(self._world, findings).check(models)
         random = self._world.streams("rehearsal")
         candidates = [each for each in self._hostings.values() if each.machine.is_up]
         if candidates:

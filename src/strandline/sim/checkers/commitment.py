@@ -2,15 +2,13 @@
 
 The checks that need all replicas of a partition at once. Each is asked at the moment at which it
 could become false: when leadership is accepted, when a high watermark rises, when a log is cut,
-when the in-sync set changes.
-
-Loss that is permitted (see `partition_model`) is counted and never reported. Logs that differ in
-one batch never are permitted; that is `batches`' part.
+when the in-sync set changes. Where loss is permitted (`scope`), only I-11, I-12, I-13 and I-15 are
+asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from strandline.replication.leader import Leader
 from strandline.replication.progress import NO_BROKER_EPOCH, Progress
@@ -18,6 +16,7 @@ from strandline.sim.checkers.batches import Batch
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.partition_model import PartitionModel
+from strandline.sim.checkers.scope import Scope
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
 
@@ -25,17 +24,10 @@ from strandline.types import BrokerId
 class Commitment:
     """See the module."""
 
-    def __init__(
-        self, cluster: Cluster, findings: Findings, allows_loss: Callable[[], bool]
-    ) -> None:
-        """`allows_loss` says whether the whole run may lose what was committed."""
+    def __init__(self, cluster: Cluster, findings: Findings, scope: Scope) -> None:
         self._cluster = cluster
         self._findings = findings
-        self._allows_loss = allows_loss
-
-    def may_lose(self, partition: PartitionModel) -> bool:
-        """Whether committed records of the partition may be gone."""
-        return partition.may_have_lost or self._allows_loss()
+        self._scope = scope
 
     # -- Leaders -----------------------------------------------------------------------------
 
@@ -54,31 +46,28 @@ class Commitment:
             )
         self._findings.counters["leaderships"] += 1
         if epoch >= partition.newest_epoch:
-            self._check_complete(partition, model, epoch)
             partition.newest_epoch = epoch
+            if self._scope.has_promises:
+                self._check_complete(partition, model, epoch)
         self.check_quorum(partition, model, leader)
 
     def _check_complete(self, partition: PartitionModel, model: LogModel, epoch: int) -> None:
-        if model.is_blind:
-            return
+        """I-23 and I-27 of a leader in the newest epoch."""
         last = partition.last_committed
-        is_unclean = partition.newest_epoch < partition.unclean_epoch <= epoch
         if last is not None and last.next_offset > model.log_start and not model.holds(last):
-            lost = partition.forgive_beyond(model)
-            if is_unclean or self.may_lose(partition):
-                self._findings.counters["forgiven batches"] += len(lost)
-            elif lost:
-                self._findings.add(
-                    "I-23",
-                    f"{partition.at}: broker {model.broker_id} leads in epoch {epoch}, but its "
-                    f"log, which ends at {model.end}, lacks {len(lost)} committed batches, the "
-                    f"first of them {lost[0]}",
-                    partition.at,
-                )
-            partition.floor = epoch
-        elif is_unclean:
-            partition.floor = epoch
-        partition.made_good(model.broker_id)
+            self._findings.add(
+                "I-23",
+                f"{partition.at}: broker {model.broker_id} leads in epoch {epoch}, but its log, "
+                f"which ends at {model.end}, lacks {last}, which is committed",
+                partition.at,
+            )
+        if model.log_start < partition.deleted_to:
+            self._findings.add(
+                "I-27",
+                f"{model} leads in epoch {epoch} and its log starts at {model.log_start}, but a "
+                f"client was told that everything below {partition.deleted_to} is deleted",
+                partition.at,
+            )
 
     def check_quorum(self, partition: PartitionModel, model: LogModel, leader: Leader) -> None:
         """I-12 and I-13: a leader waits for itself and for all whom the metadata calls in sync."""
@@ -119,7 +108,7 @@ class Commitment:
                     f"{progress.log_end_offset}, but its log ends at {log.log_end_offset}",
                     partition.at,
                 )
-            if broker not in leader.in_sync.maximal or replica is None or self.may_lose(partition):
+            if broker not in leader.in_sync.maximal or replica is None or self._scope.may_lose:
                 continue
             low = replica.check_leading().low_watermark if low is None else low
             if low > log.log_start_offset:
@@ -139,16 +128,13 @@ class Commitment:
             and progress.broker_epoch != NO_BROKER_EPOCH
             and progress.broker_epoch == self._cluster.broker_epoch(follower.broker_id)
             and follower.replica.leader_epoch <= leader.leader_epoch
-            and not follower.was_damaged
         )
 
     # -- High watermarks ---------------------------------------------------------------------
 
     def leader_rose(self, partition: PartitionModel, model: LogModel, leader: Leader) -> None:
         """A leader's high watermark is higher than before (I-25, I-14)."""
-        if leader.leader_epoch < partition.floor:
-            # A leader that was passed over by a permitted loss goes on alone for a while.
-            self._forgive_below(partition, model)
+        if not self._scope.has_promises:
             return
         contradicted = partition.commit(model, model.high_watermark)
         self._findings.counters["commits"] += 1
@@ -162,30 +148,21 @@ class Commitment:
             )
         self.check_members(partition, model)
 
-    def follower_rose(self, partition: PartitionModel, model: LogModel, leader_epoch: int) -> None:
+    def follower_rose(self, partition: PartitionModel, model: LogModel) -> None:
         """A follower's high watermark is higher than before, or is known again (I-22)."""
         newest = model.below(model.high_watermark)
-        if newest is None or partition.is_committed(newest) or partition.is_excused(newest):
-            return
-        if any(each.is_blind for each in partition.models.values()):
-            return  # it may have committed this
-        if leader_epoch < 0 and model.was_damaged:
-            return  # an older table may name what was truncated since, and is something else now
-        if 0 <= leader_epoch < partition.floor:
-            self._forgive_below(partition, model)
-        elif newest.next_offset > model.log_start:
+        if (
+            newest is not None
+            and newest.next_offset > model.log_start
+            and self._scope.has_promises
+            and not partition.is_committed(newest)
+        ):
             self._findings.add(
                 "I-22",
                 f"{model} has the high watermark {model.high_watermark}, but {newest} is not "
                 f"what is committed there (which ends at {partition.committed_end})",
                 partition.at,
             )
-
-    def _forgive_below(self, partition: PartitionModel, model: LogModel) -> None:
-        stop = model.index_at(model.high_watermark)
-        while stop and not partition.is_committed(model.batches[stop - 1]):
-            stop -= 1
-            partition.forgiven.add(model.batches[stop])
 
     # -- The in-sync set ---------------------------------------------------------------------
 
@@ -200,7 +177,7 @@ class Commitment:
     def check_members(self, partition: PartitionModel, model: LogModel) -> None:
         """I-14 and I-32: in-sync and eligible replicas have all that this leader commits."""
         state, leader = partition.state, model.leader
-        if state is None or leader is None or leader.leader_epoch < partition.floor:
+        if state is None or leader is None or not self._scope.has_promises:
             return
         newest = model.below(model.high_watermark)
         if newest is None or newest.next_offset <= model.log_start:
@@ -219,21 +196,16 @@ class Commitment:
         broker: BrokerId,
         newest: Batch,
     ) -> None:
-        member = partition.models.get(broker)
+        member, state = partition.models.get(broker), partition.state
         if (
             member is None
+            or state is None
             or not member.is_live
             or member.holds(newest)
             or member.log.log_start_offset >= newest.next_offset
             or member.log.failure is not None
-            or member.is_blind
+            or not self._cluster.is_meant(broker, state.in_sync_epochs.get(broker))
         ):
-            return
-        state = partition.state
-        recorded = None if state is None else state.in_sync_epochs.get(broker)
-        if not self._cluster.is_meant(broker, recorded) or self.may_lose(partition):
-            return
-        if partition.is_excused(newest) or partition.unclean_epoch > partition.newest_epoch:
             return
         what = "in sync" if invariant == "I-14" else "an eligible leader"
         self._findings.add(
@@ -253,7 +225,7 @@ class Commitment:
         if state is None or model.broker_id not in state.in_sync_replicas:
             return
         recorded = state.in_sync_epochs.get(model.broker_id)
-        if not self._cluster.is_meant(model.broker_id, recorded) or self.may_lose(partition):
+        if not self._scope.has_promises or not self._cluster.is_meant(model.broker_id, recorded):
             return
         for batch in removed:
             if batch.next_offset > model.log_start and partition.is_committed(batch):

@@ -61,7 +61,7 @@ class CompactionRules:
         """I-44: the model has read a log anew in which cleaned segments took their places.
 
         `latest_ms` is the latest wall time of the broker: the cleaner had none that is later.
-        `was_committed` says of a batch whether any leader has ever called it that.
+        `was_committed` says of a batch whether a leader has called it that.
         """
         after = content_of(model)
         if after == before:
@@ -74,8 +74,7 @@ class CompactionRules:
             was = _records(batch, before.remains)
             if not is_gone and _records(batch, after.remains) == was:
                 continue
-            # A follower's high watermark may fall between the plan and the swap, at an election; at
-            # an unclean one what is committed falls, too.
+            # A follower's high watermark may fall between the plan and the swap, at an election.
             is_kept = batch.next_offset > model.log.high_watermark and not was_committed(batch)
             if is_kept or batch.next_offset > active:
                 self._add(model, f"has lost records of {batch}, which was not to be compacted yet")

@@ -19,7 +19,6 @@ from strandline.sim.checkers.hosting import Hosted
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import mark_without_role
 from strandline.sim.checkers.partition_model import PartitionModel
-from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
@@ -46,11 +45,7 @@ class CrashRecoveryCheck:
 
     def check(self, machine: Machine, hosted: Sequence[Hosted]) -> None:
         """Rehearse the ends of one broker."""
-        alive = [
-            (model, partition)
-            for model, partition in hosted
-            if model.log.failure is None and not is_touched(machine, model.log.directory)
-        ]
+        alive = [(model, partition) for model, partition in hosted if model.log.failure is None]
         after_kill = machine.disk.image()
         found = self._recovered(machine, after_kill)
         for model, partition in alive:
@@ -139,7 +134,7 @@ class CrashRecoveryCheck:
             directory: LogDirectory[Log] = LogDirectory(files, path)
             directory.open(machine.broker_id, image.cluster_id or "")
             directory.load_logs(load)
-            if directory.offline_reason is not None and not machine.disk.damaged:
+            if directory.offline_reason is not None:
                 self._findings.add(
                     "I-46",
                     f"Broker {machine.broker_id} could not start: {directory.offline_reason}",

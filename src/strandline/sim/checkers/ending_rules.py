@@ -6,7 +6,7 @@ have settled. How long that may take is for whoever runs the world to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from strandline.node.waiting_fetch import WaitingFetch
@@ -16,8 +16,10 @@ from strandline.types import BrokerId, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from strandline.cluster.image import ClusterImage, PartitionImage
+    from strandline.node.replica import Replica
     from strandline.sim.machine import Machine
     from strandline.sim.world import World
+    from strandline.storage.log import Log
 
 WORK_PATHS = (
     "/admin/delete_topics",
@@ -38,22 +40,22 @@ class EndingRules:
         self._world = world
         self._findings = findings
 
-    def check(self, hosted: Iterable[tuple[Machine, LogModel]]) -> None:
-        """Everything. `hosted`: the logs of all brokers that are up."""
+    def check(self, models: Mapping[Replica, LogModel]) -> None:
+        """Everything. `models` says what logs hold; empty where that is not judged."""
         image = self._world.image
         self._check_controller(image)
-        by_partition: dict[TopicPartition, dict[BrokerId, LogModel]] = {}
-        for machine, model in hosted:
-            if model.replica is not None:
-                by_partition.setdefault(model.at, {})[machine.broker_id] = model
+        by_partition: dict[TopicPartition, dict[BrokerId, Replica]] = {}
+        for machine in self._world.machines.values():
+            if machine.is_up:
+                self._check_nothing_waits(machine)
+                for replica in machine.node.replicas:
+                    at = replica.topic_partition
+                    by_partition.setdefault(at, {})[machine.broker_id] = replica
         for name, topic in image.topics.items():
             for number, state in topic.partitions.items():
                 at = TopicPartition(name, number)
-                self._check_partition(image, at, state, by_partition.get(at, {}))
+                self._check_partition(image, at, state, by_partition.get(at, {}), models)
         self._check_work(image)
-        for machine in self._world.machines.values():
-            if machine.is_up:
-                self._check_nobody_waits(machine)
 
     def _check_controller(self, image: ClusterImage) -> None:
         """I-48: one controller in office, which believes so, and nobody else does."""
@@ -68,7 +70,8 @@ class EndingRules:
         image: ClusterImage,
         at: TopicPartition,
         state: PartitionImage,
-        models: dict[BrokerId, LogModel],
+        replicas: Mapping[BrokerId, Replica],
+        models: Mapping[Replica, LogModel],
     ) -> None:
         candidates = [b for b in (*state.in_sync_replicas, *state.elr) if b in image.brokers]
         if candidates and (not state.has_leader or state.leader not in image.brokers):
@@ -83,57 +86,66 @@ class EndingRules:
             self._findings.add(
                 "I-49", f"{at}: brokers {missing} live and are not in sync: {state}", at
             )
-        self._check_equal(at, live, models)
-        leader = models.get(state.leader)
-        if leader is not None and leader.leader is None:
-            self._findings.add("I-48", f"{leader} is to lead and does not", at)
-        elif leader is not None:
-            self._check_starts(leader, models.values())
+        self._check_equal(at, live, replicas, models)
+        leader = replicas.get(state.leader)
+        if leader is None:
+            return
+        if not leader.is_leading:
+            self._findings.add("I-48", f"{at}: broker {state.leader} is to lead, and does not", at)
+        elif leader in models:
+            self._check_starts(at, models[leader], replicas)
 
-    def _check_starts(self, leader: LogModel, models: Iterable[LogModel]) -> None:
+    def _check_starts(
+        self, at: TopicPartition, leader: LogModel, replicas: Mapping[BrokerId, Replica]
+    ) -> None:
         """I-27: what the leader has deleted some time ago is deleted everywhere."""
         if self._world.schedule.now_us - leader.start_rose_us < FOLLOWED_US:
             return
-        for model in models:
-            if model.log_start < leader.log_start:
+        for broker, replica in replicas.items():
+            if replica.log.log_start_offset < leader.log_start:
                 self._findings.add(
                     "I-27",
-                    f"{model} starts at {model.log_start}, but {leader}, which leads, has "
-                    f"started at {leader.log_start} for a while",
-                    model.at,
+                    f"{at} on broker {broker} starts at {replica.log.log_start_offset}, but "
+                    f"{leader}, which leads, has started at {leader.log_start} for a while",
+                    at,
                 )
 
     def _check_equal(
-        self, at: TopicPartition, live: list[BrokerId], models: dict[BrokerId, LogModel]
+        self,
+        at: TopicPartition,
+        live: list[BrokerId],
+        replicas: Mapping[BrokerId, Replica],
+        models: Mapping[Replica, LogModel],
     ) -> None:
         """I-49: same offsets, same batches, same epochs; and nothing is undecided (I-50)."""
-        first: LogModel | None = None
+        first: Replica | None = None
         for broker in live:
-            model = models.get(broker)
-            if model is None:
+            replica = replicas.get(broker)
+            if replica is None:
                 self._findings.add("I-49", f"{at}: broker {broker} lives and has no log of it", at)
                 continue
-            log = model.log
+            log = replica.log
             if (
                 log.last_stable_offset != log.high_watermark
                 or log.high_watermark != log.log_end_offset
             ):
                 self._findings.add(
                     "I-50",
-                    f"{model} ends at {log.log_end_offset}, but its high watermark is "
-                    f"{log.high_watermark} and its last stable offset {log.last_stable_offset}",
+                    f"{at} on broker {broker} ends at {log.log_end_offset}, but its high watermark "
+                    f"is {log.high_watermark} and its last stable offset {log.last_stable_offset}",
                     at,
                 )
             if first is None:
-                first = model
+                first = replica
                 continue
             # Retention runs on each replica by itself.
             start = max(log.log_start_offset, first.log.log_start_offset)
-            has_epochs = not (model.was_damaged or first.was_damaged)
-            mine = _summary(model, start, has_epochs=has_epochs)
-            other = _summary(first, start, has_epochs=has_epochs)
+            mine = _summary(log, models.get(replica), start)
+            other = _summary(first.log, models.get(first), start)
             if mine != other:
-                self._findings.add("I-49", f"{model} has {mine}, but {first} has {other}", at)
+                self._findings.add(
+                    "I-49", f"{at} on broker {broker} has {mine}, but another one {other}", at
+                )
 
     def _check_work(self, image: ClusterImage) -> None:
         """I-51: nothing that was begun is left undone."""
@@ -155,7 +167,7 @@ class EndingRules:
             if path in tree and (children := tree.children(path)):
                 self._findings.add("I-51", f"{path} still has {children}")
 
-    def _check_nobody_waits(self, machine: Machine) -> None:
+    def _check_nothing_waits(self, machine: Machine) -> None:
         """I-40: only fetches wait for more. (A reader that is done may have left one behind, which
         ends with its connection or with its time.)"""
         for entry in machine.node.purgatory:
@@ -175,14 +187,13 @@ class EndingRules:
                 )
 
 
-def _summary(model: LogModel, start: int, *, has_epochs: bool) -> tuple[object, ...]:
+def _summary(log: Log, model: LogModel | None, start: int) -> tuple[object, ...]:
     """What must be equal on all replicas, of a log that starts there."""
-    log = model.log
-    first = model.index_at(start)
-    if model.is_compacted:
+    ends = (log.high_watermark, log.log_end_offset)
+    if model is None or model.is_compacted:
         # Each replica is compacted by itself; what is left is compared key by key (I-36).
-        return (log.high_watermark, log.log_end_offset)
+        return ends
+    first = model.index_at(start)
     newest = model.batches[-1] if len(model.batches) > first else None
     epochs = log.leader_epochs.entries_in_range(Offset(start), log.log_end_offset)
-    table = tuple(map(tuple, epochs)) if has_epochs else ()
-    return (log.high_watermark, log.log_end_offset, newest, table)
+    return (*ends, newest, tuple(map(tuple, epochs)))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.marks import LEADER, NO_ROLE, mark_without_role
 from strandline.sim.checkers.partition_model import PartitionModel
-from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.rules import Rules
 from strandline.types import TopicId
 
@@ -72,14 +71,9 @@ class Hosting:
         making it and writing down whose it is."""
         rules, broker = self._rules, self.machine.broker_id
         partition = rules.partitions.of(log.topic_partition, topic_id or log.topic_id)
-        is_rotten = self.machine.disk.is_damaged
-        model = LogModel(broker, log, partition.batches, rules.findings, is_rotten)
-        model.was_damaged = is_touched(self.machine, log.directory)
+        model = LogModel(broker, log, partition.batches, rules.findings)
         # First: what lies below the log start is read with other eyes.
         model.mark = mark_without_role(log)
-        former = partition.models.get(broker)
-        if former is not None and log.segments.size_bytes:
-            model.unvouched_to = former.unvouched_to
         model.read_anew()
         partition.models[broker] = model
         rules.replica.check_offsets(model)

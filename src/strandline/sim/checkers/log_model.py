@@ -10,7 +10,7 @@ This file must not know other replicas, roles or what is committed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -19,7 +19,6 @@ from strandline.records.batch import (
     ATTRIBUTES_AT,
     DELETE_HORIZON_BIT,
     LOG_OVERHEAD,
-    OFFSET_LENGTH_EPOCH,
 )
 from strandline.sim.checkers.batch_list import BatchList
 from strandline.sim.checkers.batches import (
@@ -56,34 +55,20 @@ if TYPE_CHECKING:
     from strandline.storage.segment import Segment
 
 
-def _never(path: str) -> bool:
-    """Nothing happens behind the back of a broker that is only imagined."""
-    del path
-    return False
-
-
 class LogModel(BatchList):
     """The log of one replica.
 
     - `mark`: the fingerprint of the replica when it was last looked at.
-    - `is_blind`: the bytes are so damaged that nobody can tell what was there.
     - `has_failed`: the log takes no more appends; it is followed no more.
-    - `was_damaged`: its disk was damaged from outside before this process; physics, not the code,
-      decides what is left. What rots while the process runs has been read before: then a batch is
-      the one that stood at its place (`is_rotten`).
     - `start_rose_us`: when its log start was last seen to move.
     - `leads_since_us`: when its replica became the leader.
     - `start_fell`: its log start came back lower after a crash than it had been.
-    - `unvouched_to`: where its leader's log started when this one was cut to agree with it. What is
-      kept below that, nobody compared; it is hidden, unless the log start falls.
     """
 
     __slots__ = (
         "_findings",
-        "_former",
         "_former_remains",
         "_grown",
-        "_is_rotten",
         "_known",
         "_producer_epochs",
         "_tail_base",
@@ -92,7 +77,6 @@ class LogModel(BatchList):
         "broker_id",
         "epochs_at_round_start",
         "has_failed",
-        "is_blind",
         "is_live",
         "leads_since_us",
         "log",
@@ -101,19 +85,9 @@ class LogModel(BatchList):
         "rounds",
         "start_fell",
         "start_rose_us",
-        "unvouched_to",
-        "was_damaged",
     )
 
-    def __init__(
-        self,
-        broker_id: BrokerId,
-        log: Log,
-        known: Batches,
-        findings: Findings,
-        is_rotten: Callable[[str], bool] = _never,
-    ) -> None:
-        """`is_rotten` says of which files the disk has changed bytes by itself."""
+    def __init__(self, broker_id: BrokerId, log: Log, known: Batches, findings: Findings) -> None:
         super().__init__()
         self.broker_id = broker_id
         self.at: TopicPartition = log.topic_partition
@@ -121,21 +95,16 @@ class LogModel(BatchList):
         self.replica: Replica | None = None
         self.is_live = True
         self.mark: Mark = (0, 0, 0, 0, 0, 0, -1, 0, *NO_ROLE)
-        self.was_damaged = False
         self.has_failed = False
-        self.is_blind = False
         self.start_fell = False
         self.start_rose_us = 0
         self.leads_since_us = 0
         self._grown: list[tuple[int, int]] = []
         """Of a leader: where its log ended at first and after each growth, and since when."""
-        self.unvouched_to = 0
         self.rounds = 0
         self.epochs_at_round_start = 0
-        self._former: dict[int, tuple[Batch, int]] = {}
-        """While the log is read anew: what stood where before, and how long it was."""
         self._former_remains: dict[int, Remains] = {}
-        self._is_rotten = is_rotten
+        """While the log is read anew: what compaction had left of which batch before."""
         self._known = known
         self._findings = findings
         self._tail_base = -1
@@ -192,15 +161,6 @@ class LogModel(BatchList):
         because there was a later one of that producer."""
         return self._known.was_followed(writer, last_offset)
 
-    @property
-    def visible_from(self) -> int:
-        """Where the first batch begins of which anything can be read; the log start without any.
-        The log may start inside of it (DeleteRecords)."""
-        first = self.index_at(self.log_start + 1) - 1
-        if first >= 0 and self.batches[first].next_offset > self.log_start:
-            return self.batches[first].base_offset
-        return self.log_start
-
     def had_more_since_us(self, offset: int) -> int | None:
         """Since when this log, while its replica has led, was longer than `offset`; None: it is
         not."""
@@ -233,16 +193,14 @@ class LogModel(BatchList):
 
     def read_anew(self) -> None:
         """Read everything that is in the log's files."""
-        sizes = map(self.size_of, range(len(self.batches)))
-        self._former = dict(zip(self.bases, zip(self.batches, sizes, strict=True), strict=True))
         self._former_remains, self.remains = self.remains, {}
         self.batches, self.bases, self.ends = [], [], []
         self.cut_bytes = 0
         self._producer_epochs.clear()
         self._tail_base, self._tail_size = -1, 0
         for segment in self.log.segments.all:
-            self._read(segment, 0, may_be_damaged=self.was_damaged)
-        self._former, self._former_remains = {}, {}
+            self._read(segment, 0)
+        self._former_remains = {}
 
     def cut(self) -> Sequence[Batch]:
         """The log was truncated, and perhaps appended to since; returns what is gone."""
@@ -295,7 +253,7 @@ class LogModel(BatchList):
     @property
     def is_followed(self) -> bool:
         """Whether it is known what the log holds."""
-        return self.log.failure is None and not (self.is_blind or self.was_damaged)
+        return self.log.failure is None
 
     @property
     def is_current(self) -> bool:
@@ -315,44 +273,25 @@ class LogModel(BatchList):
             self.remains.pop(base, None)
         del self.batches[kept:], self.bases[kept:], self.ends[kept:]
 
-    def _read(self, segment: Segment, position: int, *, may_be_damaged: bool = False) -> None:
+    def _read(self, segment: Segment, position: int) -> None:
         data = peek(segment.log, position, segment.size - position)
         self._tail_base, self._tail_size = segment.base_offset, position
-        self._take(data, segment, may_be_damaged=may_be_damaged)
+        self._take(data, segment)
 
-    def _take(self, data: bytes, segment: Segment, *, may_be_damaged: bool) -> None:
-        """Note the batches in bytes that stand in a segment where the model has come to.
-
-        Damage is older than the process that found it. What is appended since is what it says,
-        also where a producer's retry has the checksum of a batch that stood there in another epoch.
-        """
+    def _take(self, data: bytes, segment: Segment) -> None:
+        """Note the batches in bytes that stand in a segment where the model has come to."""
         position = 0
         batches, bases, ends = self.batches, self.bases, self.ends
         while position < len(data):
             fields = header_fields(data, position)
             problem = self._problem(fields, data, position, segment)
-            is_damaged = may_be_damaged or (
-                problem is not None and (self.was_damaged or self._is_rotten(segment.log.path))
-            )
-            former = self._former_at(data, position) if is_damaged and problem is not None else None
-            if former is not None:
-                batch, size = former
-            elif is_damaged:
-                # What has rotted unread, nobody knows.
-                found = self._remembered(fields, problem, segment, data, position)
-                if found is None or not self.was_damaged:
-                    self.is_blind = True
-                    return
-                batch = found
-                size = batch.size if problem is not None or fields is None else _size_in(fields)
-            elif problem is not None or fields is None:
+            if problem is not None or fields is None:
                 self._findings.add(
                     "I-02", f"{self}: at {self._tail_size} of {segment.log.path} {problem}", self.at
                 )
                 return
-            else:
-                batch, size = self._meet(fields, data, position), _size_in(fields)
-                self._check_readable(batch, fields, data, position)
+            batch, size = self._meet(fields, data, position), _size_in(fields)
+            self._check_readable(batch, fields, data, position)
             batches.append(batch)
             bases.append(batch.base_offset)
             ends.append((ends[-1] if ends else self.cut_bytes) + size)
@@ -363,7 +302,7 @@ class LogModel(BatchList):
         self, batch: Batch, fields: tuple[int, ...], data: bytes, position: int
     ) -> None:
         """I-57. What has the checksum of bytes that were found readable is not read again."""
-        gaps = self.is_compacted or self.was_damaged
+        gaps = self.is_compacted
         is_as_written = batch.crc == fields[4] and batch.size == _size_in(fields)
         if is_as_written and batch.gaps_excused in (False, gaps):
             return
@@ -376,25 +315,10 @@ class LogModel(BatchList):
         elif is_as_written:
             batch.gaps_excused = gaps
 
-    def _former_at(self, data: bytes, position: int) -> tuple[Batch, int] | None:
-        """What stood there when the log was read before, and its length. What rots is covered by a
-        checksum: offset, length and leader epoch still say which batch it was."""
-        if len(data) - position < OFFSET_LENGTH_EPOCH.size:
-            return None
-        base, length, epoch = OFFSET_LENGTH_EPOCH.unpack_from(data, position)
-        former = self._former.get(base)
-        if former is None or (former[0].leader_epoch, former[1]) != (epoch, length + LOG_OVERHEAD):
-            return None
-        remains = self._former_remains.get(base)
-        if remains is not None:
-            self.remains[base] = remains
-        return former
-
     def _meet(self, fields: tuple[int, ...], data: bytes, position: int) -> Batch:
         before = self.batches[-1] if self.batches else None
         if before is not None and (
-            before.next_offset != fields[0]
-            or before.next_offset <= max(self.log_start, self.unvouched_to)
+            before.next_offset != fields[0] or before.next_offset <= self.log_start
         ):
             # What lies below the log start need not agree with anything: of an epoch older than all
             # it knows, a leader says that it ends where its own log begins.
@@ -415,30 +339,6 @@ class LogModel(BatchList):
             self.remains[batch.base_offset] = Remains(records, fields[4], horizon, fields[8])
         return batch
 
-    def _remembered(
-        self,
-        fields: tuple[int, ...] | None,
-        problem: str | None,
-        segment: Segment,
-        data: bytes,
-        position: int,
-    ) -> Batch | None:
-        """The batch that stands there in a log whose bytes may have been damaged: the one that was
-        written there, if that is known; else what can be read."""
-        before = self.batches[-1] if self.batches else None
-        offset = segment.base_offset
-        if before is not None and self._tail_size:
-            offset = before.next_offset
-        if before is not None and before.next_offset != offset:
-            before = None
-        known = self._known.expected(offset, before)
-        if known is not None and (
-            # Offset and epoch stand outside of the checksum.
-            problem is not None or fields is None or fields[4] == known.crc
-        ):
-            return known
-        return None if problem is not None or fields is None else self._meet(fields, data, position)
-
     def _problem(
         self, fields: tuple[int, ...] | None, data: bytes, position: int, segment: Segment
     ) -> str | None:
@@ -456,8 +356,7 @@ class LogModel(BatchList):
         last = self.batches[-1]
         if fields[0] < last.next_offset:
             return f"the batch at offset {fields[0]} overlaps the one before it, {last}"
-        may_have_gaps = self.was_damaged or self.is_compacted
-        if fields[0] > last.next_offset and not may_have_gaps:
+        if fields[0] > last.next_offset and not self.is_compacted:
             return f"offsets are missing between {last.next_offset} and {fields[0]}"
         return None
 

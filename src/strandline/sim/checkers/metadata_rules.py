@@ -11,6 +11,7 @@ from __future__ import annotations
 from strandline.cluster.image import ClusterImage, PartitionImage
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.partition_model import PartitionModel
+from strandline.sim.checkers.scope import Scope
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId
 
@@ -18,9 +19,10 @@ from strandline.types import BrokerId
 class MetadataRules:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, findings: Findings) -> None:
+    def __init__(self, cluster: Cluster, findings: Findings, scope: Scope) -> None:
         self._cluster = cluster
         self._findings = findings
+        self._scope = scope
         self._broker_epochs: dict[BrokerId, int] = {}
         self._controllers: dict[int, BrokerId] = {}
         self._controller_epoch = -1
@@ -141,8 +143,7 @@ class MetadataRules:
         is_only = new.in_sync_replicas == (new.leader,)
         if new.has_leader and new.leader not in complete:
             if new.is_recovering:
-                partition.unclean_epoch = new.leader_epoch
-                self._findings.counters["unclean elections"] += 1
+                self._note_unclean()
             elif new.leader not in old.last_known_elr:
                 self._findings.add(
                     "I-19",
@@ -153,8 +154,7 @@ class MetadataRules:
                 )
         elif new.has_leader and new.is_recovering and is_only and len(complete) > 1:
             # One that restarted uncleanly was preferred to those who may come back complete.
-            partition.unclean_epoch = new.leader_epoch
-            self._findings.counters["unclean elections"] += 1
+            self._note_unclean()
         joined = [b for b in new.in_sync_replicas if b not in old.in_sync_replicas]
         if any(broker != new.leader for broker in joined):
             self._findings.add(
@@ -163,6 +163,10 @@ class MetadataRules:
                 f"{new.leader} in leader epoch {new.leader_epoch}",
                 partition.at,
             )
+
+    def _note_unclean(self) -> None:
+        self._scope.permit_loss()
+        self._findings.counters["unclean elections"] += 1
 
     def _check_records(
         self,
@@ -220,7 +224,6 @@ class MetadataRules:
         self, partition: PartitionModel, new: PartitionImage, broker: BrokerId, recorded: int | None
     ) -> None:
         """I-16: as far as both ends are there to be asked."""
-        partition.made_good(broker)
         model = partition.models.get(new.leader)
         leader = None if model is None or not model.is_live else model.replica
         if model is None or leader is None or leader.leader is None:

@@ -14,8 +14,8 @@ from strandline.node.settings import Settings
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.metadata_rules import MetadataRules
-from strandline.sim.checkers.partition_model import PartitionModel
-from strandline.sim.checkers.partition_models import PartitionModels
+from strandline.sim.checkers.partition_model import PartitionModel, PartitionModels
+from strandline.sim.checkers.scope import Scope
 from strandline.sim.checkers.violations import Findings
 from strandline.types import TopicPartition
 
@@ -33,13 +33,14 @@ class MetadataWatch:
         findings: Findings,
         partitions: PartitionModels,
         commitment: Commitment,
+        scope: Scope,
         now_us: Callable[[], int],
     ) -> None:
         self._cluster = cluster
         self._partitions = partitions
         self._commitment = commitment
         self._now_us = now_us
-        self._rules = MetadataRules(cluster, findings)
+        self._rules = MetadataRules(cluster, findings, scope)
         self._image = ClusterImage()
         self._settings: list[Settings] = []
         """Of each broker: their files may differ."""
@@ -81,7 +82,6 @@ class MetadataWatch:
         partition.state_since_us = self._now_us()
         if state.has_eligible:
             partition.with_eligible.add(state.partition_epoch)
-        partition.follow_minimum(self._effective(partition))
         self._rules.check_partition(partition, old, self._image, minimums=self._possible(partition))
         self._commitment.check_all_leaders(partition)
 
@@ -94,9 +94,6 @@ class MetadataWatch:
             settings.follow(image, broker_id)
         for name in image.topics:
             self._note_minimum(name, image)
-        for partition in self._partitions:
-            if partition.state is not None:
-                partition.follow_minimum(self._effective(partition))
 
     def _note_minimum(self, name: str, image: ClusterImage) -> None:
         if not self._settings:
@@ -108,10 +105,6 @@ class MetadataWatch:
         for known in sorted(self._minimums.get(name, minimums) - minimums):
             self._former_minimums.setdefault(name, []).append((until_us, known))
         self._minimums[name] = minimums
-
-    def _effective(self, partition: PartitionModel) -> int:
-        """The smallest by which something may be committed."""
-        return self._limited(partition, min(self._minimums.get(partition.at.topic, (1,))))
 
     def _possible(self, partition: PartitionModel) -> tuple[int, ...]:
         former = self._former_minimums.get(partition.at.topic, ())

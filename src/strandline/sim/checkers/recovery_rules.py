@@ -72,14 +72,14 @@ class RecoveryRules:
         self._findings.counters["recoveries"] += 1
         model.start_fell = model.log.log_start_offset < before.log_start or before.model.start_fell
         former = before.model
-        if model.is_compacted and not model.was_damaged:
+        if model.is_compacted:
             is_same = before.how != "power" and not (before.was_cutting or before.had_failed)
             latest_ms = self.latest_ms.get(model.broker_id, 0)
             self._compaction.check_recovered(
                 model, former, latest_ms, before.log_start, is_same=is_same
             )
-        if before.was_cutting or before.had_failed or model.was_damaged:
-            self._note_loss(partition, model, former)
+        self._findings.counters["lossy recoveries"] += model.end < former.end
+        if before.was_cutting or before.had_failed:
             return
         self._check_prefix(partition, model, before)
         needed = former.end
@@ -95,7 +95,6 @@ class RecoveryRules:
                 f"{model.log.log_end_offset}, but everything below {needed} was to survive",
                 partition.at,
             )
-        self._note_loss(partition, model, former)
 
     def _check_prefix(
         self, partition: PartitionModel, model: LogModel, before: LastKnownState
@@ -116,30 +115,19 @@ class RecoveryRules:
             "I-46", f"{model} came back after {_words(before)} {problem}", partition.at
         )
 
-    def _note_loss(self, partition: PartitionModel, model: LogModel, former: LogModel) -> None:
-        """Whether this partition is among what the machine has lost."""
-        if model.end >= former.end:
-            partition.made_good(model.broker_id)
-        else:
-            partition.lost(model.broker_id)
-            self._findings.counters["lossy recoveries"] += 1
-
     def check_missing(
         self, partition: PartitionModel, before: LastKnownState, machine: Machine
     ) -> bool:
         """A process has started, and a log that was there before is not. Returns whether it may
         come back: its disk fails."""
-        partition.lost(before.model.broker_id)
         state = partition.state
         if before.how == "swap" or before.had_failed or state is None:
             return False
         directory = before.model.log.directory
         if machine.disk.peek(f"{directory}/partition.metadata") is not None:
             return True
-        if before.model.broker_id not in state.replicas or is_touched(machine, directory):
-            return False
-        if _lies_aside(machine, directory):
-            return False  # it was assigned elsewhere when the process looked
+        if before.model.broker_id not in state.replicas or _lies_aside(machine, directory):
+            return False  # it is assigned elsewhere, or was when the process looked
         if before.recovery_point > 0 and before.model.batches:
             self._findings.add(
                 "I-46",
@@ -151,13 +139,8 @@ class RecoveryRules:
 
     # -- Producers ---------------------------------------------------------------------------
 
-    def check_producers(self, model: LogModel, machine: Machine) -> None:
-        """I-05: compare what is remembered of producers with what the batches say.
-
-        Batches that rot after they were read (F-50) say something else than was remembered.
-        """
-        if is_touched(machine, model.log.directory):
-            return
+    def check_producers(self, model: LogModel) -> None:
+        """I-05: compare what is remembered of producers with what the batches say."""
         found = producers_in(model)
         states, start = model.log.producers, model.log.log_start_offset
         now_ms = self.latest_ms.get(model.broker_id, 0)
@@ -221,15 +204,6 @@ def _lies_aside(machine: Machine, directory: str) -> bool:
             each.startswith(f"{name}.") and parse_directory_name(each).kind is DirectoryKind.STRAY
             for each in machine.disk.files.list_directory(above)
         )
-
-
-def is_touched(machine: Machine, directory: str) -> bool:
-    """Whether files of a partition, or tables beside it, were damaged from outside."""
-    above = directory.rpartition("/")[0]
-    return any(
-        path.startswith(directory + "/") or path.rpartition("/")[0] == above
-        for path in machine.disk.damaged
-    )
 
 
 def producers_in(model: LogModel) -> dict[int, tuple[int, deque[tuple[int, int]], int]]:

@@ -57,8 +57,7 @@ class ReplicaRules:
                 model.at,
             )
         last = model.batches[-1].next_offset if model.batches else end
-        is_off = last > end or (last < end and not model.is_compacted)
-        if is_off and not model.was_damaged:
+        if last > end or (last < end and not model.is_compacted):
             self._findings.add(
                 "I-02",
                 f"{model} says that it ends at {end}, but its last batch is {model.batches[-1]}",
@@ -98,8 +97,6 @@ class ReplicaRules:
         The first entry may start anywhere from the first batch of its epoch to the log start; a log
         start that came back lower after a crash does not bring forgotten entries back.
         """
-        if model.was_damaged:
-            return
         log, start = model.log, model.log.log_start_offset
         if model.is_compacted:
             self._check_epochs_of_batches(model, start)
@@ -162,8 +159,6 @@ class ReplicaRules:
 
     def check_durable(self, model: LogModel, machine: Machine, since: int) -> None:
         """I-07: what lies below the recovery point survives a power cut."""
-        if model.was_damaged:
-            return
         log, point = model.log, model.mark[RECOVERY_POINT]
         for segment in log.segments.since(min(since, point)):
             if segment.base_offset >= point:
@@ -174,7 +169,7 @@ class ReplicaRules:
                 stop = min(stop, model.index_at(above[0].base_offset))
             needed = model.bytes_between(first, stop)
             durable = machine.disk.durable_end(segment.log.path) if needed else 0
-            if durable < needed and not machine.disk.is_damaged(segment.log.path):
+            if durable < needed:
                 self._findings.add(
                     "I-07",
                     f"{model} has the recovery point {point}, but of {segment.log.path} only "

@@ -12,9 +12,10 @@ from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.lag_rules import LagRules
 from strandline.sim.checkers.metadata_watch import MetadataWatch
 from strandline.sim.checkers.node_rules import NodeRules
-from strandline.sim.checkers.partition_models import PartitionModels
+from strandline.sim.checkers.partition_model import PartitionModels
 from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
+from strandline.sim.checkers.scope import Scope
 from strandline.sim.checkers.serving_rules import ServingRules
 from strandline.sim.checkers.storage_rules import StorageRules
 from strandline.sim.checkers.time_rules import TimeRules
@@ -29,6 +30,7 @@ class Rules:
     """See the module. Each file says which invariants it is about."""
 
     findings: Findings
+    scope: Scope
     partitions: PartitionModels
     commitment: Commitment
     metadata: MetadataWatch
@@ -42,7 +44,7 @@ class Rules:
     compaction: CompactionRules
 
     @classmethod
-    def of(cls, world: World, allows_loss: Callable[[], bool]) -> Rules:
+    def of(cls, world: World, exceeds_budget: Callable[[], bool]) -> Rules:
         """The rules for a world."""
 
         def now_us() -> int:
@@ -52,16 +54,18 @@ class Rules:
         compaction = CompactionRules(findings)
         partitions = PartitionModels(findings)
         cluster = Cluster(world.machines)
-        commitment = Commitment(cluster, findings, allows_loss)
+        scope = Scope(exceeds_budget)
+        commitment = Commitment(cluster, findings, scope)
         return cls(
             findings,
+            scope,
             partitions,
             commitment,
-            MetadataWatch(cluster, findings, partitions, commitment, now_us),
+            MetadataWatch(cluster, findings, partitions, commitment, scope, now_us),
             ReplicaRules(findings),
             LagRules(world, findings),
             RecoveryRules(findings, compaction),
-            ServingRules(findings),
+            ServingRules(findings, scope),
             NodeRules(findings),
             StorageRules(findings),
             TimeRules(findings, partitions),

@@ -8,7 +8,6 @@ A follower's high watermark may have fallen since the answer was made; what is c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
@@ -17,32 +16,26 @@ from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
 from strandline.sim.checkers.batches import header_fields, peek
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.partition_model import PartitionModel
+from strandline.sim.checkers.scope import Scope
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.log_reader import LogSlice
-
-if TYPE_CHECKING:
-    from strandline.sim.disk import Disk
 
 
 class ServingRules:
     """See the module."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, scope: Scope) -> None:
         self._findings = findings
+        self._scope = scope
 
     def check_sent(
         self,
         chunks: Sequence[Chunk],
         models: Mapping[str, tuple[LogModel, PartitionModel]],
-        disk: Disk,
     ) -> None:
-        """A client is sent these; `models` are the sender's logs by their directories.
-
-        What has rotted on the sender's disk is sent as it is, as in Kafka: ranges of files are not
-        read on their way. The client finds it by its checksum (ruling D-09).
-        """
+        """A client is sent these; `models` are the sender's logs by their directories."""
         for chunk in chunks:
-            if isinstance(chunk, LogSlice) and not disk.is_damaged(chunk.file.path):
+            if isinstance(chunk, LogSlice):
                 found = models.get(chunk.file.path.rpartition("/")[0])
                 if found is not None:
                     self._check_slice(chunk, *found)
@@ -51,6 +44,8 @@ class ServingRules:
         log = model.log
         limit: int = log.high_watermark
         if model.replica is None or not model.replica.is_leading:
+            if self._scope.may_lose:
+                return
             limit = max(limit, partition.committed_end)
         data, position = peek(chunk.file, chunk.position, chunk.length), 0
         while position < len(data):
@@ -67,7 +62,7 @@ class ServingRules:
                 )
                 return
             crc = crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
-            if crc != fields[4] and not model.was_damaged:
+            if crc != fields[4]:
                 self._findings.add(
                     "I-47",
                     f"{model} sends a client the batch at {fields[0]}, which does not match its "

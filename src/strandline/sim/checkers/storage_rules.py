@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from strandline.errors import CorruptRecords, StorageError
 from strandline.records.batch import iterate_headers
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.recovery_rules import is_touched
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.directory_names import DirectoryKind, parse_directory_name
 from strandline.storage.files import join
@@ -59,7 +58,7 @@ class StorageRules:
         log = model.log
         if log.failure is not None or log.closed:
             return
-        if log.segments.size_bytes != model.size_bytes and not model.was_damaged:
+        if log.segments.size_bytes != model.size_bytes:
             self._findings.add(
                 "I-02",
                 f"{model} has {log.segments.size_bytes} bytes, but its batches {model.size_bytes}",
@@ -69,7 +68,7 @@ class StorageRules:
     def check_log(self, machine: Machine, model: LogModel, *, is_full: bool) -> None:
         """Read the log again, and look things up in its indexes: all, or a few in one segment."""
         log = model.log
-        if log.failure is not None or log.closed or is_touched(machine, log.directory):
+        if log.failure is not None or log.closed:
             return
         counters = self._findings.counters
         with machine.disk.unobserved():
@@ -150,7 +149,7 @@ class StorageRules:
     def check_partition_files(self, machine: Machine, model: LogModel) -> None:
         """I-08 for the directory of one partition."""
         log = model.log
-        if log.failure is not None or log.closed or is_touched(machine, log.directory):
+        if log.failure is not None or log.closed:
             return
         if is_offline(machine, log.directory):
             return
@@ -195,8 +194,6 @@ class StorageRules:
                 self._findings.add(
                     "I-08", f"Broker {machine.broker_id} has the directory {path} and no log in it"
                 )
-        if any(path.startswith(directory.path + "/") for path in machine.disk.damaged):
-            return
         self._check_ledger(machine, directory.path)
         table = checkpoint_in(
             machine.disk.peek(join(directory.path, "recovery-point-offset-checkpoint"))

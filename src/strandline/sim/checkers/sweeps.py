@@ -7,7 +7,7 @@ timer that was lost, a session that was forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from strandline.sim.checkers.hosting import Hosting
@@ -36,7 +36,6 @@ class Sweeps:
             if not machine.is_up:
                 continue
             if machine.node.purgatory.is_settled:
-                rules.node.check_all(machine.node)
                 rules.node.check_fetches(machine.node, hosting.seen)
             for model, partition in hosting.seen.values():
                 if not model.is_current:
@@ -59,7 +58,6 @@ class Sweeps:
             if not machine.is_up:
                 continue
             if machine.node.purgatory.is_settled:
-                rules.node.check_all(machine.node)
                 rules.node.check_fetches(machine.node, hosting.seen)
             rules.storage.check_directories(machine)
             for model, partition in hosting.seen.values():
@@ -75,16 +73,8 @@ class Sweeps:
         rules.storage.check_state(model)
         rules.storage.check_log(machine, model, is_full=True)
         rules.storage.check_partition_files(machine, model)
-        rules.recovery.check_producers(model, machine)
+        rules.recovery.check_producers(model)
         if leader is not None:
             rules.commitment.check_quorum(partition, model, leader)
             rules.commitment.check_members(partition, model)
             rules.commitment.check_progress(partition, model, leader)
-
-
-def hosted_logs(hostings: Iterable[Hosting]) -> Iterator[tuple[Machine, LogModel]]:
-    """The log of every replica of a broker that is up."""
-    for hosting in hostings:
-        if hosting.machine.is_up:
-            for model, _ in hosting.seen.values():
-                yield hosting.machine, model

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from strandline.sim.checkers.batches import peek, records_in
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.partition_models import PartitionModels
+from strandline.sim.checkers.partition_model import PartitionModels
 from strandline.sim.checkers.storage_rules import position_in
 from strandline.sim.checkers.violations import Findings
 from strandline.sim.history.lookups import NEWEST, TimeAnswer

@@ -384,3 +384,6 @@ KINDS: Final = (
     Kind(_describe, 0.05, 0.3),
 )
 """Everything that a seed may know."""
+
+DAMAGES: Final = (_fsync_fail, _rot, _lose_file, _tamper_checkpoint)
+"""What a disk does behind its broker's back (`plan.DAMAGING`)."""

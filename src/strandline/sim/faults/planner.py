@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from strandline.sim.faults.draw import Draw
-from strandline.sim.faults.kinds import KINDS, starving
+from strandline.sim.faults.kinds import DAMAGES, KINDS, starving
 from strandline.sim.plan import Action, ClientSpec, Options
 
 STARVING_ONE_OF: Final = 10
@@ -61,3 +61,10 @@ def draw_starving(
         for at_us in sorted(times)
         for drawn in (starving(draw),)
     )
+
+
+def draw_damage(options: Options, clients: Sequence[ClientSpec], random: Random) -> Action:
+    """One action that damages a disk."""
+    drawn = random.choice(DAMAGES)(Draw(options, clients, random))
+    at_us = random.randrange(_BEGIN_US, options.safety_us) // 1_000 * 1_000
+    return Action(at_us, drawn.verb, drawn.words, dict(drawn.options))

@@ -1,4 +1,4 @@
-"""What is not held against anybody, and the rarer ways in which things are wrong."""
+"""The rarer ways in which things are wrong, and what looks like them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strandline.protocol.messages.incremental_alter_configs import (
 )
 from strandline.sim.checkers.recovery_rules import LastKnownState
 from strandline.storage.log import Log
-from strandline.types import BrokerId, LeaderEpoch, Offset
+from strandline.types import BrokerId, Offset
 from tests.sim.callers import controller_caller
-from tests.sim.checked_world import AT, Checked, always, model_of
+from tests.sim.checked_world import Checked, always, model_of
 from tests.sim.test_checkers_recovery import LOG, batch_bytes, restart
 
 
@@ -42,22 +42,6 @@ def set_config(checked: Checked, name: str, value: str) -> None:
 
 
 # -- Settings --------------------------------------------------------------------------------
-
-
-def test_a_minimum_that_is_lowered_counts_at_once_and_raised_when_all_have_it(
-    checked: Checked,
-) -> None:
-    [partition] = [each for each in checked.checkers.rules.partitions if each.at == AT]
-    assert (partition.min_in_sync, partition.weakest) == (2, 2)
-    set_config(checked, "min.insync.replicas", "1")
-    assert (partition.min_in_sync, partition.weakest) == (1, 1)
-    set_config(checked, "min.insync.replicas", "3")
-    assert (partition.min_in_sync, partition.weakest) == (3, 3)
-    checked.isolate(3)
-    checked.write(acks=1, settle=False)
-    assert checked.world.run_until(lambda: checked.state.in_sync_replicas == (1, 2))
-    assert (partition.min_in_sync, partition.weakest) == (3, 3)  # nothing was committed since
-    assert checked.found == []
 
 
 @pytest.mark.parametrize(
@@ -137,85 +121,6 @@ def test_a_disk_that_cannot_be_read_is_waited_for(checked: Checked) -> None:
     assert model_of(checked, 2).end == 5
 
 
-def test_a_damaged_table_of_epochs_is_not_held_against_anybody(checked: Checked) -> None:
-    machine = checked.world[2]
-    machine.kill()
-    path = "/data1/t-0/leader-epoch-checkpoint"
-    machine.disk.damaged[path] = "by a test"
-    machine.disk.files.write_atomically(path, b"0\n1\n2 0\n")
-    restart(checked, 2)
-    assert "I-03" not in checked.found
-
-
-@pytest.mark.parametrize("position", [-1, 4, 12, 20])
-def test_rot_below_the_recovery_point_is_not_held_against_anybody(
-    checked: Checked, position: int
-) -> None:
-    machine = checked.world[2]
-    machine.stop()
-    assert checked.world.run_until(lambda: not machine.is_running)
-    file = machine.disk.files.open(LOG)
-    at = 3 * batch_bytes(checked) + position
-    file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 0x40]))
-    machine.disk.damaged[LOG] = "rotten by a test"
-    restart(checked, 2)
-    assert checked.found == []
-    model = model_of(checked, 2)
-    assert (model.end, model.is_blind) == (5, False)
-    assert model.holds(model_of(checked, 1).batches[-1])
-    assert checked.world.run_until(checked.world.is_settled)
-    checked.write(2)
-    checked.checkers.sweep()
-    assert checked.found == []
-    assert model.end == 7
-
-
-@pytest.mark.parametrize("position", [17, 23, 62])
-def test_what_rots_while_the_process_runs_is_what_stood_there(
-    checked: Checked, position: int
-) -> None:
-    model, file = model_of(checked, 2), checked.replica(2).log.active.log
-    before = list(model.batches)
-    at = 3 * batch_bytes(checked) + position
-    file.write_at(at, bytes([file.peek(at, 1)[0] ^ 0x80]))
-    checked.world[2].disk.damaged[LOG] = "rotten by a test"
-    model.read_anew()
-    assert (model.batches, model.is_followed) == (before, True)
-    assert checked.found == []
-    checked.world[2].disk.damaged.clear()
-    model.read_anew()
-    assert "I-02" in checked.found
-
-
-def test_what_has_rotted_before_anybody_read_it_is_not_known(checked: Checked) -> None:
-    model, log = model_of(checked, 2), checked.replica(2).log
-    again = bytearray(log.active.log.peek(0, batch_bytes(checked)))
-    again[:8] = (5).to_bytes(8, "big")
-    again[30] ^= 1
-    log.active.log.append(again)
-    log.active.size += len(again)
-    log.offsets.log_end_offset = Offset(6)
-    checked.world[2].disk.damaged[LOG] = "rotten by a test"
-    model.extend()
-    assert model.is_blind
-    assert checked.found == []
-
-
-def test_a_log_of_which_nothing_can_be_told(checked: Checked) -> None:
-    checked.isolate(2)
-    log = checked.replica(2).log
-    end = log.active.size
-    other = bytearray(log.active.log.peek(0, end))
-    checked.world[2].stop()
-    assert checked.world.run_until(lambda: not checked.world[2].is_running)
-    machine = checked.world[2]
-    file = machine.disk.files.open(LOG)
-    file.write_at(0, bytes(other[:8]) + b"\x00\x00\x00\x01" + bytes(other[12:]) + bytes(other))
-    machine.disk.damaged[LOG] = "rotten by a test"
-    restart(checked, 2)
-    assert "I-02" not in checked.found
-
-
 def test_a_log_without_a_topic_id_is_that_of_its_replica(checked: Checked) -> None:
     machine = checked.world[2]
     machine.kill()
@@ -225,33 +130,6 @@ def test_a_log_without_a_topic_id_is_that_of_its_replica(checked: Checked) -> No
     checked.write(2)
     assert model_of(checked, 2).end == 7
     assert checked.found == []
-
-
-def test_records_that_rot_are_not_what_is_remembered_of_their_producer(checked: Checked) -> None:
-    """I-05 asks nothing where the batches that it would scan have rotted since."""
-    file = checked.replica(2).log.active.log
-    file.write_at(4 * batch_bytes(checked) + 56, b"\x07")  # in the base sequence
-    checked.world[2].disk.damaged[LOG] = "rotten by a test"
-    checked.checkers.at_phase_end()
-    assert checked.found == []
-    checked.world[2].disk.damaged.clear()
-    checked.checkers.at_phase_end()
-    assert "I-05" in checked.found
-
-
-def test_what_is_appended_to_a_damaged_log_is_what_it_says(checked: Checked) -> None:
-    """Also if it is a retry, with the checksum of a batch that another leader wrote there."""
-    model, replica = model_of(checked, 2), checked.replica(2)
-    again = bytearray(replica.log.active.log.peek(4 * batch_bytes(checked), batch_bytes(checked)))
-    again[12:16] = (1).to_bytes(4, "big")  # the leader epoch, which the checksum does not cover
-    model.was_damaged = True
-    replica.log.truncation.truncate_to(Offset(4), 0)
-    checked.act(2)
-    replica.leader_epoch = LeaderEpoch(1)
-    replica.log.appender.append_as_follower(again, 0)
-    checked.act(2)
-    assert [batch.leader_epoch for batch in model.batches] == [0, 0, 0, 0, 1]
-    assert model.batches[-1] is not model_of(checked, 1).batches[-1]
 
 
 def test_a_leader_whose_log_failed_may_still_commit_what_all_have() -> None:
