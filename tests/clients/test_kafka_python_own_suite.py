@@ -34,7 +34,6 @@ SUITE_SECONDS: Final = 900
 AGAIN: Final = 2
 
 _ACLS = "There is no authorizer yet, so the ACL requests are not served."
-_TRANSACTIONS = "Transactions are not served yet."
 _TLS = "Starts a broker with TLS of its own from Kafka's distribution."
 _OLD_CONFIG = (
     "Kafka 2.8 could change `advertised.listeners` at run time; Kafka 4, whose settings these are, "
@@ -45,14 +44,11 @@ _NO_QUORUM = "Metadata is not kept by a Raft quorum, so there is none to describ
 
 ADMIN: Final = "test_admin_integration.py"
 CONSUMER: Final = "test_consumer_integration.py"
-PRODUCER: Final = "test_producer_integration.py"
 TLS: Final = "test_ssl_integration.py"
 
 ALWAYS: Final = {
     f"{ADMIN}::test_create_describe_delete_acls": _ACLS,
     f"{ADMIN}::test_alter_replica_log_dirs": "Logs do not move between directories yet.",
-    f"{PRODUCER}::test_transactional_producer_messages": _TRANSACTIONS,
-    f"{PRODUCER}::test_transactional_producer_offsets": _TRANSACTIONS,
     f"{TLS}::TestSSLConnection::test_ssl_handshake": _TLS,
     f"{TLS}::TestSSLConnection::test_legacy_kafka_client_ssl": _TLS,
 }
@@ -67,7 +63,7 @@ DESELECTED: Final[dict[str, dict[str, str]]] = {
     "4.1": {**ALWAYS, **_QUORUM, **_INFER},
     INFERRED: {**ALWAYS, **_QUORUM},
 }
-PASSING: Final = {"2.8": 45, "4.1": 49, INFERRED: 50}
+PASSING: Final = {"2.8": 47, "4.1": 51, INFERRED: 52}
 """How many tests pass for each version, so that none is lost by being skipped.
 
 The library skips its tests with SASL (it would start a broker of its own for them), and those for

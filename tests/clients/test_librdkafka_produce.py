@@ -9,7 +9,6 @@ from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     KafkaError,
-    KafkaException,
     Producer,
     TopicPartition,
 )
@@ -226,12 +225,22 @@ def test_several_producers_share_a_partition(broker: BrokerProcess, topic: str) 
         assert own == [b"%d:%d" % (number, n) for n in range(500)]
 
 
-def test_transactions_are_refused(broker: BrokerProcess, name: str) -> None:
+def test_transactions_on_a_single_broker(broker: BrokerProcess, topic: str, name: str) -> None:
     producer = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(WAIT_SECONDS)
-    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert caught.value.args[0].fatal()
+    producer.init_transactions(WAIT_SECONDS)
+    for value, end in (
+        (b"aborted", producer.abort_transaction),
+        (b"committed", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(WAIT_SECONDS) == 0
+        end(WAIT_SECONDS)
+    with consuming(broker.address, "not-used") as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(WAIT_SECONDS)
+        assert message is not None
+        assert message.value() == b"committed"
 
 
 def test_a_reader_at_the_tail_gets_records_as_they_come(broker: BrokerProcess, topic: str) -> None:

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2] / "src" / "strandline"
 PROPERTIES = {
     "offsets.retention.minutes": "offsets_retention_ms",
     "offsets.topic.replication.factor": "offsets_topic_replicas",
+    "transaction.state.log.min.isr": "transaction_topic_min_in_sync",
+    "transaction.state.log.replication.factor": "transaction_topic_replicas",
     "cleanup.policy": "cleanup_policies",
     "internal.segment.bytes": "segment_bytes",
 }

@@ -33,7 +33,7 @@ EXPECTED: Final[dict[str, Any]] = {
     "static": 0,
     "static, twice": "FencedInstanceIdException",
     "pattern": True,
-    "transactional": "TransactionalIdAuthorizationException",
+    "transactional": "begun",
     # C-17: protocols that are not served are refused at once, and not waited for.
     "group.protocol=consumer": "UnsupportedVersionException",
     "share group": "UnsupportedVersionException",

@@ -136,6 +136,18 @@ class BrokerConfig:
     # Producers and transactions
     producer_id_expiration_check_interval_ms: int = 600_000
     producer_id_expiration_ms: int = 86_400_000
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    add_partitions_to_txn_retry_backoff_ms: int = 20
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_partition_verification_enable: bool = True
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
+    transaction_state_log_load_buffer_size: int = 5_242_880
+    transaction_state_log_min_isr: int = 2
+    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_replication_factor: int = 3
+    transaction_state_log_segment_bytes: int = 104_857_600
+    transactional_id_expiration_ms: int = 604_800_000
 
     # Our own
     strandline_ledger_retention_bytes: int = 1 << 30
@@ -154,9 +166,21 @@ class BrokerConfig:
         """The replication factor for `__consumer_offsets` in a cluster of this many brokers.
 
         Kafka refuses to create the topic while there are fewer brokers than the factor. Here a
-        factor that nobody asked for shrinks to the cluster; one that was asked for is insisted on.
+        factor that was not asked for shrinks to the cluster; one that was asked for is insisted on.
         """
         wanted = self.offsets_topic_replication_factor
-        layers = self.layers.strongest_first()
-        asked_for = any("offsets.topic.replication.factor" in layer for layer in layers)
+        return self._shrunk("offsets.topic.replication.factor", wanted, broker_count)
+
+    def transaction_topic_replicas(self, broker_count: int) -> int:
+        """As `offsets_topic_replicas`, for `__transaction_state`."""
+        wanted = self.transaction_state_log_replication_factor
+        return self._shrunk("transaction.state.log.replication.factor", wanted, broker_count)
+
+    def transaction_topic_min_in_sync(self, broker_count: int) -> int:
+        """`min.insync.replicas` of `__transaction_state`: at most all of a small cluster."""
+        wanted = self.transaction_state_log_min_isr
+        return self._shrunk("transaction.state.log.min.isr", wanted, broker_count)
+
+    def _shrunk(self, name: str, wanted: int, broker_count: int) -> int:
+        asked_for = any(name in layer for layer in self.layers.strongest_first())
         return wanted if asked_for else min(wanted, max(1, broker_count))

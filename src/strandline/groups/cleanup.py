@@ -61,10 +61,11 @@ class Cleanup:
             return
         offsets = self._shard.offsets
         committed, latest = offsets.committed(group.group_id), offsets.latest(group.group_id)
+        pending = offsets.pending(group.group_id)
         for topic_partition, offset in committed.items():
             if group.is_subscribed_to(topic_partition.topic):
                 continue
-            if latest.get(topic_partition) is not offset:
+            if latest.get(topic_partition) is not offset or topic_partition in pending:
                 continue  # what is being written decides next time
             if offset.expire_timestamp != NO_TIMESTAMP:
                 over = now_ms >= offset.expire_timestamp
@@ -95,6 +96,11 @@ class Cleanup:
                 if topic_partition.topic in topic_ids
                 and offset.topic_id in (NO_TOPIC_ID, topic_ids[topic_partition.topic])
             ]
+            gone += sorted(
+                topic_partition
+                for topic_partition in self._shard.offsets.pending(group_id) - frozenset(gone)
+                if topic_partition.topic in topic_ids
+            )
             records += _tombstones(group_id, gone)
         self._append_in_parts(records, now)
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
-from strandline.groups.effects import AppendRecords, Effect
+from strandline.groups.effects import Effect, Reply
 from strandline.groups.loading_shard import LoadingShard, LoadReport
 from strandline.groups.offset_service import fetch_refused
 from strandline.groups.overview import (
@@ -28,7 +28,7 @@ from strandline.groups.requests import Call, Request, Token, refused
 from strandline.groups.serving import ServedShard
 from strandline.groups.settings import GroupSettings
 from strandline.groups.shard import Shard, Surroundings
-from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
+from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord, partition_for
 from strandline.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -55,6 +55,11 @@ from strandline.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from strandline.protocol.messages.sync_group import SyncGroupRequest
+from strandline.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from strandline.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+)
 from strandline.types import Instant, LeaderEpoch, TopicId
 
 Part = TypeVar("Part")
@@ -149,6 +154,8 @@ class GroupCoordinator:
                 served.offsets.commit(call, now)
             case OffsetDeleteRequest():
                 served.offsets.delete(call, now)
+            case TxnOffsetCommitRequest():
+                served.transactional_offsets.commit(call, now)
             case _:
                 raise InvariantViolated(f"{call.body!r} is no request about a group.")
 
@@ -206,6 +213,27 @@ class GroupCoordinator:
             raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return owned.state
 
+    def write_marker(
+        self, token: Token, partition: int, marker: WritableTxnMarker, now: Instant
+    ) -> list[Effect]:
+        """A transaction that committed offsets here has ended; answered when that is durable."""
+        outbox = self._surroundings.outbox
+        outbox.expect(token)
+
+        def ended(error: ErrorCode | None, _at: Instant) -> None:
+            code = ErrorCode.NONE if error is None else error
+            outbox.reply(
+                token, WritableTxnMarkerPartitionResult(partition_index=partition, error_code=code)
+            )
+
+        owned = self._owned.get(partition)
+        if owned is None or isinstance(owned.state, LoadingShard):
+            # The transaction coordinator asks again: this one is not ready, or another one is.
+            ended(ErrorCode.NOT_LEADER_OR_FOLLOWER, now)
+        else:
+            owned.state.shard.append_marker(marker, now, ended)
+        return self._drain()
+
     # Events.
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> list[Effect]:
@@ -256,12 +284,15 @@ class GroupCoordinator:
         return self._drain()
 
     def replay(
-        self, partition: int, epoch: LeaderEpoch, records: Iterable[CoordinatorRecord]
+        self,
+        partition: int,
+        epoch: LeaderEpoch,
+        records: Iterable[CoordinatorRecord | OpenRecord],
     ) -> None:
         """The next records of a partition that is loading. Ignored for any other epoch.
 
         All records up to the log end that this leader found when it became one, without those of
-        open and aborted transactions.
+        aborted transactions; those of open ones come last.
         """
         if (loading := self._loading(partition, epoch)) is not None:
             loading.replay(records)
@@ -351,7 +382,7 @@ class GroupCoordinator:
     def _drain(self) -> list[Effect]:
         effects = self._surroundings.outbox.drain()
         for effect in effects:
-            if isinstance(effect, AppendRecords):
+            if not isinstance(effect, Reply):
                 state = self._owned[effect.partition].state
                 if isinstance(state, ServedShard):
                     self._appends[effect.append_id] = state

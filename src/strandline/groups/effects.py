@@ -1,8 +1,8 @@
 """What the coordinator wants done, and the box in which one event's effects collect.
 
-Knows the two effects (`Reply`, `AppendRecords`) and which requests are still unanswered. Every
-request is answered exactly once: answering twice is a bug of ours and raises; a request whose
-connection has gone (`forget`) is answered into the void.
+Knows the effects (`Reply` and appends) and which requests are still unanswered. Every request is
+answered exactly once: answering twice is a bug of ours and raises; a request whose connection has
+gone (`forget`) is answered into the void.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from strandline.errors import InvariantViolated
 from strandline.groups.requests import Response, Token
 from strandline.protocol.coordinator_log import CoordinatorRecord
-from strandline.types import LeaderEpoch
+from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
+from strandline.types import LeaderEpoch, ProducerEpoch, ProducerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,16 @@ class Reply:
 
     token: Token
     response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalProducer:
+    """Who commits offsets as part of a transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    guard: int = 0
+    """What the log wants to see of a producer whose transaction was verified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +46,24 @@ class AppendRecords:
     partition: int
     leader_epoch: LeaderEpoch
     records: tuple[CoordinatorRecord, ...]
+    producer: TransactionalProducer | None = None
+    """Whose transaction the records are part of."""
 
 
-Effect = Reply | AppendRecords
+@dataclass(frozen=True, slots=True)
+class AppendMarker:
+    """Append the end of a transaction to a partition of `__consumer_offsets`.
+
+    As `AppendRecords`; `marker` says whose transaction ends, and how.
+    """
+
+    append_id: int
+    partition: int
+    leader_epoch: LeaderEpoch
+    marker: WritableTxnMarker
+
+
+Effect = Reply | AppendRecords | AppendMarker
 
 
 class Outbox:
@@ -75,7 +101,7 @@ class Outbox:
         self._unanswered.remove(token)
         self._effects.append(Reply(token, response))
 
-    def append(self, effect: AppendRecords) -> None:
+    def append(self, effect: AppendRecords | AppendMarker) -> None:
         """Ask for an append."""
         self._effects.append(effect)
 

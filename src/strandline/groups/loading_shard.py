@@ -1,8 +1,9 @@
 """Rebuilding a shard from the records of its partition.
 
 Records come in the order of the log, in as many pieces as is convenient. The last record of a key
-counts; a tombstone removes. Records of open or aborted transactions must have been left out. Kinds
-of records that are not ours (KIP-848 and later groups) are skipped and counted.
+counts; a tombstone removes. Those of aborted transactions must have been left out, and those of
+open ones come last, as `OpenRecord`. Kinds of records that are not ours (KIP-848 and later groups)
+are skipped and counted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from strandline.groups.offset_records import (
     decode_record,
 )
 from strandline.groups.serving import ServedShard
-from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.types import Instant
 
 
@@ -47,11 +48,14 @@ class LoadingShard:
         self._unknown: Counter[int] = Counter()
         self._damaged = 0
 
-    def replay(self, records: Iterable[CoordinatorRecord]) -> None:
+    def replay(self, records: Iterable[CoordinatorRecord | OpenRecord]) -> None:
         """Take in the next records of the log."""
         for record in records:
             try:
-                self._apply(record)
+                if isinstance(record, OpenRecord):
+                    self._apply_open(record)
+                else:
+                    self._apply(record)
             except CorruptRecords:
                 # One bad record must not make all groups of the partition unreachable for ever.
                 self._damaged += 1
@@ -77,6 +81,11 @@ class LoadingShard:
             damaged_records=self._damaged,
             append_id=append_id,
         )
+
+    def _apply_open(self, open_record: OpenRecord) -> None:
+        record = decode_record(open_record.record)
+        if isinstance(record, OffsetRecord):
+            self._shard.offsets.begin_pending(0, open_record.producer_id, [record])
 
     def _apply(self, record: CoordinatorRecord) -> None:
         match decode_record(record):

@@ -15,6 +15,7 @@ from strandline.groups.group import Group, GroupState, no_group
 from strandline.groups.offset_records import OffsetRecord
 from strandline.groups.rebalance import Rebalance
 from strandline.groups.requests import NO_GENERATION, NO_MEMBER_ID, Call, refused
+from strandline.groups.settings import GroupSettings
 from strandline.groups.shard import Shard, coordinator_error
 from strandline.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -97,7 +98,7 @@ class OffsetService:
             committed = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             for item in topic.partitions:
                 outcome = OffsetCommitResponsePartition(partition_index=item.partition_index)
-                if self._is_too_large(item.committed_metadata or ""):
+                if is_too_large(item.committed_metadata or "", self._shard.settings):
                     outcome.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     records.append(
@@ -106,12 +107,6 @@ class OffsetService:
                 committed.partitions.append(outcome)
             response.topics.append(committed)
         return response, records
-
-    def _is_too_large(self, metadata: str) -> bool:
-        return (
-            _utf16_length(metadata) > self._shard.settings.offset_metadata_max
-            or len(metadata.encode()) > STRING_BYTES_MAX
-        )
 
     def _answer(
         self,
@@ -141,13 +136,16 @@ class OffsetService:
             # have been acknowledged, so the offset before it is no answer either.
             append_id = self._shard.unsettled_load
         if append_id is None:
-            deliver(self._read(wanted))
+            deliver(self._read(wanted, require_stable=require_stable))
             return
-        self._shard.when_settled(append_id, now, partial(self._settled, wanted, deliver))
+        self._shard.when_settled(
+            append_id, now, partial(self._settled, wanted, require_stable, deliver)
+        )
 
     def _settled(
         self,
         wanted: OffsetFetchRequestGroup,
+        require_stable: bool,
         deliver: Callable[[OffsetFetchResponseGroup], None],
         error: ErrorCode | None,
         _now: Instant,
@@ -157,10 +155,13 @@ class OffsetService:
             deliver(fetch_refused(wanted, ErrorCode.NOT_COORDINATOR))
         else:
             # Durable or refused: either way nothing older is in flight, and this is stable.
-            deliver(self._read(wanted))
+            deliver(self._read(wanted, require_stable=require_stable))
 
-    def _read(self, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    def _read(
+        self, wanted: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
         offsets = self._shard.offsets.committed(wanted.group_id)
+        pending = self._shard.offsets.pending(wanted.group_id) if require_stable else frozenset()
         if wanted.topics is None:
             by_topic: dict[str, list[int]] = {}
             for topic_partition in offsets:
@@ -178,10 +179,10 @@ class OffsetService:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partitions=[
-                        _fetched(
-                            topic, partition, offsets.get(TopicPartition(topic.name, partition))
-                        )
-                        for partition in topic.partition_indexes
+                        _unstable(at.partition)
+                        if at in pending
+                        else _fetched(topic, at.partition, offsets.get(at))
+                        for at in (TopicPartition(topic.name, p) for p in topic.partition_indexes)
                     ],
                 )
                 for topic in topics
@@ -221,6 +222,14 @@ class OffsetService:
             self._shard.append(records, now, partial(self._answer, call, response))
         else:
             self._shard.reply(call.token, response)
+
+
+def is_too_large(metadata: str, settings: GroupSettings) -> bool:
+    """Whether a note is longer than may be stored with an offset."""
+    return (
+        _utf16_length(metadata) > settings.offset_metadata_max
+        or len(metadata.encode()) > STRING_BYTES_MAX
+    )
 
 
 def fetch_refused(wanted: OffsetFetchRequestGroup, error: ErrorCode) -> OffsetFetchResponseGroup:
@@ -288,6 +297,15 @@ def _fetched(
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    """An open transaction may commit another offset for the partition (KIP-447)."""
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
     )
 
 

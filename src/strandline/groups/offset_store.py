@@ -1,10 +1,11 @@
 """The committed offsets of one `__consumer_offsets` partition, and those that are being written.
 
-Knows two layers. *Committed* offsets are durable: what a new coordinator would find in the log, and
-the only ones that anybody is told. *In flight* are writes whose records are appended and not yet
-replicated; deletions must count with them, since their records come first in the log. A write moves
-from the second layer to the first when it is durable, and vanishes if its append was refused.
-Offsets that belong to an open transaction will be a third layer, in between.
+Knows three layers. *Committed* offsets are durable: what a new coordinator would find in the log,
+and the only ones that anybody is told. *In flight* are writes whose records are appended and not
+yet replicated; deletions must count with them, since their records come first in the log. A write
+moves from the second layer to the first when it is durable, and vanishes if its append was refused.
+*Pending* are offsets of open transactions, from their append on: they become committed with the
+marker that commits their transaction, unless a write of later in the log has overtaken them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from strandline.errors import InvariantViolated
 from strandline.groups.offset_records import OffsetRecord
 from strandline.protocol.messages.offsets_topic import OffsetCommitValue
-from strandline.types import TopicPartition
+from strandline.types import ProducerId, TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetCommitValue]
 
@@ -36,6 +37,8 @@ class OffsetStore:
         self._committed: dict[str, dict[TopicPartition, OffsetCommitValue]] = {}
         self._in_flight: dict[str, dict[TopicPartition, list[_Write]]] = {}
         """Writes of each partition in the order of the log; no empty lists, no empty groups."""
+        self._pending: dict[ProducerId, dict[tuple[str, TopicPartition], _Write]] = {}
+        """The newest offset of each partition in each open transaction."""
 
     def committed(self, group_id: str) -> Offsets:
         """The durable offsets of a group."""
@@ -54,11 +57,22 @@ class OffsetStore:
     def touched(self, group_id: str) -> frozenset[TopicPartition]:
         """Every partition for which the log may hold an offset when all is written."""
         in_flight = self._in_flight.get(group_id, {})
-        return frozenset(self.committed(group_id)) | frozenset(in_flight)
+        pending = self.pending(group_id)
+        return frozenset(self.committed(group_id)) | frozenset(in_flight) | pending
 
     def group_ids(self) -> frozenset[str]:
         """The groups that have offsets of either kind."""
-        return frozenset(self._committed) | frozenset(self._in_flight)
+        pending = {group_id for writes in self._pending.values() for group_id, _ in writes}
+        return frozenset(self._committed) | frozenset(self._in_flight) | pending
+
+    def pending(self, group_id: str) -> frozenset[TopicPartition]:
+        """The partitions for which an open transaction may commit an offset of this group."""
+        return frozenset(
+            topic_partition
+            for writes in self._pending.values()
+            for owner, topic_partition in writes
+            if owner == group_id
+        )
 
     def last_append(self, group_id: str) -> int | None:
         """The newest append that writes an offset of this group, if one is under way."""
@@ -102,3 +116,40 @@ class OffsetStore:
             del self._in_flight[group_id]
         if durable:
             self.replay(record)
+            self._overtake(group_id, topic_partition, append_id)
+
+    # Transactions.
+
+    def begin_pending(
+        self, append_id: int, producer_id: ProducerId, records: Iterable[OffsetRecord]
+    ) -> None:
+        """These offsets of an open transaction are being appended, or were found in the log."""
+        writes = self._pending.setdefault(producer_id, {})
+        for record in records:
+            write = _Write(append_id, record.value)
+            writes[record.group_id, record.topic_partition] = write
+
+    def refuse_pending(self, append_id: int, producer_id: ProducerId, record: OffsetRecord) -> None:
+        """An offset of a transaction could not be appended."""
+        writes = self._pending.get(producer_id, {})
+        write = writes.get((record.group_id, record.topic_partition))
+        if write is not None and write.append_id == append_id:
+            del writes[record.group_id, record.topic_partition]
+            if not writes:
+                del self._pending[producer_id]
+
+    def end_transaction(self, producer_id: ProducerId, *, commits: bool) -> frozenset[str]:
+        """A marker is durable; returns the groups of which offsets were pending."""
+        writes = self._pending.pop(producer_id, {})
+        for (group_id, topic_partition), write in writes.items():
+            if commits:
+                self.replay(OffsetRecord(group_id, topic_partition, write.value))
+        return frozenset(group_id for group_id, _ in writes)
+
+    def _overtake(self, group_id: str, topic_partition: TopicPartition, append_id: int) -> None:
+        for producer_id, writes in list(self._pending.items()):
+            write = writes.get((group_id, topic_partition))
+            if write is not None and write.append_id < append_id:
+                del writes[group_id, topic_partition]
+                if not writes:
+                    del self._pending[producer_id]

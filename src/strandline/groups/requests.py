@@ -34,6 +34,13 @@ from strandline.protocol.messages.offset_commit import (
 from strandline.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from strandline.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from strandline.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from strandline.protocol.messages.write_txn_markers import WritableTxnMarkerPartitionResult
 
 Token: TypeAlias = Hashable
 
@@ -48,6 +55,7 @@ GroupRequest: TypeAlias = (
     | LeaveGroupRequest
     | OffsetCommitRequest
     | OffsetDeleteRequest
+    | TxnOffsetCommitRequest
 )
 """Requests about one group."""
 
@@ -67,6 +75,8 @@ Response: TypeAlias = (
     | OffsetCommitResponse
     | OffsetFetchResponse
     | OffsetDeleteResponse
+    | TxnOffsetCommitResponse
+    | WritableTxnMarkerPartitionResult
     | ListGroupsResponse
     | DescribeGroupsResponse
     | DeleteGroupsResponse
@@ -88,6 +98,8 @@ class Call(Generic[Body]):
     body: Body
     client_id: str = ""
     client_host: str = ""
+    guard: int = 0
+    """Of a TxnOffsetCommit: what the log wants to see of a verified transaction."""
 
 
 def refused(request: GroupRequest, error: ErrorCode) -> Response:
@@ -113,6 +125,21 @@ def refused(request: GroupRequest, error: ErrorCode) -> Response:
                         topic_id=topic.topic_id,
                         partitions=[
                             OffsetCommitResponsePartition(
+                                partition_index=item.partition_index, error_code=error
+                            )
+                            for item in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        case TxnOffsetCommitRequest():
+            return TxnOffsetCommitResponse(
+                topics=[
+                    TxnOffsetCommitResponseTopic(
+                        name=topic.name,
+                        partitions=[
+                            TxnOffsetCommitResponsePartition(
                                 partition_index=item.partition_index, error_code=error
                             )
                             for item in topic.partitions

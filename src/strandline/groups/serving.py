@@ -11,6 +11,7 @@ from strandline.groups.offset_service import OffsetService
 from strandline.groups.rebalance import Rebalance
 from strandline.groups.requests import Token
 from strandline.groups.shard import Shard
+from strandline.groups.transactional_offsets import TransactionalOffsets
 from strandline.protocol.messages.join_group import JoinGroupResponse
 from strandline.protocol.messages.sync_group import SyncGroupResponse
 from strandline.types import Instant
@@ -25,6 +26,7 @@ class ServedShard:
         self.joining = GroupJoins(shard, self._rebalance)
         self.membership = Membership(shard, self._rebalance)
         self.offsets = OffsetService(shard, self._rebalance)
+        self.transactional_offsets = TransactionalOffsets(shard)
         self.cleanup = Cleanup(shard)
 
     def start(self, now: Instant) -> None:

@@ -17,14 +17,20 @@ from random import Random
 from typing import Final
 
 from strandline.errors import ErrorCode, InvariantViolated
-from strandline.groups.effects import AppendRecords, Outbox
+from strandline.groups.effects import (
+    AppendMarker,
+    AppendRecords,
+    Outbox,
+    TransactionalProducer,
+)
 from strandline.groups.group import Group, GroupState
 from strandline.groups.offset_records import GroupRecord, OffsetRecord, encode_record
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Response, Token
 from strandline.groups.settings import GroupSettings
 from strandline.groups.timers import Action, Timers
-from strandline.types import Instant, LeaderEpoch
+from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
+from strandline.types import NO_PRODUCER_ID, Instant, LeaderEpoch, ProducerId
 
 StateRecord = OffsetRecord | GroupRecord
 
@@ -70,6 +76,8 @@ class Surroundings:
 class _PendingAppend:
     records: tuple[StateRecord, ...]
     outcomes: list[Outcome]
+    producer_id: ProducerId = NO_PRODUCER_ID
+    marker: WritableTxnMarker | None = None
 
 
 class Shard:
@@ -113,25 +121,46 @@ class Shard:
     # Appends.
 
     def append(
-        self, records: Sequence[StateRecord], now: Instant, outcome: Outcome | None = None
+        self,
+        records: Sequence[StateRecord],
+        now: Instant,
+        outcome: Outcome | None = None,
+        *,
+        producer: TransactionalProducer | None = None,
     ) -> int:
-        """Write records as one batch; returns the append's id."""
+        """Write records as one batch, maybe of a transaction; returns the append's id."""
         self._surroundings.appends += 1
         append_id = self._surroundings.appends
         outcomes = [] if outcome is None else [outcome]
-        self._pending[append_id] = _PendingAppend(tuple(records), outcomes)
+        pending = self._pending[append_id] = _PendingAppend(tuple(records), outcomes)
         self._writing.update({record.group_id for record in records})
-        self.offsets.begin(append_id, (r for r in records if isinstance(r, OffsetRecord)))
+        offsets = [record for record in records if isinstance(record, OffsetRecord)]
+        if producer is None:
+            self.offsets.begin(append_id, offsets)
+        else:
+            pending.producer_id = producer.producer_id
+            self.offsets.begin_pending(append_id, producer.producer_id, offsets)
         self._surroundings.outbox.append(
             AppendRecords(
                 append_id,
                 self.partition,
                 self.leader_epoch,
                 tuple(encode_record(record) for record in records),
+                producer,
             )
         )
         self._expect_end(append_id, now)
         return append_id
+
+    def append_marker(self, marker: WritableTxnMarker, now: Instant, outcome: Outcome) -> None:
+        """Write the end of a transaction, with which its offsets become committed, or vanish."""
+        self._surroundings.appends += 1
+        append_id = self._surroundings.appends
+        self._pending[append_id] = _PendingAppend((), [outcome], marker=marker)
+        self._surroundings.outbox.append(
+            AppendMarker(append_id, self.partition, self.leader_epoch, marker)
+        )
+        self._expect_end(append_id, now)
 
     def expect_loaded(self) -> int:
         """What was read from the log is not committed to its end yet: an append without records
@@ -167,8 +196,14 @@ class Shard:
             )
         pending = self._pending.pop(append_id)
         self._writing -= Counter({record.group_id for record in pending.records})
+        if pending.marker is not None and error is None:
+            self._end_transaction(pending.marker)
         for record in pending.records:
-            if isinstance(record, OffsetRecord):
+            if pending.producer_id != NO_PRODUCER_ID and isinstance(record, OffsetRecord):
+                if error is not None:
+                    self.offsets.refuse_pending(append_id, pending.producer_id, record)
+                self._settle_owner(record.group_id, durable=error is None)
+            elif isinstance(record, OffsetRecord):
                 self.offsets.settle(append_id, record, durable=error is None)
                 self._settle_owner(record.group_id, durable=error is None)
             else:
@@ -213,6 +248,15 @@ class Shard:
 
     # What a record's end does to its group.
 
+    def _end_transaction(self, marker: WritableTxnMarker) -> None:
+        producer_id = ProducerId(marker.producer_id)
+        for group_id in self.offsets.end_transaction(
+            producer_id, commits=marker.transaction_result
+        ):
+            group = self.groups.get(group_id)
+            if group is not None:
+                self._drop_if_unfounded(group)
+
     def _settle_group(self, record: GroupRecord, *, durable: bool) -> None:
         group = self.groups.get(record.group_id)
         if group is None:
@@ -250,5 +294,6 @@ class Shard:
             or group.pending_joins
             or self.is_writing(group.group_id)
             or self.offsets.committed(group.group_id)
+            or self.offsets.pending(group.group_id)
         ):
             self.groups.pop(group.group_id, None)

@@ -9,9 +9,10 @@ node does other things), and sends its answers.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -21,34 +22,36 @@ from strandline.errors import (
     CorruptRecords,
     ErrorCode,
     InvariantViolated,
-    ProtocolError,
     StorageError,
 )
 from strandline.groups.coordinator import GroupCoordinator
-from strandline.groups.effects import AppendRecords, Effect
+from strandline.groups.effects import AppendMarker, AppendRecords, Effect
 from strandline.groups.overview import GroupOverview
 from strandline.groups.requests import Call
 from strandline.groups.settings import GroupSettings
+from strandline.node.coordinator_topic import (
+    CoordinatorTopic,
+    MarkerWritten,
+    committed_records,
+    marker_batch,
+)
 from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.timers import Timer, Timers
-from strandline.protocol.coordinator_log import CoordinatorRecord
-from strandline.records.batch import iterate_headers
+from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
+from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
 from strandline.records.builder import build_batch
 from strandline.records.codec import Codec
-from strandline.records.control import parse_marker
-from strandline.records.record import Record, read_records
-from strandline.storage.log import Log
-from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerId, TopicId
+from strandline.records.record import Record
+from strandline.storage.transaction_verification import NO_GUARD, Guard
+from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, TopicId
 
 log = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 1000
 _RECORDS_PER_STEP: Final = 2000
 """Loading them takes some tens of milliseconds, during which no other client is served."""
-_LOOK_AGAIN_MS: Final = 60_000
-"""How often an append that is not committed is looked at, beside all that wakes it."""
 
 
 Complete = Callable[[Any], object]
@@ -63,13 +66,20 @@ class _Asked:
     complete: Complete | None
 
 
+@dataclass(slots=True, eq=False)
+class _Told:
+    """The coordinator's token for what this node itself asked."""
+
+    done: Callable[[Any, Instant], None]
+
+
 class _Load(NamedTuple):
     """A partition whose records are being read."""
 
     replica: Replica
     leader_epoch: LeaderEpoch
     end_offset: Offset
-    records: Iterator[CoordinatorRecord]
+    records: Iterator[CoordinatorRecord | OpenRecord]
 
 
 class GroupHost:
@@ -85,7 +95,6 @@ class GroupHost:
     ) -> None:
         """`codec` is that of offset records; of a log so many bytes are read at once."""
         self._coordinator = coordinator
-        self._replicas = replicas
         self._timers = timers
         self._codec = codec
         self._read_bytes = read_bytes
@@ -93,8 +102,14 @@ class GroupHost:
         self._loads: dict[int, _Load] = {}
         self._is_unchecked = False
         """Whether anything has happened since the coordinator was checked."""
-        self._undecided: Counter[int] = Counter()
-        """How many appends to each partition wait for the high watermark."""
+        self._topic = CoordinatorTopic(CONSUMER_OFFSETS, replicas, self._ended)
+
+    def write_marker(
+        self, partition: int, marker: WritableTxnMarker, done: MarkerWritten, now: Instant
+    ) -> None:
+        """End a transaction in a partition of `__consumer_offsets`; see `marker_writing`."""
+        token = _Told(lambda response, at: done(ErrorCode(response.error_code), at))
+        self._carry_out(self._coordinator.write_marker(token, partition, marker, now), now)
 
     def ask(
         self,
@@ -103,10 +118,12 @@ class GroupHost:
         *,
         body: Any = None,
         complete: Complete | None = None,
+        guard: Guard = NO_GUARD,
     ) -> None:
         """Hand a request to the coordinator, whose response is its answer.
 
         `body` stands in for the request's own; `complete` has the last word on the response.
+        `guard` is that of a TxnOffsetCommit.
         """
         call: Call[Any] = Call(
             _Asked(request, complete),
@@ -114,6 +131,7 @@ class GroupHost:
             request.body if body is None else body,
             client_id=request.client_id or "",
             client_host=f"/{request.connection.client_host}",
+            guard=guard,
         )
         self._carry_out(self._coordinator.handle(call, now), now)
 
@@ -177,8 +195,7 @@ class GroupHost:
             is_committed=load.replica.commit_outcome(load.end_offset) is not None,
         )
         if report is not None and report.append_id is not None:
-            self._undecided[at.partition] += 1
-            self._await(load.replica, at.partition, report.append_id, load.end_offset, now)
+            self._topic.await_end(load.replica, report.append_id, load.end_offset, now)
         if report is not None and (report.unknown_kinds or report.damaged_records):
             log.warning(
                 "%s holds records that were skipped: %d damaged, %s of kinds that are not served",
@@ -204,9 +221,11 @@ class GroupHost:
         queue = deque(effects)
         while queue:
             effect = queue.popleft()
-            if isinstance(effect, AppendRecords):
+            if isinstance(effect, AppendRecords | AppendMarker):
                 for outcome in self._append(effect, now):
                     queue += self._coordinator.appended(effect.append_id, outcome, now)
+            elif isinstance(told := effect.token, _Told):
+                told.done(effect.response, now)
             elif isinstance(asked := effect.token, _Asked):
                 complete, response = asked.complete, effect.response
                 asked.request.reply(response if complete is None else complete(response))
@@ -214,46 +233,31 @@ class GroupHost:
                 raise InvariantViolated(f"{effect.token!r} was not asked here.")
         self._keep_time()
 
-    def _append(self, effect: AppendRecords, now: Instant) -> Sequence[ErrorCode | None]:
+    def _ended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
+        self._carry_out(self._coordinator.appended(append_id, error, now), now)
+
+    def _append(
+        self, effect: AppendRecords | AppendMarker, now: Instant
+    ) -> Sequence[ErrorCode | None]:
         """Append a batch; returns what the coordinator is to be told of it now, if anything."""
-        batch = build_batch(
-            (Record(NO_OFFSET, now.wall_ms, record.key, record.value) for record in effect.records),
-            codec=self._codec,
+        append = partial(
+            self._topic.append, effect.partition, effect.leader_epoch, effect.append_id
         )
-        try:
-            replica = self._replicas.leader(CONSUMER_OFFSETS, effect.partition)
-            if replica.leader_epoch != effect.leader_epoch:
-                return (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
-            appended = replica.check_leading().append_as_coordinator(bytearray(batch), now)
-        except ProtocolError as error:
-            return (error.code,)
-        except StorageError as error:
-            log.error("Group state could not be written: %s", error)
-            return (ErrorCode.KAFKA_STORAGE_ERROR,)
-        required = Offset(appended.last_offset + 1)
-        outcome = replica.commit_outcome(required)
-        # Ends are told in the order of the appends, and those of earlier turns may still wait.
-        if outcome is not None and not self._undecided[effect.partition]:
-            return _outcomes(outcome)
-        self._undecided[effect.partition] += 1
-        self._await(replica, effect.partition, effect.append_id, required, now)
-        return ()
-
-    def _await(
-        self, replica: Replica, partition: int, append_id: int, required: Offset, now: Instant
-    ) -> None:
-        """Tell the coordinator once the records are committed, or never will be."""
-
-        def decided(code: ErrorCode, at: Instant) -> None:
-            if code is ErrorCode.REQUEST_TIMED_OUT:
-                # Who waits has a limit of its own; the records stay in the log.
-                self._await(replica, partition, append_id, required, at)
-                return
-            self._undecided[partition] -= 1
-            for outcome in _outcomes(code):
-                self._carry_out(self._coordinator.appended(append_id, outcome, at), at)
-
-        replica.await_commit(required, decided, deadline_ms=now.monotonic_ms + _LOOK_AGAIN_MS)
+        if isinstance(effect, AppendMarker):
+            version = effect.marker.transaction_version
+            return append(marker_batch(effect.marker, now), now, transaction_version=version)
+        producer = effect.producer
+        records = (Record(NO_OFFSET, now.wall_ms, each.key, each.value) for each in effect.records)
+        if producer is None:
+            return append(build_batch(records, codec=self._codec), now)
+        batch = build_batch(
+            records,
+            codec=self._codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            is_transactional=True,
+        )
+        return append(batch, now, guard=Guard(producer.guard))
 
     def _keep_time(self) -> None:
         deadline_ms = self._coordinator.next_deadline()
@@ -274,17 +278,6 @@ class GroupHost:
             self._timer = self._timers.schedule(now.monotonic_ms + _RETRY_MS, self._tick)
 
 
-def _outcomes(code: ErrorCode) -> Sequence[ErrorCode | None]:
-    """The end of an append in the words of the coordinator, which calls success None."""
-    if code is ErrorCode.NONE:
-        return (None,)
-    if code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-        # Committed, but by fewer replicas than asked for: whoever waits is told so, and the
-        # records count.
-        return (code, None)
-    return (code,)
-
-
 def group_settings(broker: BrokerConfig) -> GroupSettings:
     """The coordinator's settings as the broker's configuration has them."""
     return GroupSettings(
@@ -297,44 +290,3 @@ def group_settings(broker: BrokerConfig) -> GroupSettings:
         offsets_retention_ms=broker.offsets_retention_ms,
         offsets_retention_check_interval_ms=broker.offsets_retention_check_interval_ms,
     )
-
-
-def committed_records(
-    source: Log, end_offset: Offset, read_bytes: int
-) -> Iterator[CoordinatorRecord]:
-    """The records of a log in their order, without those of open and aborted transactions.
-
-    A transaction's records come with its commit marker, except those that a plain record with the
-    same key and a higher offset has overtaken.
-    """
-    undecided: dict[ProducerId, list[Record]] = {}
-    overtakers: dict[bytes, Offset] = {}
-    position = source.log_start_offset
-    while position < end_offset:
-        found = source.reader.read(
-            position, read_bytes, end_offset=end_offset, at_least_one_batch=True
-        )
-        if found is None:
-            return
-        data = found.file.read_at(found.position, found.length)
-        for at, header in iterate_headers(data):
-            position = header.next_offset
-            records = list(read_records(data, at))
-            if header.is_control:
-                ended = undecided.pop(header.producer_id, [])
-                if any(
-                    marker is not None and marker.commits for marker in map(parse_marker, records)
-                ):
-                    yield from (
-                        CoordinatorRecord(record.key or b"", record.value)
-                        for record in ended
-                        if record.offset > overtakers.get(record.key or b"", NO_OFFSET)
-                    )
-                if not undecided:
-                    overtakers.clear()
-            elif header.is_transactional:
-                undecided.setdefault(header.producer_id, []).extend(records)
-            else:
-                if undecided:
-                    overtakers.update((record.key or b"", record.offset) for record in records)
-                yield from (CoordinatorRecord(r.key or b"", r.value) for r in records)

@@ -17,6 +17,7 @@ from strandline.replication.in_sync import InSyncState
 from strandline.replication.leader import Leader
 from strandline.storage.files import NoRoom
 from strandline.storage.log_appender import AppendResult
+from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import BrokerId, Instant, Offset
 
 DEFINITE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
@@ -44,16 +45,22 @@ class LeaderRole:
     # -- Appends -----------------------------------------------------------------------------
 
     def append(
-        self, records: WritableBuffer, now: Instant, *, acks_all: bool = False
+        self,
+        records: WritableBuffer,
+        now: Instant,
+        *,
+        acks_all: bool = False,
+        guard: Guard = NO_GUARD,
     ) -> AppendResult:
         """Append one client batch. Raises `ProtocolError` and `StorageError`.
 
-        `acks_all` asks for enough in-sync replicas before anything is appended.
+        `acks_all` asks for enough in-sync replicas before anything is appended. `guard` is what
+        `begin_verification` gave, if the batch may begin a transaction here.
         """
         self._check_appendable(acks_all=acks_all)
         try:
             result = self._log.appender.append_as_leader(
-                records, leader_epoch=self.state.leader_epoch, now_ms=now.wall_ms
+                records, leader_epoch=self.state.leader_epoch, now_ms=now.wall_ms, guard=guard
             )
         except StorageError as error:
             self._failed_to_append(error)
@@ -63,6 +70,11 @@ class LeaderRole:
             self._replica.traffic.records_in += result.last_offset - result.base_offset + 1
         self._appended(now)
         return result
+
+    def verify_transactions(self) -> None:
+        """Ask of transactional batches what the settings say."""
+        broker = self._host.settings.broker
+        self._log.producers.require_verification(broker.transaction_partition_verification_enable)
 
     def append_validated(self, batch: memoryview, header: BatchHeader, now: Instant) -> Offset:
         """Append a client's batch that is known to be valid and no duplicate, while leading."""
@@ -74,12 +86,23 @@ class LeaderRole:
         self._appended(now)
         return base_offset
 
-    def append_as_coordinator(self, records: WritableBuffer, now: Instant) -> AppendResult:
+    def append_as_coordinator(
+        self,
+        records: WritableBuffer,
+        now: Instant,
+        *,
+        transaction_version: int = 0,
+        guard: Guard = NO_GUARD,
+    ) -> AppendResult:
         """Append a batch that this node itself wrote, under the rules of acks=all."""
         self._check_appendable(acks_all=True)
         try:
             result = self._log.appender.append_as_coordinator(
-                records, leader_epoch=self.state.leader_epoch, now_ms=now.wall_ms
+                records,
+                leader_epoch=self.state.leader_epoch,
+                now_ms=now.wall_ms,
+                transaction_version=transaction_version,
+                guard=guard,
             )
         except StorageError as error:
             self._failed_to_append(error)
@@ -210,6 +233,7 @@ class LeaderRole:
     def reconfigured(self, now: Instant) -> None:
         """The topic's settings have changed (the log has them already)."""
         self.state.min_in_sync = self._log.config.min_insync_replicas
+        self.verify_transactions()
         self.advance(now)
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from strandline.cluster.image import ImageDelta
-from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.cluster.znodes import ResourceKind
 from strandline.node.effects import Halt
 from strandline.node.parts import NodeParts
@@ -88,6 +88,8 @@ class MetadataListener:
                 node.fetchers.forget(replica)
                 if topic.name == CONSUMER_OFFSETS and node.groups.is_used:
                     node.groups.host.lost_leadership(replica, now)
+                if topic.name == TRANSACTION_STATE and node.transactions.is_used:
+                    node.transactions.host.lost_leadership(replica, now)
         if delta.topics_deleted and node.groups.is_used:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
             node.groups.host.topics_deleted(gone, now)
@@ -116,12 +118,14 @@ class MetadataListener:
             node.fetchers.forget(replica)
         else:
             node.fetchers.follow(replica, replica.leader_id, now)
-        if replica.topic_partition.topic != CONSUMER_OFFSETS:
+        topic = replica.topic_partition.topic
+        if topic not in (CONSUMER_OFFSETS, TRANSACTION_STATE):
             return
+        coordinators = node.groups if topic == CONSUMER_OFFSETS else node.transactions
         if change.is_leading:
-            node.groups.host.became_leader(replica, now)
+            coordinators.host.became_leader(replica, now)
         elif change.was_leading:
-            node.groups.host.lost_leadership(replica, now)
+            coordinators.host.lost_leadership(replica, now)
 
     def _reconfigure(self, delta: ImageDelta, now: Instant) -> None:
         node = self._node

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreError
-from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.cluster.znodes import BrokerNode
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
@@ -54,6 +54,7 @@ from strandline.node.settings import Settings
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
+from strandline.node.transaction_access import TransactionAccess
 from strandline.node.why.refusals import Refusal
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_request_header, peek
@@ -66,7 +67,7 @@ from strandline.types import BrokerId, Instant
 
 log = logging.getLogger(__name__)
 
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 
 class Node:
@@ -125,6 +126,15 @@ class Node:
         self.creation = TopicCreation(self.controller, self.settings, random)
         self.background = Background(self.replicas, self.settings, self.timers, self.outbox)
         self.groups = GroupAccess(self.metadata, self.settings, self.replicas, self.timers, random)
+        self.transactions = TransactionAccess(
+            self.metadata,
+            self.settings,
+            self.replicas,
+            self.peers,
+            self.timers,
+            controller=self.controller,
+            groups=self.groups,
+        )
         self.parts = NodeParts(
             broker_id=self.broker_id,
             outbox=self.outbox,
@@ -143,6 +153,7 @@ class Node:
             creation=self.creation,
             background=self.background,
             groups=self.groups,
+            transactions=self.transactions,
         )
         self.routes = Routes(self.parts, random)
         self._metadata_listener = MetadataListener(self.parts)

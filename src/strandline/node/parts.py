@@ -26,6 +26,7 @@ from strandline.node.status.document import Handles
 from strandline.node.telemetry import Telemetry
 from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
+from strandline.node.transaction_access import TransactionAccess
 from strandline.types import BrokerId
 
 
@@ -50,6 +51,7 @@ class NodeParts:
     creation: TopicCreation
     background: Background
     groups: GroupAccess
+    transactions: TransactionAccess
     handle_use: Callable[[], Handles] | None = None
     """Says who has how many of the process's handles, if the driver knows."""
     fault_control: str | None = None

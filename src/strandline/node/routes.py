@@ -68,6 +68,14 @@ class Routes:
             ApiKey.LIST_GROUPS: self._groups,
             ApiKey.DESCRIBE_GROUPS: self._groups,
             ApiKey.DELETE_GROUPS: self._groups,
+            ApiKey.TXN_OFFSET_COMMIT: self._txn_offset_commit,
+            ApiKey.ADD_PARTITIONS_TO_TXN: self._transactions,
+            ApiKey.ADD_OFFSETS_TO_TXN: self._transactions,
+            ApiKey.END_TXN: self._transactions,
+            ApiKey.DESCRIBE_TRANSACTIONS: self._transactions,
+            ApiKey.LIST_TRANSACTIONS: self._transactions,
+            ApiKey.WRITE_TXN_MARKERS: self._partition_producers,
+            ApiKey.DESCRIBE_PRODUCERS: self._partition_producers,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._group_heartbeats,
             ApiKey.SHARE_GROUP_HEARTBEAT: self._group_heartbeats,
             ApiKey.INSPECT: self._inspect,
@@ -101,7 +109,9 @@ class Routes:
     def _produce(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.produce import ProduceHandler
 
-        return {ApiKey.PRODUCE: ProduceHandler(self._node.replicas).handle}
+        node = self._node
+        handler = ProduceHandler(node.replicas, node.transactions, node.settings)
+        return {ApiKey.PRODUCE: handler.handle}
 
     def _fetch(self) -> Mapping[int, Handler]:
         from strandline.node.fetch_sessions import FetchSessions
@@ -201,10 +211,49 @@ class Routes:
 
     def _init_producer_id(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.init_producer_id import InitProducerIdHandler
-        from strandline.node.producer_ids import ProducerIds
 
-        producer_ids = ProducerIds(self._node.controller, self._node.broker_id)
-        return {ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(producer_ids).handle}
+        transactions = self._node.transactions
+        handler = InitProducerIdHandler(transactions.producer_ids, lambda: transactions.host)
+        return {ApiKey.INIT_PRODUCER_ID: handler.handle}
+
+    def _transactions(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.transactions import TransactionsHandler
+
+        node = self._node
+        handler = TransactionsHandler(node.transactions.host, node.groups, node.metadata)
+        return {
+            ApiKey.ADD_PARTITIONS_TO_TXN: handler.add_partitions,
+            ApiKey.ADD_OFFSETS_TO_TXN: handler.add_offsets,
+            ApiKey.END_TXN: handler.end,
+            ApiKey.DESCRIBE_TRANSACTIONS: handler.describe,
+            ApiKey.LIST_TRANSACTIONS: handler.list_all,
+        }
+
+    def _txn_offset_commit(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.txn_offset_commit import TxnOffsetCommitHandler
+
+        node = self._node
+        handler = TxnOffsetCommitHandler(
+            node.groups.host,
+            node.metadata,
+            node.replicas,
+            node.transactions.verifier,
+            node.settings,
+        )
+        return {ApiKey.TXN_OFFSET_COMMIT: handler.handle}
+
+    def _partition_producers(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.partition_producers import (
+            DescribeProducersHandler,
+            WriteTxnMarkersHandler,
+        )
+
+        node = self._node
+        markers = WriteTxnMarkersHandler(node.transactions.writer)
+        return {
+            ApiKey.WRITE_TXN_MARKERS: markers.handle,
+            ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(node.replicas).handle,
+        }
 
     def _inspect(self) -> Mapping[int, Handler]:
         from strandline.node.inspection import InspectHandler
@@ -232,7 +281,9 @@ class Routes:
         membership = MembershipHandler(groups)
         offsets = OffsetsHandler(groups, node.metadata)
         admin = GroupAdminHandler(groups)
-        coordinators = FindCoordinatorHandler(node.metadata, groups, node.creation)
+        coordinators = FindCoordinatorHandler(
+            node.metadata, node.creation, node.groups, node.transactions
+        )
         return {
             ApiKey.FIND_COORDINATOR: coordinators.handle,
             ApiKey.JOIN_GROUP: membership.join,

@@ -14,6 +14,7 @@ from typing import TypeVar
 from strandline.errors import CorruptRecords, MalformedFrame
 from strandline.protocol.declare import shape_of
 from strandline.protocol.schema import decode_from
+from strandline.types import ProducerId
 
 T = TypeVar("T")
 
@@ -24,6 +25,14 @@ class CoordinatorRecord:
 
     key: bytes
     value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRecord:
+    """A record that counts if the open transaction of this producer commits."""
+
+    producer_id: ProducerId
+    record: CoordinatorRecord
 
 
 def partition_for(name: str, partition_count: int) -> int:

@@ -174,6 +174,7 @@ class LogAppender:
         leader_epoch: LeaderEpoch,
         now_ms: int,
         transaction_version: int = 0,
+        guard: Guard = NO_GUARD,
     ) -> AppendResult:
         """Append a batch that this broker wrote itself: coordinator state or an end marker.
 
@@ -182,7 +183,7 @@ class LogAppender:
         self._health.check_usable()
         validated = validate_client_batch(records, self._settings.coordinator_rules, now_ms)
         batch, header, append_time_ms, _ = validated
-        marker = self._judge_own_batch(validated, transaction_version)
+        marker = self._judge_own_batch(validated, transaction_version, guard)
         base_offset = self._offsets.log_end_offset
         last_offset = Offset(base_offset + header.last_offset_delta)
         with self._whole():
@@ -253,7 +254,7 @@ class LogAppender:
         return producers.check(header, _CLIENT, guard)
 
     def _judge_own_batch(
-        self, validated: ValidatedBatch, transaction_version: int
+        self, validated: ValidatedBatch, transaction_version: int, guard: Guard
     ) -> EndMarker | None:
         """Check a coordinator's batch against the producers; its end marker, if it is one."""
         header = validated.header
@@ -262,7 +263,7 @@ class LogAppender:
         if header.producer_id < 0:
             return None
         if not header.attributes & CONTROL_BIT:
-            self._producers.check(header, AppendOrigin.COORDINATOR)
+            self._producers.check(header, AppendOrigin.COORDINATOR, guard)
             return None
         marker = read_end_marker(validated.buffer)
         if marker is not None:

@@ -82,7 +82,7 @@ class ProducerStates:
     ) -> None:
         self.expiration_ms = expiration_ms
         self.verification_enabled = verification_enabled
-        """`transaction.partition.verification.enable`; for a broker that can ask a coordinator."""
+        """`transaction.partition.verification.enable`."""
         self.verifications = Verifications()
         self.snapshots = ProducerSnapshots(files, directory)
         self.end_offset = Offset(0)
@@ -90,6 +90,10 @@ class ProducerStates:
         self._files = files
         self._snapshot_offset = Offset(0)
         self._by_id: dict[ProducerId, ProducerEntry] = {}
+
+    def require_verification(self, required: bool) -> None:
+        """Whether a partition must be part of the transaction that writes to it."""
+        self.verification_enabled = required
 
     # ── appending ──────────────────────────────────────────────────────────────────────────────
 

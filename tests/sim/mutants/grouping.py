@@ -13,10 +13,10 @@ from strandline.groups.membership import Membership
 from strandline.groups.offset_records import GroupRecord
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Call
-from strandline.node import group_host
+from strandline.node import coordinator_topic, group_host
 from strandline.node.group_host import GroupHost
 from strandline.node.replica import Replica
-from strandline.protocol.coordinator_log import CoordinatorRecord
+from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.protocol.messages.offset_commit import OffsetCommitRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
@@ -27,7 +27,7 @@ from tests.sim.mutants.mutant import Mutant, nothing, patch, together
 _true_append = GroupHost._append
 _true_check_commit = offset_service._check_commit
 _true_check_sync = Membership._check_sync
-_true_committed_records = group_host.committed_records
+_true_committed_records = coordinator_topic.committed_records
 _true_heartbeat = Membership.heartbeat
 
 
@@ -49,12 +49,16 @@ def _synced(self: Membership, request: SyncGroupRequest, group: Group) -> None:
     _true_check_sync(self, request, group)
 
 
-def _no_records(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
+def _no_records(
+    source: Log, end_offset: Offset, read_bytes: int
+) -> Iterator[CoordinatorRecord | OpenRecord]:
     del source, end_offset, read_bytes
     return iter(())
 
 
-def _to_the_mark(source: Log, end_offset: Offset, read_bytes: int) -> Iterator[CoordinatorRecord]:
+def _to_the_mark(
+    source: Log, end_offset: Offset, read_bytes: int
+) -> Iterator[CoordinatorRecord | OpenRecord]:
     del end_offset
     return _true_committed_records(source, source.high_watermark, read_bytes)
 

@@ -60,7 +60,7 @@ def _learns_acks_all(self: ProduceFastPath, frame: memoryview, request: Any, rep
 
 
 def _throws_one_of_five_away(
-    self: Any, request: Any, replica: Any, data: Any, answer: Any, now: Instant
+    self: Any, request: Any, replica: Any, data: Any, answer: Any, guard: Any, now: Instant
 ) -> Offset:
     """Which of them, their checksums say."""
     log = replica.check_leading() and replica.log
@@ -69,16 +69,16 @@ def _throws_one_of_five_away(
         answer.base_offset, answer.log_start_offset = log.log_end_offset, log.log_start_offset
         end: Offset = log.log_end_offset
         return end
-    required: Offset = _true_append(self, request, replica, data, answer, now)
+    required: Offset = _true_append(self, request, replica, data, answer, guard, now)
     return required
 
 
 def _duplicates_at_once(
-    self: Any, request: Any, replica: Any, data: Any, answer: Any, now: Instant
+    self: Any, request: Any, replica: Any, data: Any, answer: Any, guard: Any, now: Instant
 ) -> Offset:
     """Which of them are duplicates, the log's end says: it stays where it was."""
     end = replica.log.log_end_offset
-    required: Offset = _true_append(self, request, replica, data, answer, now)
+    required: Offset = _true_append(self, request, replica, data, answer, guard, now)
     return Offset(0) if replica.log.log_end_offset == end else required
 
 

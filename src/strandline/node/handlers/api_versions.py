@@ -13,10 +13,16 @@ from strandline.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from strandline.types import Instant
 
 _SOFTWARE_SINCE: Final = 3
+_LEVEL_0_SINCE: Final = 4
+TRANSACTION_VERSION: Final = "transaction.version"
+"""The feature by which producers know that each transaction has an epoch of its own (KIP-890)."""
+VERSION_2: Final = 2
 # KIP-511: letters, digits, dots and dashes, beginning and ending with a letter or digit.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -45,7 +51,26 @@ class ApiVersionsHandler:
         ):
             request.reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
-        request.reply(ApiVersionsResponse(api_keys=self._versions))
+        # Old clients take a feature that begins at 0 for a malformed answer (KAFKA-17011).
+        lowest = 0 if request.version >= _LEVEL_0_SINCE else 1
+        request.reply(
+            ApiVersionsResponse(
+                api_keys=self._versions,
+                supported_features=[
+                    SupportedFeatureKey(
+                        name=TRANSACTION_VERSION, min_version=lowest, max_version=VERSION_2
+                    )
+                ],
+                finalized_features_epoch=0,
+                finalized_features=[
+                    FinalizedFeatureKey(
+                        name=TRANSACTION_VERSION,
+                        max_version_level=VERSION_2,
+                        min_version_level=VERSION_2,
+                    )
+                ],
+            )
+        )
 
     def handle_unknown_version(self, request: Request[None]) -> None:
         """Tell a client from the future, in version 0, which versions it may ask in."""

@@ -1,16 +1,17 @@
-"""FindCoordinator: which broker leads the partition in which a group lives."""
+"""FindCoordinator: which broker leads the partition in which a group, or a transaction, lives."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from strandline.cluster.controller import Refusal
-from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.errors import ErrorCode
-from strandline.node.group_host import GroupHost
+from strandline.node.group_access import GroupAccess
 from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.node.topic_creation import TopicCreation
+from strandline.node.transaction_access import TransactionAccess
 from strandline.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -21,35 +22,45 @@ from strandline.types import Instant
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 _MANY_KEYS_SINCE: Final = 4
+_TOPICS: Final = {_GROUP_KEY: CONSUMER_OFFSETS, _TRANSACTION_KEY: TRANSACTION_STATE}
+_HELD: Final = {_GROUP_KEY: "group", _TRANSACTION_KEY: "transaction"}
 
 
 class FindCoordinatorHandler:
-    """Answers FindCoordinator, versions 0 to 6; creates `__consumer_offsets` at its first use."""
+    """Answers FindCoordinator, versions 0 to 6; creates the topics of coordinators when asked."""
 
-    def __init__(self, metadata: Metadata, groups: GroupHost, creation: TopicCreation) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        creation: TopicCreation,
+        groups: GroupAccess,
+        transactions: TransactionAccess,
+    ) -> None:
         self._metadata = metadata
-        self._groups = groups
         self._creation = creation
+        self._groups = groups
+        self._transactions = transactions
 
     def handle(self, request: Request[FindCoordinatorRequest], now: Instant) -> None:
-        """Tell which broker coordinates each group."""
+        """Tell which broker coordinates each group, or each transactional id."""
         body = request.body
-        if body.key_type != _GROUP_KEY or CONSUMER_OFFSETS in self._metadata.image.topics:
+        topic = _TOPICS.get(body.key_type)
+        if topic is None or topic in self._metadata.image.topics:
             self._reply(request)
             return
 
         def created(refused: dict[str, Refusal], at: Instant) -> None:
             del at
-            self._reply(request, refused.get(CONSUMER_OFFSETS))
+            self._reply(request, refused.get(topic))
 
-        self._creation.ensure([CONSUMER_OFFSETS], created, now)
+        self._creation.ensure([topic], created, now)
 
     def _reply(
         self,
         request: Request[FindCoordinatorRequest],
         refusal: Refusal | None = None,
     ) -> None:
-        """`refusal` tells why the topic of the groups could not be made."""
+        """`refusal` tells why the topic of the coordinator could not be made."""
         body, listener = request.body, request.connection.listener
         if request.version >= _MANY_KEYS_SINCE:
             request.reply(
@@ -72,30 +83,33 @@ class FindCoordinatorHandler:
             )
         )
 
+    def _partition_for(self, key_type: int, key: str) -> int:
+        if key_type == _GROUP_KEY:
+            return self._groups.host.partition_for(key)
+        return self._transactions.host.partition_for(key)
+
     def _find(self, key_type: int, key: str, listener: str, refusal: Refusal | None) -> Coordinator:
         answer = Coordinator(key=key, node_id=-1, port=-1, error_message=None)
-        if key_type == _TRANSACTION_KEY:
-            answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            answer.error_message = "Transactions are not served by this version of Strandline."
-            return answer
-        if key_type != _GROUP_KEY:
+        if key_type not in _TOPICS:
             answer.error_code = ErrorCode.INVALID_REQUEST
             answer.error_message = f"There is no coordinator for keys of type {key_type}."
             return answer
         image = self._metadata.image
-        topic = image.topics.get(CONSUMER_OFFSETS)
-        partition = topic and topic.partitions.get(self._groups.partition_for(key))
+        topic = image.topics.get(_TOPICS[key_type])
+        partition = topic and topic.partitions.get(self._partition_for(key_type, key))
         broker = image.brokers.get(partition.leader) if partition else None
         if broker is None:
             answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             if partition is not None:
-                answer.error_message = "The partition that holds the group has no leader."
+                answer.error_message = (
+                    f"The partition that holds the {_HELD[key_type]} has no leader."
+                )
             elif refusal is not None:
                 answer.error_message = (
-                    f"The topic {CONSUMER_OFFSETS} could not be made: {refusal.message}"
+                    f"The topic {_TOPICS[key_type]} could not be made: {refusal.message}"
                 )
             else:
-                answer.error_message = f"The topic {CONSUMER_OFFSETS} is not ready yet."
+                answer.error_message = f"The topic {_TOPICS[key_type]} is not ready yet."
             return answer
         endpoint = broker.endpoint_for(listener)
         answer.node_id, answer.host, answer.port = broker.broker_id, endpoint.host, endpoint.port

@@ -8,8 +8,9 @@ high watermark where acks=all asks for it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.errors import ErrorCode, ProtocolError, StorageError
@@ -18,6 +19,8 @@ from strandline.node.replica import Replica
 from strandline.node.replica_host import ReplicaHost
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
+from strandline.node.settings import Settings
+from strandline.node.transaction_access import TransactionAccess
 from strandline.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -33,7 +36,11 @@ from strandline.records.codec import Codec
 from strandline.records.produced_framing import begins_with_transactional_batch
 from strandline.records.record_checks import RecordsRejectedError
 from strandline.storage.files import NoRoom
+from strandline.storage.transaction_verification import NO_GUARD, Guard
 from strandline.types import NO_OFFSET, NO_TIMESTAMP, Instant, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.node.handlers.produce_verification import ProduceVerification
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +56,12 @@ _CODEC_AT: Final = 22
 class ProduceHandler:
     """Answers Produce, versions 3 to 13."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(
+        self, replicas: Replicas, transactions: TransactionAccess, settings: Settings
+    ) -> None:
         self._replicas = replicas
+        self._transactions = transactions
+        self._settings = settings
 
     def handle(self, request: Request[ProduceRequest], now: Instant) -> None:
         """Append every partition's batch, then answer, wait, or stay silent (acks=0)."""
@@ -59,6 +70,35 @@ class ProduceHandler:
         if refusal is not None:
             self._refuse(request, refusal)
             return
+        if body.transactional_id is None:
+            self._append_all(request, None, now)
+            return
+        # Most brokers serve no transactions, and do without what these need.
+        from strandline.node.handlers.produce_verification import ProduceVerification
+
+        verification = ProduceVerification(request, self._replicas)
+        if not verification.begin(self._settings, now.wall_ms):
+            self._append_all(request, verification, now)
+            return
+
+        def verified(outcomes: Mapping[TopicPartition, ErrorCode], at: Instant) -> None:
+            verification.verified(outcomes)
+            self._append_all(request, verification, at)
+
+        # The frame belongs to the driver again before the coordinator answers.
+        for topic in body.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = memoryview(bytearray(data.records))
+        self._transactions.verifier.ask(verification.question(), verified, now)
+
+    def _append_all(
+        self,
+        request: Request[ProduceRequest],
+        verification: ProduceVerification | None,
+        now: Instant,
+    ) -> None:
+        body = request.body
         response = ProduceResponse()
         waiting = _Waiting(request, response, self._replicas.host)
         by_id = request.version >= _TOPIC_IDS_SINCE
@@ -73,7 +113,9 @@ class ProduceHandler:
                         replica = self._replicas.leader_by_id(topic.topic_id, data.index)
                     else:
                         replica = self._replicas.leader(topic.name, data.index)
-                    required = self._append(request, replica, data, answer, now)
+                    at = replica.topic_partition
+                    guard = NO_GUARD if verification is None else verification.guard(at)
+                    required = self._append(request, replica, data, answer, guard, now)
                 except (ProtocolError, StorageError) as error:
                     _refuse_partition(answer, error)
                     continue
@@ -87,6 +129,7 @@ class ProduceHandler:
         replica: Replica,
         data: PartitionProduceData,
         answer: PartitionProduceResponse,
+        guard: Guard,
         now: Instant,
     ) -> Offset:
         """Append one partition's records; returns the high watermark that commits them."""
@@ -100,7 +143,8 @@ class ProduceHandler:
         if replica.topic_partition.topic in self._replicas.internal_topics:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is internal.")
         acks_all = request.body.acks == _ACKS_ALL
-        result = replica.check_leading().append(data.records, now, acks_all=acks_all)
+        leading = replica.check_leading()
+        result = leading.append(data.records, now, acks_all=acks_all, guard=guard)
         answer.base_offset = result.base_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = replica.log.log_start_offset
@@ -122,15 +166,18 @@ class ProduceHandler:
 def _refusal_of_all(body: ProduceRequest) -> ProtocolError | None:
     """Why no partition of a request is served, or None.
 
-    As in Kafka (`KafkaApis.handleProduceRequest`), one transactional batch is enough, whatever else
-    is there: it would open a transaction that only its coordinator can end. Transactions are not
-    served, so that no `transactional.id` is authorized; one that comes with ordinary batches means
-    nothing. A batch without a possible frame refuses all partitions, too.
+    As in Kafka (`KafkaApis.handleProduceRequest`), one transactional batch without a
+    `transactional.id` is enough, whatever else is there: it would open a transaction that no
+    coordinator knows. A batch without a possible frame refuses all partitions, too.
     """
     try:
         for topic in body.topic_data:
             for data in topic.partition_data:
-                if data.records is not None and begins_with_transactional_batch(data.records):
+                if (
+                    data.records is not None
+                    and begins_with_transactional_batch(data.records)
+                    and body.transactional_id is None
+                ):
                     return ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     except ProtocolError as error:
         return error

@@ -1,0 +1,206 @@
+"""Bringing the ends of transactions to their partitions, wherever these are led (WriteTxnMarkers).
+
+A decided transaction ends on every partition that still exists: what is refused for now, or whose
+leader moves, is asked again until it is done, or until a newer coordinator has fenced this one. To
+each broker one request is under way; what comes meanwhile goes with the next, in one request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from strandline.client.channel import RequestFailed
+from strandline.errors import ErrorCode
+from strandline.node.marker_writing import TIMEOUT_MS, MarkerWriter
+from strandline.node.metadata import Metadata
+from strandline.node.peers import Peers
+from strandline.node.timers import Timers
+from strandline.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from strandline.transactions.effects import SendMarkers
+from strandline.types import BrokerId, Instant, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_VERSION: Final = 2
+_RETRY_MS: Final = 100
+_CHANNEL: Final = "markers"
+_DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+_FENCED: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    sent: SendMarkers
+    left: set[TopicPartition]
+    under_way: set[TopicPartition] = field(default_factory=set)
+
+    def marker(self, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+        """The marker for some of the partitions."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(partitions):
+            topics.setdefault(topic, []).append(partition)
+        return WritableTxnMarker(
+            producer_id=self.sent.producer_id,
+            producer_epoch=self.sent.producer_epoch,
+            transaction_result=self.sent.commits,
+            topics=[
+                WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
+                for topic, numbers in topics.items()
+            ],
+            coordinator_epoch=self.sent.coordinator_epoch,
+            transaction_version=self.sent.transaction_version,
+        )
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What one broker is to be asked."""
+
+    waiting: list[tuple[_Job, frozenset[TopicPartition]]] = field(default_factory=list)
+    is_asking: bool = False
+
+
+class MarkerSender:
+    """All markers that this node's coordinator has under way."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        peers: Peers,
+        timers: Timers,
+        writer: MarkerWriter,
+        broker_id: BrokerId,
+    ) -> None:
+        self._metadata = metadata
+        self._peers = peers
+        self._timers = timers
+        self._writer = writer
+        self._broker_id = broker_id
+        self._jobs: dict[int, _Job] = {}
+        self._queues: dict[BrokerId, _Queue] = {}
+        self.written: Callable[[int, Instant], None] = lambda _send_id, _now: None
+        """Told the `send_id` of a transaction that has ended everywhere."""
+
+    def send(self, sent: SendMarkers, now: Instant) -> None:
+        """End a transaction on its partitions."""
+        job = self._jobs[sent.send_id] = _Job(sent, set(sent.partitions))
+        self._go_on(job, now)
+
+    def cancel(self, partition: int) -> None:
+        """Give up what the coordinator of this partition of `__transaction_state` had sent."""
+        for send_id in [
+            each for each, job in self._jobs.items() if job.sent.partition == partition
+        ]:
+            del self._jobs[send_id]
+
+    def _go_on(self, job: _Job, now: Instant) -> None:
+        """Ask the present leaders of all partitions that are not being asked."""
+        image = self._metadata.image
+        by_leader: dict[BrokerId, set[TopicPartition]] = {}
+        waits = False
+        for at in sorted(job.left - job.under_way):
+            state = image.partition(at)
+            if state is None:
+                job.left.discard(at)  # deleted, and the transaction's records with it
+            elif state.leader == self._broker_id or self._peers.is_known(state.leader):
+                by_leader.setdefault(state.leader, set()).add(at)
+            else:
+                waits = True
+        for leader, partitions in by_leader.items():
+            job.under_way |= partitions
+            if leader == self._broker_id:
+                self._write(job, partitions, now)
+            else:
+                queue = self._queues.setdefault(leader, _Queue())
+                queue.waiting.append((job, frozenset(partitions)))
+                self._ask(leader, now)
+        if waits:
+            self._later(job, now)
+        self._finish_if_done(job, now)
+
+    def _write(self, job: _Job, partitions: Iterable[TopicPartition], now: Instant) -> None:
+        for at in sorted(partitions):
+            marker = job.marker([at])
+            self._writer.write(at, marker, partial(self._answered, job, at), now)
+
+    def _ask(self, leader: BrokerId, now: Instant) -> None:
+        queue = self._queues[leader]
+        queue.waiting = [each for each in queue.waiting if self._is_wanted(each[0])]
+        if queue.is_asking or not queue.waiting:
+            return
+        asked, queue.waiting = queue.waiting, []
+        queue.is_asking = True
+        markers = [job.marker(partitions) for job, partitions in asked]
+        self._peers.ask(
+            leader,
+            WriteTxnMarkersRequest(markers=markers),
+            _VERSION,
+            partial(self._told, leader, asked),
+            now,
+            timeout_ms=TIMEOUT_MS,
+            channel=_CHANNEL,
+        )
+
+    def _told(
+        self,
+        leader: BrokerId,
+        asked: list[tuple[_Job, frozenset[TopicPartition]]],
+        answer: object,
+        now: Instant,
+    ) -> None:
+        self._queues[leader].is_asking = False
+        outcomes: dict[tuple[int, TopicPartition], ErrorCode] = {}
+        if isinstance(answer, WriteTxnMarkersResponse):
+            for marker in answer.markers:
+                for topic in marker.topics:
+                    for item in topic.partitions:
+                        at = TopicPartition(topic.name, item.partition_index)
+                        outcomes[marker.producer_id, at] = ErrorCode(item.error_code)
+        elif isinstance(answer, RequestFailed):
+            log.info("Broker %d could not be told how transactions ended: %s", leader, answer)
+        for job, partitions in asked:
+            for at in sorted(partitions):
+                missing = ErrorCode.NETWORK_EXCEPTION
+                code = outcomes.get((job.sent.producer_id, at), missing)
+                self._answered(job, at, code, now)
+        self._ask(leader, now)
+
+    def _answered(self, job: _Job, at: TopicPartition, code: ErrorCode, now: Instant) -> None:
+        job.under_way.discard(at)
+        if not self._is_wanted(job):
+            return
+        if code in _DONE:
+            job.left.discard(at)
+            self._finish_if_done(job, now)
+        elif code in _FENCED:
+            # A newer coordinator, or a newer producer, has taken over; it ends the transaction.
+            log.warning("The end of a transaction was refused by %s: %s", at, code.name)
+            del self._jobs[job.sent.send_id]
+        else:
+            self._later(job, now)
+
+    def _later(self, job: _Job, now: Instant) -> None:
+        def again(at: Instant) -> None:
+            if self._is_wanted(job):
+                self._go_on(job, at)
+
+        self._timers.schedule(now.monotonic_ms + _RETRY_MS, again)
+
+    def _finish_if_done(self, job: _Job, now: Instant) -> None:
+        if not job.left and self._is_wanted(job):
+            del self._jobs[job.sent.send_id]
+            self.written(job.sent.send_id, now)
+
+    def _is_wanted(self, job: _Job) -> bool:
+        return self._jobs.get(job.sent.send_id) is job

@@ -1,0 +1,95 @@
+"""What a node does for transactions, imported and made when first needed (see `group_access`)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from strandline.node.controller import Controller
+from strandline.node.group_access import GroupAccess
+from strandline.node.metadata import Metadata
+from strandline.node.peers import Peers
+from strandline.node.producer_ids import ProducerIds
+from strandline.node.replicas import Replicas
+from strandline.node.settings import Settings
+from strandline.node.timers import Timers
+from strandline.types import BrokerId
+
+if TYPE_CHECKING:
+    from strandline.node.marker_writing import MarkerWriter
+    from strandline.node.transaction_host import TransactionHost
+    from strandline.node.transaction_verification import TransactionVerifier
+
+
+class TransactionAccess:
+    """See the module."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        settings: Settings,
+        replicas: Replicas,
+        peers: Peers,
+        timers: Timers,
+        *,
+        controller: Controller,
+        groups: GroupAccess,
+    ) -> None:
+        self._metadata = metadata
+        self._settings = settings
+        self._replicas = replicas
+        self._peers = peers
+        self._timers = timers
+        self._groups = groups
+        self._broker_id = BrokerId(settings.broker.node_id)
+        self.producer_ids = ProducerIds(controller, self._broker_id)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the transaction coordinator has been needed yet."""
+        return "host" in self.__dict__
+
+    @cached_property
+    def writer(self) -> MarkerWriter:
+        """Writes the ends of transactions into the partitions that are led here."""
+        from strandline.node.marker_writing import MarkerWriter
+
+        return MarkerWriter(self._replicas, self._groups)
+
+    @cached_property
+    def verifier(self) -> TransactionVerifier:
+        """Asks coordinators about the transactions that write here."""
+        from strandline.node.transaction_verification import TransactionVerifier
+
+        return TransactionVerifier(
+            self._metadata, self._settings, self._peers, self._timers, lambda: self.host
+        )
+
+    @cached_property
+    def host(self) -> TransactionHost:
+        """The transaction coordinator."""
+        from strandline.cluster.topic_names import TRANSACTION_STATE
+        from strandline.node.marker_sending import MarkerSender
+        from strandline.node.transaction_host import TransactionHost, transaction_settings
+        from strandline.transactions.coordinator import TransactionCoordinator
+
+        broker = self._settings.broker
+        topic = self._metadata.image.topics.get(TRANSACTION_STATE)
+        coordinator = TransactionCoordinator(
+            transaction_settings(broker),
+            # All brokers must agree on it, whatever their settings say now.
+            partition_count=(
+                len(topic.partitions) if topic else broker.transaction_state_log_num_partitions
+            ),
+        )
+        markers = MarkerSender(
+            self._metadata, self._peers, self._timers, self.writer, self._broker_id
+        )
+        return TransactionHost(
+            coordinator,
+            self._replicas,
+            self._timers,
+            self.producer_ids,
+            markers,
+            broker.transaction_state_log_load_buffer_size,
+        )

@@ -1,0 +1,182 @@
+"""Asking the coordinator whether a partition is part of a transaction, or to make it one (KIP-890).
+
+The leader of a partition asks before a transaction's first batch there. A producer of version 1 has
+told the coordinator itself, and the partition is only verified; one of version 2 leaves it to the
+leader to add the partition. Questions about one producer are asked one after the other, so that its
+batches are appended in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from strandline.cluster.topic_names import TRANSACTION_STATE
+from strandline.errors import ErrorCode
+from strandline.node.metadata import Metadata
+from strandline.node.peers import Peers
+from strandline.node.settings import Settings
+from strandline.node.timers import Timers
+from strandline.node.transaction_host import TransactionHost
+from strandline.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from strandline.types import BrokerId, Instant, ProducerEpoch, ProducerId, TopicPartition
+
+_VERSION: Final = 5
+_CHANNEL: Final = "transactions"
+_TIMEOUT_MS: Final = 30_000
+
+Verified = Callable[[Mapping[TopicPartition, ErrorCode], Instant], None]
+"""Told once what the coordinator says of each partition."""
+
+_UNREACHED: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked about one producer's transaction."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: frozenset[TopicPartition]
+    adds: bool
+    """Partitions join the transaction by being written to (version 2)."""
+    knows_abortable: bool
+    """The client knows the error TRANSACTION_ABORTABLE."""
+
+    def request(self) -> AddPartitionsToTxnRequest:
+        """The question as a message."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(self.partitions):
+            topics.setdefault(topic, []).append(partition)
+        return AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=self.transactional_id,
+                    producer_id=self.producer_id,
+                    producer_epoch=self.producer_epoch,
+                    verify_only=not self.adds,
+                    topics=[
+                        AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                        for topic, numbers in topics.items()
+                    ],
+                )
+            ]
+        )
+
+    def for_client(self, code: ErrorCode) -> ErrorCode:
+        """What the producer is told: older ones would take some errors for the end of them."""
+        if code is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if code is ErrorCode.TRANSACTION_ABORTABLE and not self.knows_abortable:
+            return ErrorCode.INVALID_TXN_STATE
+        if code in _UNREACHED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not self.adds):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return code
+
+
+class TransactionVerifier:
+    """The questions of all partitions that this node leads."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        settings: Settings,
+        peers: Peers,
+        timers: Timers,
+        host: Callable[[], TransactionHost],
+    ) -> None:
+        """`host` gives this node's own coordinator."""
+        self._metadata = metadata
+        self._settings = settings
+        self._peers = peers
+        self._timers = timers
+        self._host = host
+        self._queues: dict[ProducerId, deque[tuple[Question, Verified]]] = {}
+
+    def ask(self, question: Question, verified: Verified, now: Instant) -> None:
+        """Ask; the errors told are those for the client."""
+        queue = self._queues.get(question.producer_id)
+        if queue is not None:
+            queue.append((question, verified))
+            return
+        self._queues[question.producer_id] = deque()
+        self._begin(question, verified, now)
+
+    def _begin(self, question: Question, verified: Verified, now: Instant) -> None:
+        patience_ms = self._settings.broker.add_partitions_to_txn_retry_backoff_max_ms
+        give_up_ms = now.monotonic_ms + (patience_ms if question.adds else 0)
+        self._send(question, verified, give_up_ms, now)
+
+    def _send(self, question: Question, verified: Verified, give_up_ms: int, now: Instant) -> None:
+        answered = partial(self._answered, question, verified, give_up_ms)
+        host = self._host()
+        number = host.partition_for(question.transactional_id)
+        state = self._metadata.image.partition(TopicPartition(TRANSACTION_STATE, number))
+        if state is None or state.leader < 0:
+            answered(None, now)
+        elif state.leader == BrokerId(self._settings.broker.node_id):
+            host.ask(question.request(), _VERSION, answered, now)
+        else:
+            self._peers.ask(
+                state.leader,
+                question.request(),
+                _VERSION,
+                answered,
+                now,
+                timeout_ms=_TIMEOUT_MS,
+                channel=_CHANNEL,
+            )
+
+    def _answered(
+        self,
+        question: Question,
+        verified: Verified,
+        give_up_ms: int,
+        answer: object,
+        now: Instant,
+    ) -> None:
+        codes = dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
+        if isinstance(answer, AddPartitionsToTxnResponse):
+            for transaction in answer.results_by_transaction:
+                for topic in transaction.topic_results:
+                    for item in topic.results_by_partition:
+                        at = TopicPartition(topic.name, item.partition_index)
+                        codes[at] = ErrorCode(item.partition_error_code)
+        pause_ms = self._settings.broker.add_partitions_to_txn_retry_backoff_ms
+        is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+        if is_busy and now.monotonic_ms + pause_ms <= give_up_ms:
+            # The transaction before this one is still being ended: that takes a moment.
+            self._timers.schedule(
+                now.monotonic_ms + pause_ms,
+                lambda at: self._send(question, verified, give_up_ms, at),
+            )
+            return
+        try:
+            verified({at: question.for_client(code) for at, code in codes.items()}, now)
+        finally:
+            self._next(question.producer_id, now)
+
+    def _next(self, producer_id: ProducerId, now: Instant) -> None:
+        queue = self._queues[producer_id]
+        if not queue:
+            del self._queues[producer_id]
+            return
+        question, verified = queue.popleft()
+        # Not inside this call: answers of this node's own coordinator would pile up.
+        self._timers.schedule(now.monotonic_ms, lambda at: self._begin(question, verified, at))
