@@ -9,7 +9,7 @@ import pytest
 
 from strandline.errors import ErrorCode
 from strandline.groups.coordinator import GroupCoordinator
-from strandline.groups.effects import AppendRecords, Reply
+from strandline.groups.effects import AppendMarker, AppendRecords, Reply
 from strandline.groups.requests import Call
 from strandline.groups.settings import GroupSettings
 from strandline.protocol.messages.consumer_protocol import (
@@ -92,12 +92,13 @@ class World:
                 assert effect.token not in self.replies, "answered twice"
                 self.replies[effect.token] = effect.response
                 continue
-            assert isinstance(effect, AppendRecords)
+            assert isinstance(effect, AppendRecords | AppendMarker)
             if self.fail_with is not None:
                 error, self.fail_with = self.fail_with, None
                 self.run(self.coordinator.appended(effect.append_id, error, self.now))
                 continue
-            self.log[effect.partition] += effect.records
+            if isinstance(effect, AppendRecords):
+                self.log[effect.partition] += effect.records
             self.held.append(effect.append_id)
         if not self.hold:
             self.release()
