@@ -108,6 +108,12 @@ class Checked:
         """Let the checkers look at a broker, as after an event."""
         self.checkers.node_acted(self.world[broker_id])
 
+    def settle(self, broker_id: int) -> None:
+        """Let a broker end its turn, and the checkers look at it."""
+        machine = self.world[broker_id]
+        machine.node.purgatory.wake(machine.now)
+        self.act(broker_id)
+
     # -- the metadata ------------------------------------------------------------------------
 
     @property

@@ -207,9 +207,12 @@ class Replica(Watched):
             self.leading.in_sync_refused(code, now, proposal, is_open=is_open)
 
     def check(self) -> None:
-        """Raise `InvariantViolated` unless role, offsets and waiting appends agree (I-01, I-09,
-        I-12, I-15, I-40). To be asked between two turns; its cost does not grow with the log."""
+        """Raise `InvariantViolated` unless role, offsets and waiting appends agree (I-01, I-03,
+        I-09, I-12, I-15, I-40). To be asked between two turns; its cost does not grow with the log.
+        """
         leading, following, log = self.leading, self.following, self.log
+        if log.failure is None:
+            log.offsets.check()
         if leading is not None:
             if following is not None or self.leader_id != self.host.broker_id:
                 raise InvariantViolated(
@@ -220,6 +223,13 @@ class Replica(Watched):
                     f"It leads in epoch {leading.state.leader_epoch}, and was told of epoch "
                     f"{self.leader_epoch}.",
                     invariant="I-11",
+                )
+            if log.leader_epochs.latest != self.leader_epoch and log.failure is None:
+                # KAFKA-7415: it begins with leadership, not with its first record.
+                raise InvariantViolated(
+                    f"It leads in epoch {self.leader_epoch}, but the newest epoch of its table is "
+                    f"{log.leader_epochs.latest}.",
+                    invariant="I-03",
                 )
             leading.state.check(log.high_watermark, log.log_end_offset)
         elif following is not None and self.leader_id in (NO_LEADER, self.host.broker_id):

@@ -20,12 +20,32 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from strandline.errors import CorruptRecords
-from strandline.records.batch import HEADER, MAGIC, SEQUENCE_MAX
-from strandline.records.record import read_records
+from strandline.records.batch import HEADER, MAGIC, SEQUENCE_MAX, TRANSACTIONAL_BIT, parse_header
+from strandline.records.record import iterate_payload, payload_of, read_records
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.files import File
 from strandline.storage.memory_files import MemoryFile
 from strandline.types import BrokerId
+
+
+def unreadable(data: bytes, position: int, *, may_have_gaps: bool) -> str | None:
+    """What is wrong with the records of the batch there, which is whole and as it was written."""
+    header = parse_header(data, position)
+    name = f"the batch at offset {header.base_offset}"
+    if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
+        return f"{name} belongs to a transaction, and there are none"
+    try:
+        records = list(iterate_payload(header, payload_of(header, data, position)))
+    except CorruptRecords as error:
+        return f"{name} cannot be read: {error}"
+    if not records:
+        return None if may_have_gaps else f"{name} has no records"
+    newest = max(record.timestamp for record in records)
+    if header.max_timestamp != max(newest, -1):
+        return f"{name} has the largest timestamp {header.max_timestamp}, its records {newest}"
+    if not may_have_gaps and len(records) != header.last_offset_delta + 1:
+        return f"{name} has {len(records)} records for {header.last_offset_delta + 1} offsets"
+    return None
 
 
 class Fields(NamedTuple):
@@ -72,8 +92,7 @@ class Batch:
     - `before`: the batch in front of it, None while unknown: the log of every replica that has
       shown it so far starts with it, or has a gap there.
     - `records`: of a compacted topic, all that were written; None if nobody looked.
-    - `gaps_excused`: whether offsets without records were excused when its records were found to be
-      readable; None until then.
+    - `is_readable`: whether its records were read one by one, as they were written.
     - `compacted_away`: some replica has rightly nothing left of it.
     - `was_followed`: a log has rightly nothing left of it which had a later batch of its producer.
     - `writer`: whoever it is from; its producer id is -1 if that did not say.
@@ -85,7 +104,7 @@ class Batch:
         "compacted_away",
         "crc",
         "first_seen_on",
-        "gaps_excused",
+        "is_readable",
         "leader_epoch",
         "max_timestamp",
         "next_offset",
@@ -107,7 +126,7 @@ class Batch:
         self.before = before
         self.first_seen_on = broker
         self.records: Records | None = None
-        self.gaps_excused: bool | None = None
+        self.is_readable = False
         self.compacted_away = False
         self.was_followed = False
         sequence = fields[11]

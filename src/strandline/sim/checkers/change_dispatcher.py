@@ -88,7 +88,7 @@ class ChangeDispatcher:
                 rules.check_appended(model, added)
                 if mark[LEADER] is not None:
                     model.note_growth(hosting.machine.world.schedule.now_us)
-        rules.check_offsets(model)
+        rules.check_end(model)
         if mark[LOG_START] != before[LOG_START]:
             model.start_rose_us = hosting.machine.world.schedule.now_us
         if (
@@ -125,7 +125,6 @@ class ChangeDispatcher:
         else:
             model.note_leadership(hosting.machine.world.schedule.now_us)
             commitment.accepted(partition, model, leader, hosting.machine.life)
-            self._rules.replica.check_leaders_epoch(model, leader.leader_epoch)
         commitment.check_members(partition, model)
 
     def _risen(self, hosted: Hosted) -> None:

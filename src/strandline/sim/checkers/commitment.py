@@ -2,8 +2,7 @@
 
 The checks that need all replicas of a partition at once. Each is asked at the moment at which it
 could become false: when leadership is accepted, when a high watermark rises, when a log is cut,
-when the in-sync set changes. Where loss is permitted (`scope`), only I-11, I-12, I-13 and I-15 are
-asked.
+when the in-sync set changes. Where loss is permitted (`scope`), only I-11, I-13 and I-15 are asked.
 """
 
 from __future__ import annotations
@@ -70,15 +69,8 @@ class Commitment:
             )
 
     def check_quorum(self, partition: PartitionModel, model: LogModel, leader: Leader) -> None:
-        """I-12 and I-13: a leader waits for itself and for all whom the metadata calls in sync."""
+        """I-13: a leader waits for itself and for all whom the metadata calls in sync."""
         in_sync, state = leader.in_sync, partition.state
-        if leader.broker_id not in in_sync.members or not in_sync.maximal <= set(leader.replicas):
-            self._findings.add(
-                "I-12",
-                f"{partition.at}: broker {leader.broker_id} leads in epoch {leader.leader_epoch} "
-                f"with {in_sync} of the replicas {leader.replicas}",
-                partition.at,
-            )
         if state is None or state.leader_epoch != leader.leader_epoch:
             return
         counted = {b for b, progress in leader.progress.items() if progress.is_counted}

@@ -76,7 +76,7 @@ class Hosting:
         model.mark = mark_without_role(log)
         model.read_anew()
         partition.models[broker] = model
-        rules.replica.check_offsets(model)
+        rules.replica.check_end(model)
         rules.replica.check_epoch_table(model)
         hosted = self.by_log[log] = self.by_directory[log.directory] = (model, partition)
         return hosted

@@ -32,6 +32,7 @@ from strandline.sim.checkers.batches import (
     peek,
     records_in,
     size_in_world,
+    unreadable,
 )
 from strandline.sim.checkers.marks import (
     CUTS,
@@ -44,7 +45,6 @@ from strandline.sim.checkers.marks import (
     Mark,
     first_base,
 )
-from strandline.sim.checkers.readable import unreadable
 from strandline.sim.checkers.violations import Findings
 from strandline.types import BrokerId, TopicPartition
 
@@ -302,18 +302,14 @@ class LogModel(BatchList):
         self, batch: Batch, fields: tuple[int, ...], data: bytes, position: int
     ) -> None:
         """I-57. What has the checksum of bytes that were found readable is not read again."""
-        gaps = self.is_compacted
         is_as_written = batch.crc == fields[4] and batch.size == _size_in(fields)
-        if is_as_written and batch.gaps_excused in (False, gaps):
-            return
         former = self._former_remains.get(batch.base_offset)
-        if former is not None and former.crc == fields[4]:
+        if (is_as_written and batch.is_readable) or (former and former.crc == fields[4]):
             return
-        problem = unreadable(data, position, may_have_gaps=gaps)
+        problem = unreadable(data, position, may_have_gaps=self.is_compacted)
         if problem is not None:
             self._findings.add("I-57", f"{self}: {problem}", self.at)
-        elif is_as_written:
-            batch.gaps_excused = gaps
+        batch.is_readable |= is_as_written and problem is None
 
     def _meet(self, fields: tuple[int, ...], data: bytes, position: int) -> Batch:
         before = self.batches[-1] if self.batches else None

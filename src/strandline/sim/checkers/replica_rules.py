@@ -1,4 +1,4 @@
-"""What must hold for one replica by itself: I-01 to I-03, I-06, I-07, I-10, I-17, I-20, I-27, I-43.
+"""What must hold for one replica by itself: I-02, I-03, I-06, I-07, I-10, I-17, I-20, I-27, I-43.
 
 Each rule compares the fingerprint of a replica before and after an event, and its model with what
 its log says of itself. Other replicas are `commitment`'s affair.
@@ -45,17 +45,9 @@ class ReplicaRules:
 
     # -- Offsets and batches -----------------------------------------------------------------
 
-    def check_offsets(self, model: LogModel) -> None:
-        """I-01, and that the log ends where its last batch does (I-02)."""
-        mark = model.mark
-        start, high_watermark, end = mark[LOG_START], mark[HIGH_WATERMARK], mark[END]
-        if not 0 <= start <= high_watermark <= end:
-            self._findings.add(
-                "I-01",
-                f"{model} starts at {start}, has the high watermark {high_watermark} and ends at "
-                f"{end}",
-                model.at,
-            )
+    def check_end(self, model: LogModel) -> None:
+        """I-02: the log ends where its last batch does."""
+        end = model.mark[END]
         last = model.batches[-1].next_offset if model.batches else end
         if last > end or (last < end and not model.is_compacted):
             self._findings.add(
@@ -79,16 +71,6 @@ class ReplicaRules:
                     model.at,
                 )
             before = batch.leader_epoch
-
-    def check_leaders_epoch(self, model: LogModel, leader_epoch: int) -> None:
-        """I-03: an epoch begins with leadership, not with its first record (KAFKA-7415)."""
-        if model.mark[LATEST_EPOCH] != leader_epoch and model.log.failure is None:
-            self._findings.add(
-                "I-03",
-                f"{model} leads in epoch {leader_epoch}, but the newest epoch of its table is "
-                f"{model.mark[LATEST_EPOCH]}",
-                model.at,
-            )
 
     def check_epoch_table(self, model: LogModel) -> None:
         """I-03: the table of leader epochs is what the batches say.

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.sim.checkers.answer_rules import ServingRules, TimeRules
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.compaction_rules import CompactionRules
 from strandline.sim.checkers.lag_rules import LagRules
-from strandline.sim.checkers.metadata_watch import MetadataWatch
+from strandline.sim.checkers.metadata_rules import MetadataWatch
 from strandline.sim.checkers.node_rules import NodeRules
 from strandline.sim.checkers.partition_model import PartitionModels
 from strandline.sim.checkers.recovery_rules import RecoveryRules
 from strandline.sim.checkers.replica_rules import ReplicaRules
 from strandline.sim.checkers.scope import Scope
-from strandline.sim.checkers.serving_rules import ServingRules
 from strandline.sim.checkers.storage_rules import StorageRules
-from strandline.sim.checkers.time_rules import TimeRules
 from strandline.sim.checkers.violations import Findings
 
 if TYPE_CHECKING:

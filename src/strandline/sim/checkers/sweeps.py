@@ -66,7 +66,7 @@ class Sweeps:
 
     def _check_log(self, machine: Machine, model: LogModel, partition: PartitionModel) -> None:
         rules, leader = self._rules, model.leader
-        rules.replica.check_offsets(model)
+        rules.replica.check_end(model)
         rules.replica.check_epoch_table(model)
         rules.replica.check_stable(model)
         rules.replica.check_durable(model, machine, 0)

@@ -1,6 +1,10 @@
-"""What look-ups by time say: I-56.
+"""What brokers answer to clients: I-26, I-47, I-56.
 
-A client asked the leader for the first record that is at least as new as some time, or for the
+An answer to a fetch names ranges of log files. At the moment at which it is sent each of them must
+consist of whole batches that match their checksums and lie below what the replica calls committed.
+A follower's high watermark may have fallen since the answer was made; what is committed has not.
+
+An answer to a look-up by time names the first record that is at least as new as some time, or the
 newest one. While the question was on its way the log may have grown, and its front may have been
 deleted. So the answer is compared with what was there all that time: the records from the present
 log start up to the high watermark of when the question was asked.
@@ -8,14 +12,20 @@ log start up to the high watermark of when the question was asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from strandline.sim.checkers.batches import peek, records_in
+from crc32c import crc32c
+
+from strandline.node.effects import Chunk
+from strandline.records.batch import ATTRIBUTES_AT, LOG_OVERHEAD
+from strandline.sim.checkers.batches import header_fields, peek, records_in
 from strandline.sim.checkers.log_model import LogModel
-from strandline.sim.checkers.partition_model import PartitionModels
+from strandline.sim.checkers.partition_model import PartitionModel, PartitionModels
+from strandline.sim.checkers.scope import Scope
 from strandline.sim.checkers.storage_rules import position_in
 from strandline.sim.checkers.violations import Findings
 from strandline.sim.history.lookups import NEWEST, TimeAnswer
+from strandline.storage.log_reader import LogSlice
 from strandline.types import Offset
 
 
@@ -103,3 +113,56 @@ def _times(model: LogModel, start: int, stop: int, least: int) -> Iterator[tuple
             for offset, record in (records or {}).items():
                 if start <= offset < stop:
                     yield offset, record.timestamp
+
+
+class ServingRules:
+    """See the module."""
+
+    def __init__(self, findings: Findings, scope: Scope) -> None:
+        self._findings = findings
+        self._scope = scope
+
+    def check_sent(
+        self,
+        chunks: Sequence[Chunk],
+        models: Mapping[str, tuple[LogModel, PartitionModel]],
+    ) -> None:
+        """A client is sent these; `models` are the sender's logs by their directories."""
+        for chunk in chunks:
+            if isinstance(chunk, LogSlice):
+                found = models.get(chunk.file.path.rpartition("/")[0])
+                if found is not None:
+                    self._check_slice(chunk, *found)
+
+    def _check_slice(self, chunk: LogSlice, model: LogModel, partition: PartitionModel) -> None:
+        log = model.log
+        limit: int = log.high_watermark
+        if model.replica is None or not model.replica.is_leading:
+            if self._scope.may_lose:
+                return
+            limit = max(limit, partition.committed_end)
+        data, position = peek(chunk.file, chunk.position, chunk.length), 0
+        while position < len(data):
+            fields = header_fields(data, position)
+            if fields is None:
+                break  # cut since, or the answer ends inside a batch as it may
+            size = fields[1] + LOG_OVERHEAD
+            if fields[0] + fields[6] >= limit:
+                self._findings.add(
+                    "I-26",
+                    f"{model} sends a client the batch {fields[0]}-{fields[0] + fields[6]}, but "
+                    f"its high watermark is {log.high_watermark}",
+                    model.at,
+                )
+                return
+            crc = crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
+            if crc != fields[4]:
+                self._findings.add(
+                    "I-47",
+                    f"{model} sends a client the batch at {fields[0]}, which does not match its "
+                    f"checksum",
+                    model.at,
+                )
+                return
+            position += size
+        self._findings.counters["answers with records"] += 1
