@@ -65,6 +65,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             **(SESSION_SETTINGS if DELTA_JARS else {}),
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.adaptive.enabled": "false",
+            # Java code that Spark makes for each query is compiled for a few hundred rows.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.local.dir": str(place / "local"),
             "spark.sql.catalogImplementation": "in-memory",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.node.cluster_world import ClusterWorld
 from tests.node.followers import Cluster
 from tests.node.world import World
 
@@ -17,6 +18,20 @@ def world() -> Iterator[World]:
     world.create_topic("orders")
     yield world
     world.check()
+
+
+@pytest.fixture
+def make_world() -> Iterator[Callable[..., ClusterWorld]]:
+    """Makes whole clusters of nodes, checked for leaks at the end."""
+    worlds: list[ClusterWorld] = []
+
+    def make(brokers: int = 3, *settings: str, seed: int = 1) -> ClusterWorld:
+        worlds.append(ClusterWorld(brokers, *settings, seed=seed))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.check()
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,21 +21,8 @@ from tests.node.world import World
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., ClusterWorld]]:
-    worlds: list[ClusterWorld] = []
-
-    def make(brokers: int = 3, *settings: str, seed: int = 1) -> ClusterWorld:
-        worlds.append(ClusterWorld(brokers, *settings, seed=seed))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.check()
-
-
-@pytest.fixture
-def cluster(make: Callable[..., ClusterWorld]) -> ClusterWorld:
-    return make()
+def cluster(make_world: Callable[..., ClusterWorld]) -> ClusterWorld:
+    return make_world()
 
 
 def creation(name: str) -> CreateTopicsRequest:
@@ -72,9 +59,9 @@ def test_one_broker_is_the_controller_and_everybody_tells_who(cluster: ClusterWo
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_office_passes_on_when_its_holder_dies(
-    make: Callable[..., ClusterWorld], seed: int
+    make_world: Callable[..., ClusterWorld], seed: int
 ) -> None:
-    world = make(seed=seed)
+    world = make_world(seed=seed)
     first = world.controller.broker_id
     epoch = world.image.controller_epoch
     world.create_topic("t", (first, 1, 2, 3) if first > 3 else (first, first % 3 + 1))
@@ -160,9 +147,9 @@ def test_a_term_of_this_id_that_this_process_did_not_begin_is_not_its_own(world:
 
 
 def test_leadership_goes_back_to_preferred_leaders_by_itself(
-    make: Callable[..., ClusterWorld],
+    make_world: Callable[..., ClusterWorld],
 ) -> None:
-    world = make(3, "leader.imbalance.check.interval.seconds=10")
+    world = make_world(3, "leader.imbalance.check.interval.seconds=10")
     world.create_topic("t", (1, 2, 3))
     world.kill(1)
     world.run_until(world.is_settled)
@@ -174,9 +161,9 @@ def test_leadership_goes_back_to_preferred_leaders_by_itself(
 
 
 def test_leadership_stays_where_it_is_when_balancing_is_off(
-    make: Callable[..., ClusterWorld],
+    make_world: Callable[..., ClusterWorld],
 ) -> None:
-    world = make(
+    world = make_world(
         3, "leader.imbalance.check.interval.seconds=10", "auto.leader.rebalance.enable=false"
     )
     world.create_topic("t", (1, 2, 3))
@@ -189,9 +176,9 @@ def test_leadership_stays_where_it_is_when_balancing_is_off(
 
 
 def test_an_unclean_election_is_said_aloud(
-    make: Callable[..., ClusterWorld], caplog: pytest.LogCaptureFixture
+    make_world: Callable[..., ClusterWorld], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = make()
+    world = make_world()
     controller = world.controller.broker_id
     other, last = (b for b in (1, 2, 3) if b != controller)
     world.create_topic(

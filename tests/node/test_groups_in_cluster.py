@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -41,18 +41,15 @@ SETTINGS = ("group.initial.rebalance.delay.ms=0",)
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., ClusterWorld]]:
-    worlds: list[ClusterWorld] = []
+def make(make_world: Callable[..., ClusterWorld]) -> Callable[..., ClusterWorld]:
+    """Makes three brokers with the topic `t`."""
 
     def make(*settings: str, seed: int = 1) -> ClusterWorld:
-        world = ClusterWorld(3, *SETTINGS, *settings, seed=seed)
-        worlds.append(world)
+        world = make_world(3, *SETTINGS, *settings, seed=seed)
         world.create_topic("t", (1, 2, 3))
         return world
 
-    yield make
-    for world in worlds:
-        world.check()
+    return make
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ The controller is played by hand here (`Remote`), so that answers can be lost, l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -535,25 +535,12 @@ def test_version_2_knows_no_epochs_of_members() -> None:
 # -- Real controllers --------------------------------------------------------------------------
 
 
-@pytest.fixture
-def make_world() -> Iterator[Callable[..., ClusterWorld]]:
-    worlds: list[ClusterWorld] = []
-
-    def make(seed: int) -> ClusterWorld:
-        worlds.append(ClusterWorld(3, seed=seed))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.check()
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("is_own", [False, True], ids=["remote", "own"])
 def test_a_follower_that_is_cut_off_leaves_and_comes_back(
     make_world: Callable[..., ClusterWorld], seed: int, is_own: bool
 ) -> None:
-    world = make_world(seed)
+    world = make_world(seed=seed)
     controller = int(world.controller.broker_id)
     leader = controller if is_own else controller % 3 + 1
     follower = next(b for b in (1, 2, 3) if b not in (leader, controller))
@@ -570,7 +557,7 @@ def test_a_follower_that_is_cut_off_leaves_and_comes_back(
 
 
 def test_a_proposal_survives_the_controller(make_world: Callable[..., ClusterWorld]) -> None:
-    world = make_world(1)
+    world = make_world()
     controller = int(world.controller.broker_id)
     leader, follower = (b for b in (1, 2, 3) if b != controller)
     world.create_topic("t", (leader, follower))
@@ -592,7 +579,7 @@ def test_a_proposal_survives_the_controller(make_world: Callable[..., ClusterWor
 def test_a_leader_that_reaches_the_store_only_goes_on_alone(
     make_world: Callable[..., ClusterWorld], seed: int
 ) -> None:
-    world = make_world(seed)
+    world = make_world(seed=seed)
     controller = int(world.controller.broker_id)
     leader = controller % 3 + 1
     others = {1, 2, 3} - {leader}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,21 +18,8 @@ from tests.node.world import World
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., ClusterWorld]]:
-    worlds: list[ClusterWorld] = []
-
-    def make(brokers: int = 3, *settings: str, seed: int = 1) -> ClusterWorld:
-        worlds.append(ClusterWorld(brokers, *settings, seed=seed))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.check()
-
-
-@pytest.fixture
-def world(make: Callable[..., ClusterWorld]) -> ClusterWorld:
-    return make()
+def world(make_world: Callable[..., ClusterWorld]) -> ClusterWorld:
+    return make_world()
 
 
 def test_a_node_registers_itself_and_knows_its_epoch(world: ClusterWorld) -> None:
@@ -122,8 +109,8 @@ def test_r33_a_stopping_broker_does_not_come_back_into_the_in_sync_set(
         assert 1 not in world.partition("t").in_sync_replicas
 
 
-def test_a_lone_broker_stops_at_once(make: Callable[..., ClusterWorld]) -> None:
-    world = make(1)
+def test_a_lone_broker_stops_at_once(make_world: Callable[..., ClusterWorld]) -> None:
+    world = make_world(1)
     world.create_topic("t", (1,))
     node = world[1].node
     world[1].event(lambda _, now: node.begin_shutdown(now))
@@ -152,9 +139,9 @@ def test_the_last_in_sync_replica_does_not_wait_for_nobody(world: ClusterWorld) 
 
 
 def test_stopping_has_a_limit(
-    make: Callable[..., ClusterWorld], caplog: pytest.LogCaptureFixture
+    make_world: Callable[..., ClusterWorld], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = make(
+    world = make_world(
         3, "controlled.shutdown.max.retries=2", "controlled.shutdown.retry.backoff.ms=1500"
     )
     world.create_topic("t", (1, 2, 3))
@@ -171,8 +158,8 @@ def test_stopping_has_a_limit(
     world.resume(controller)
 
 
-def test_controlled_shutdown_can_be_off(make: Callable[..., ClusterWorld]) -> None:
-    world = make(3, "controlled.shutdown.enable=false")
+def test_controlled_shutdown_can_be_off(make_world: Callable[..., ClusterWorld]) -> None:
+    world = make_world(3, "controlled.shutdown.enable=false")
     world.create_topic("t", (1, 2, 3))
     node = world[1].node
     world[1].event(lambda _, now: node.begin_shutdown(now))

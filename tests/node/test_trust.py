@@ -7,7 +7,6 @@ traffic of brokers, knows it. See docs/compatibility.md.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,13 +24,6 @@ from strandline.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from tests.node.followers import ALL, ME, B, C, Cluster
-
-
-@pytest.fixture
-def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
-    cluster = make_cluster()
-    cluster.create_topic()
-    return cluster
 
 
 def alter(cluster: Cluster, broker_id: int, broker_epoch: int, version: int = 3) -> Any:

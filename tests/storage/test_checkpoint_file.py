@@ -18,6 +18,7 @@ from strandline.storage.checkpoint_file import (
 from strandline.storage.files import parent_of
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import Offset, TopicPartition
+from tests.storage.failing import failing_call
 
 PATH = "/data/recovery-point-offset-checkpoint"
 
@@ -133,20 +134,12 @@ def count_calls(files: MemoryFiles) -> int:
 CALLS = count_calls(disk_with())
 
 
-@pytest.mark.parametrize("failing_call", range(CALLS))
-def test_a_failure_or_crash_at_any_call_leaves_the_old_or_the_new_table(failing_call: int) -> None:
+@pytest.mark.parametrize("succeeding", range(CALLS))
+def test_a_failure_or_crash_at_any_call_leaves_the_old_or_the_new_table(succeeding: int) -> None:
     files = disk_with()
     table = OffsetCheckpoint(files, PATH)
     table.write(OLD)
-    made = 0
-
-    def fail(operation: str, path: str) -> None:
-        nonlocal made
-        made += 1
-        if made > failing_call:
-            raise StorageError(f"Cannot {operation} {path}: it is a test.")
-
-    files.on_call = fail
+    files.on_call = failing_call(succeeding + 1, sticky=True)
     with pytest.raises(StorageError):
         table.write(NEW)
     for seed in range(40):

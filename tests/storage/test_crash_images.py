@@ -21,6 +21,7 @@ from strandline.records.batch import iterate_headers
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import Offset
 from tests.storage.conftest import Kit, World
+from tests.storage.failing import failing_call
 
 
 class PowerCut(BaseException):
@@ -130,7 +131,7 @@ def test_each_failing_call_leaves_a_log_that_can_be_recovered(
         log.advance_high_watermark_to(Offset(14))
         before, end = kit.bytes_from(log, 0), log.log_end_offset
         files = world.files
-        files.on_call = _failing_call(failing, sticky=sticky)
+        files.on_call = failing_call(failing, sticky=sticky)
         failed = True
         try:
             _do(step, world, log, kit)
@@ -168,17 +169,6 @@ def test_each_failing_call_leaves_a_log_that_can_be_recovered(
         kit.fill(recovered, 12)
         recovered.check()
     pytest.fail("the step never came to its end")
-
-
-def _failing_call(number: int, *, sticky: bool) -> Any:
-    count = [0]
-
-    def on_call(operation: str, path: str) -> None:
-        count[0] += 1
-        if count[0] == number or (sticky and count[0] > number):
-            raise StorageError(f"Cannot {operation} {path}: injected.")
-
-    return on_call
 
 
 def _do(step: str, world: Any, log: Any, kit: Any) -> None:

@@ -15,6 +15,7 @@ from strandline.storage.files import DiskFull
 from strandline.storage.leader_epochs import LeaderEpochs
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import LeaderEpoch, Offset
+from tests.storage.failing import failing_call
 
 PATH = "/data/t-0/leader-epoch-checkpoint"
 UNKNOWN = (-1, -1)
@@ -62,21 +63,13 @@ def test_a_failed_write_changes_nothing() -> None:
     assert epochs.latest == 0
 
 
-@pytest.mark.parametrize("failing_call", range(7))
+@pytest.mark.parametrize("succeeding", range(7))
 def test_r19_a_crash_inside_an_assignment_leaves_the_old_or_the_new_table(
-    failing_call: int,
+    succeeding: int,
 ) -> None:
     files = disk()
     epochs = epochs_of((0, 0), files=files)
-    made = 0
-
-    def fail(operation: str, path: str) -> None:
-        nonlocal made
-        made += 1
-        if made > failing_call:
-            raise StorageError(f"Cannot {operation} {path}: it is a test.")
-
-    files.on_call = fail
+    files.on_call = failing_call(succeeding + 1, sticky=True)
     try:
         assign(epochs, 1, 10)
         allowed = [((0, 0), (1, 10))]

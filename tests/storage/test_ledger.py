@@ -14,6 +14,7 @@ from strandline.storage.ledger import ENTRY_BYTES_MAX, Cause, Entry, Ledger
 from strandline.storage.log import Log
 from strandline.storage.memory_files import MemoryFiles
 from strandline.types import Offset
+from tests.storage.failing import failing_call
 
 DAY_MS = 86_400_000
 
@@ -171,15 +172,7 @@ def test_whatever_fails_leaves_no_half_entry(kit: Any) -> None:
         world = kit.world(files, "/data", "memory")
         log = world.create()
         kit.fill(log, 20)
-        calls = 0
-
-        def fail(operation: str, path: str) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == fails_at:  # noqa: B023 - called within this round
-                raise StorageError(f"Cannot {operation} {path}: it is a test.")
-
-        files.on_call = fail
+        files.on_call = failing_call(fails_at)
         try:
             copy(world, log, 1)
             done = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,6 +17,7 @@ from strandline.storage.memory_files import MemoryFiles
 from strandline.storage.meta_properties import ForeignDirectory
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId, Offset, TopicPartition
+from tests.storage.failing import failing_call
 
 US = (BrokerId(1), "cluster-A")
 HEX = "0123456789abcdef0123456789abcdef"
@@ -381,18 +381,6 @@ def test_an_offline_directory_stays_offline_with_its_first_reason() -> None:
 # ── every disk call failing, and a crash at every one ──────────────────────────────────────────
 
 
-def failing_after(calls: int) -> Callable[[str, str], None]:
-    made = 0
-
-    def fail(operation: str, path: str) -> None:
-        nonlocal made
-        made += 1
-        if made > calls:
-            raise StorageError(f"Cannot {operation} {path}: it is a test.")
-
-    return fail
-
-
 def whole_life(files: MemoryFiles, directory: Directory) -> bool:
     """Open, load, move the offsets, shut down cleanly. Whether all of it worked."""
     if not (directory.open(*US) and directory.load_logs(load_log)):
@@ -419,7 +407,7 @@ OLD_ORDERS, NEW_ORDERS = (100, 5, 90), (1000, 1000, 1000)
 def test_any_failing_call_is_survived_with_old_or_new_tables(calls: int) -> None:
     files = MemoryFiles()
     filled(files, "/logs")
-    files.on_call = failing_after(calls)
+    files.on_call = failing_call(calls + 1, sticky=True)
     directory: Directory = LogDirectory(files, "/logs")
     clean = whole_life(files, directory)
     assert clean == (calls == CALLS)

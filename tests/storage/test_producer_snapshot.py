@@ -20,6 +20,7 @@ from strandline.storage.producer_snapshot import (
     snapshot_name,
 )
 from strandline.types import Offset, ProducerEpoch, ProducerId
+from tests.storage.failing import failing_call
 
 DIRECTORY = "/d"
 
@@ -195,19 +196,12 @@ def test_a_snapshot_that_cannot_be_written_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("failing_call", range(8))
-def test_r25_after_a_crash_a_snapshot_is_whole_or_recognised(failing_call: int, sync: bool) -> None:
-    files, made = disk(), 0
-
-    def fail(operation: str, path: str) -> None:
-        nonlocal made
-        made += 1
-        if made > failing_call:
-            raise StorageError(f"Cannot {operation} {path}: it is a test.")
-
+@pytest.mark.parametrize("succeeding", range(8))
+def test_r25_after_a_crash_a_snapshot_is_whole_or_recognised(succeeding: int, sync: bool) -> None:
+    files = disk()
     snapshots = snapshots_on(files)
     written = [sample() for _ in range(40)]
-    files.on_call = fail
+    files.on_call = failing_call(succeeding + 1, sticky=True)
     try:
         snapshots.write(Offset(5), written, sync=sync)
         done = True

@@ -30,6 +30,7 @@ from tests.storage.compaction.conftest import (
     records_of,
 )
 from tests.storage.conftest import Kit, World
+from tests.storage.failing import failing_call
 
 LATER_MS = 20_000
 
@@ -198,7 +199,7 @@ def test_each_failing_operation_leaves_the_log_usable_or_failed(sticky: bool) ->
         files = world.files
         plan = plan_all(log, history.checkpoint, now_ms=history.now_ms)
         assert plan is not None
-        files.on_call = _failing(failing, sticky=sticky)
+        files.on_call = failing_call(failing, sticky=sticky)
         try:
             for result in carry_out(plan, files):
                 log.swap.finish_cleaning(result, history.now_ms)
@@ -223,17 +224,6 @@ def test_each_failing_operation_leaves_the_log_usable_or_failed(sticky: bool) ->
             history.verify(recovered)
     assert not failed
     assert outcomes == {True, False}
-
-
-def _failing(number: int, *, sticky: bool) -> Any:
-    count = [0]
-
-    def on_call(operation: str, path: str) -> None:
-        count[0] += 1
-        if count[0] == number or (sticky and count[0] > number):
-            raise StorageError(f"Cannot {operation} {path}: injected.")
-
-    return on_call
 
 
 # -- A log that changes during a round -----------------------------------------------------------
