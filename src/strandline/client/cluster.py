@@ -62,7 +62,8 @@ class ClusterClient:
         self.on_delay: Callable[[ProtocolError], None] = _nothing_told
         """Told each error after which something is tried again, and about once a second which
         answer is waited for: for a person who waits."""
-        self._router = Router(self.settings, self.random, self.bootstrap)
+        self.router = Router(self.settings, self.random, self.bootstrap)
+        """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[Address, Connection] = {}
 
     def __enter__(self) -> ClusterClient:
@@ -82,7 +83,7 @@ class ClusterClient:
     @property
     def view(self) -> ClusterView:
         """What is known at the moment, without asking."""
-        return self._router.view
+        return self.router.view
 
     def refresh(
         self, topics: Iterable[str] | None = (), *, may_create: bool = False
@@ -93,17 +94,17 @@ class ClusterClient:
         broker refuses are in the view's `refused`; nothing is raised for them.
         """
         names = None if topics is None else sorted(set(topics))
-        request = self._router.metadata_request(names, may_create=may_create)
+        request = self.router.metadata_request(names, may_create=may_create)
         response = self.retry(
             lambda: self.any_connection().call(ApiKey.METADATA, MetadataResponse, request)
         )
-        self._router.learn(response, self.clock.monotonic_ms(), is_of_all=names is None)
+        self.router.learn(response, self.clock.monotonic_ms(), is_of_all=names is None)
         return self.view
 
     def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
         """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
-        known = self._router.topic(name)
-        if known is not None and self._router.is_fresh(name, self.clock.monotonic_ms()):
+        known = self.router.topic(name)
+        if known is not None and self.router.is_fresh(name, self.clock.monotonic_ms()):
             return known
         backoff = self.backoff(self.settings.topic_wait_ms if may_create else 0)
         while True:
@@ -136,11 +137,11 @@ class ClusterClient:
         endpoints: Iterable[LeaderEndpoint],
     ) -> None:
         """A broker said who leads (KIP-951). Metadata that is older will not be believed."""
-        self._router.hint(partition, hint, endpoints)
+        self.router.hint(partition, hint, endpoints)
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ask again for these topics before they are used next."""
-        self._router.forget(topics)
+        self.router.forget(topics)
 
     def by_leader(
         self, partitions: Iterable[TopicPartition]
@@ -169,7 +170,7 @@ class ClusterClient:
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
-        candidates = self._router.candidates(self.clock.monotonic_ms())
+        candidates = self.router.candidates(self.clock.monotonic_ms())
         failures: list[str] = []
         for address in candidates:
             try:
@@ -193,18 +194,18 @@ class ClusterClient:
 
     def coordinator(self, group: str) -> Connection:
         """The connection to a group's coordinator."""
-        known = self._router.coordinator(group)
+        known = self.router.coordinator(group)
         if known is None:
-            request = self._router.coordinator_request(group)
+            request = self.router.coordinator_request(group)
             response = self.any_connection().call(
                 ApiKey.FIND_COORDINATOR, FindCoordinatorResponse, request
             )
-            known = self._router.learn_coordinator(group, response)
+            known = self.router.learn_coordinator(group, response)
         return self.connection_to(known)
 
     def forget_coordinator(self, group: str) -> None:
         """Look the group's coordinator up again before it is asked next."""
-        self._router.forget_coordinator(group)
+        self.router.forget_coordinator(group)
 
     def _connect(self, address: Address) -> Connection:
         connection = self._connections.get(address)
@@ -212,9 +213,9 @@ class ClusterClient:
             try:
                 connection = Connection.open(address, self.settings, self.clock, self._told)
             except ProtocolError:
-                self._router.failed(address, self.clock.monotonic_ms())
+                self.router.failed(address, self.clock.monotonic_ms())
                 raise
-            self._router.connected(address)
+            self.router.connected(address)
             self._connections[address] = connection
         return connection
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.client.group_settings import GroupSettings
 from strandline.client.refusal import refusal
@@ -67,10 +66,10 @@ class CoordinatorClient:
         self.router = router
         self.failed: Callable[[ProtocolError], None] = _ignored
         """Called when no coordinator will ever be found."""
+        self.trouble: ProtocolError | None = None
+        """Why the coordinator does not answer at the moment."""
         self._settings = settings
-        self._backoff = ExponentialBackoff(
-            random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
-        )
+        self._backoff = settings.backoff(random)
         self._retry_at_ms = 0
         self._is_looking = False
         self._asks: list[Ask] = []
@@ -107,6 +106,7 @@ class CoordinatorClient:
             code = _code(outcome, code_of)
             if code in _GONE and self.broker == broker:
                 self.lost()
+            self.trouble = _trouble(code, outcome, self._settings.group)
             if then is not None:
                 then(code, None if isinstance(outcome, (RequestFailed, ProtocolError)) else outcome)
 
@@ -149,14 +149,13 @@ class CoordinatorClient:
 
     def _found(self, outcome: Outcome) -> None:
         self._is_looking = False
-        error = outcome if isinstance(outcome, ProtocolError) else None
-        if isinstance(outcome, RequestFailed):
-            error = ProtocolError(ErrorCode.NETWORK_EXCEPTION, outcome.reason)
+        error = _failure(outcome)
         if error is None:
             try:
                 self.router.learn_coordinator(self._settings.group, outcome)
             except ProtocolError as refused:
                 error = refused
+        self.trouble = error
         if error is None:
             self._backoff.reset()
             return
@@ -182,6 +181,20 @@ def _code(outcome: Outcome, code_of: Callable[[Any], int]) -> ErrorCode:
     if isinstance(outcome, ProtocolError):
         return outcome.code
     return ErrorCode(code_of(outcome))
+
+
+def _failure(outcome: Outcome) -> ProtocolError | None:
+    """Why there is no answer, if there is none."""
+    if isinstance(outcome, RequestFailed):
+        return ProtocolError(ErrorCode.NETWORK_EXCEPTION, outcome.reason)
+    return outcome if isinstance(outcome, ProtocolError) else None
+
+
+def _trouble(code: ErrorCode, outcome: Outcome, group: str) -> ProtocolError | None:
+    """What a person is told who waits for a group."""
+    if code in _GONE or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return _failure(outcome) or sentence(code, group)
+    return None
 
 
 def _ignored(error: ProtocolError) -> None:

@@ -115,7 +115,6 @@ class GroupJoin:
         except MalformedFrame:
             self._joiner.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             return
-        self._observer.leading()
         self._leader.when_known(partial(self._divide, attempt, assignor))
 
     def _divide(self, attempt: int, assignor: str) -> None:

@@ -6,9 +6,8 @@
 
 A driver calls `step` when something may have changed and at `wake_ms`, sends the requests that it
 gets, brings their outcomes (`answered`) and acts on `events`. Drivers are `group_thread` (blocking)
-and `sim.clients.group_member` (the simulator). What is wrong with the coordinator itself is the
-affair of `coordinator_client`; the way into a generation that of `group_join`, offsets that of
-`group_offsets`.
+and `sim.clients.group_member`. The coordinator is found by `coordinator_client`; the way into a
+generation is that of `group_join`, offsets are the affair of `group_offsets`.
 
 Theory: what a member does after each refusal is what Kafka's `AbstractCoordinator` and
 `ConsumerCoordinator` do. Partitions that it owns are given up before it joins again (eager), or
@@ -23,7 +22,6 @@ from enum import Enum, auto
 from random import Random
 from typing import Final
 
-from strandline.client.backoff import ExponentialBackoff
 from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome, sentence
 from strandline.client.group_events import (
@@ -49,7 +47,7 @@ from strandline.client.group_subscription import GroupSubscription
 from strandline.client.router import Router
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
-from strandline.types import TopicPartition
+from strandline.types import BrokerId, TopicPartition
 
 _WAIT: Final = frozenset(
     {
@@ -95,15 +93,10 @@ class GroupMember:
         self._coordinator = coordinator = CoordinatorClient(settings, router, random)
         coordinator.failed = self.fail
 
-        def backoff() -> ExponentialBackoff:
-            return ExponentialBackoff(
-                random, settings.retry_backoff_ms, settings.retry_backoff_max_ms
-            )
-
-        self._backoff = backoff()
-        self._offsets = GroupOffsets(self, coordinator, settings.group, backoff)
+        self._backoff = settings.backoff(random)
+        self._offsets = GroupOffsets(self, coordinator, settings, random)
         self._heartbeat = Heartbeat(settings, coordinator, self._beaten)
-        self._leader = GroupLeader(coordinator, backoff())
+        self._leader = GroupLeader(coordinator, settings.backoff(random))
         self._join = GroupJoin(self, settings, coordinator, self._leader, self._observer)
         self._subscription = GroupSubscription(settings)
         self._events: list[GroupEvent] = []
@@ -119,6 +112,16 @@ class GroupMember:
         """Whether it left because the program did not poll; it comes back with the next one."""
 
     # -- The program -------------------------------------------------------------------------
+
+    @property
+    def coordinator(self) -> BrokerId | None:
+        """Who coordinates the group; None while that is not known."""
+        return self._coordinator.broker
+
+    @property
+    def trouble(self) -> ProtocolError | None:
+        """Why the coordinator does not answer; what is due is tried again."""
+        return self._coordinator.trouble
 
     @property
     def owned(self) -> tuple[TopicPartition, ...]:
@@ -325,7 +328,6 @@ class GroupMember:
 
     def commit_refused(self, code: ErrorCode, generation: int) -> None:
         """See `OffsetsOwner`."""
-        self._observer.refused(code.name)
         if generation == self.membership.generation and self.phase is not Phase.OVER:
             self._membership_refused(code)
 
@@ -375,10 +377,9 @@ class GroupMember:
             self.phase = Phase.OUT
 
     def _say_goodbye(self, reason: str, *, also_static: bool = False) -> None:
-        who = self.membership
+        who = self.membership  # whatever is answered, the coordinator finds out that it is gone
         is_heard = who.member_id != NO_MEMBER and self._coordinator.broker is not None
         if is_heard and (who.instance_id is None or also_static):
-            # Whatever the answer is: the coordinator finds out that the member is gone.
             self._coordinator.ask(
                 ApiKey.LEAVE_GROUP,
                 lambda version: leave_request(who, reason, version),

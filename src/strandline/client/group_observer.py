@@ -11,9 +11,6 @@ from strandline.types import TopicPartition
 class MemberObserver:
     """This one does nothing with it."""
 
-    def leading(self) -> None:
-        """The member leads its generation and divides the partitions."""
-
     def syncing(self, who: Membership) -> None:
         """The member is about to ask for its part of a generation."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
 from strandline.client.backoff import ExponentialBackoff
@@ -21,6 +22,7 @@ from strandline.client.group_requests import (
     fetch_offsets_request,
     stored_offsets,
 )
+from strandline.client.group_settings import GroupSettings
 from strandline.errors import RETRIABLE, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.types import NO_TOPIC_ID, TopicId, TopicPartition
@@ -90,14 +92,15 @@ class GroupOffsets:
         self,
         owner: OffsetsOwner,
         coordinator: CoordinatorClient,
-        group: str,
-        backoff: Callable[[], ExponentialBackoff],
+        settings: GroupSettings,
+        random: Random,
     ) -> None:
         self._owner = owner
         self._coordinator = coordinator
-        self._group = group
-        self._make_backoff = backoff
-        self._backoff = backoff()
+        self._settings = settings
+        self._group = settings.group
+        self._random = random
+        self._backoff = settings.backoff(random)
         self._retry_at_ms = 0
         self._wanted: dict[TopicPartition, None] = {}
         self._asked: dict[TopicPartition, None] = {}
@@ -190,7 +193,7 @@ class GroupOffsets:
         deadline_ms: int | None,
     ) -> None:
         """Commit; `then` hears once what became of it, later."""
-        commit = _Commit(offsets, then, deadline_ms, self._make_backoff())
+        commit = _Commit(offsets, then, deadline_ms, self._settings.backoff(self._random))
         if self._coordinator.broker is not None:
             self._send_commit(commit)
         elif deadline_ms is not None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Final
 
 from strandline.client.assignors import DEFAULT_ASSIGNORS, parse_assignors
-from strandline.client.backoff import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
+from strandline.client.backoff import (
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    ExponentialBackoff,
+)
 from strandline.errors import InvalidSetting
 
 RESETS: Final = ("earliest", "latest", "none")
@@ -21,6 +26,7 @@ NAMES: Final = (
     *_TIMES,
     "auto.offset.reset",
     "client.rack",
+    "enable.auto.commit",
     "group.instance.id",
     "partition.assignment.strategy",
 )
@@ -45,6 +51,8 @@ class GroupSettings:
     """Told to leaders that assign by racks (KIP-881)."""
     auto_offset_reset: str = "latest"
     """Where to begin without a committed offset: one of `RESETS`."""
+    enable_auto_commit: bool = True
+    """Whether `poll` commits what earlier calls of it returned."""
     auto_commit_interval_ms: int = 5_000
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = RETRY_BACKOFF_MS
@@ -61,6 +69,10 @@ class GroupSettings:
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be less than "
                 f"session.timeout.ms ({self.session_timeout_ms}).",
             )
+
+    def backoff(self, random: Random) -> ExponentialBackoff:
+        """Growing waits of something that is tried again."""
+        return ExponentialBackoff(random, self.retry_backoff_ms, self.retry_backoff_max_ms)
 
 
 def parse_group_settings(
@@ -91,6 +103,7 @@ def parse_group_settings(
         group=group,
         instance_id=settings.get("group.instance.id"),
         rack=settings.get("client.rack"),
+        enable_auto_commit=_flag("enable.auto.commit", settings.get("enable.auto.commit", "true")),
         assignors=DEFAULT_ASSIGNORS if strategy is None else parse_assignors(strategy),
         auto_offset_reset=where,
         **times,
@@ -101,3 +114,9 @@ def _time(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise InvalidSetting(name, f"{name} takes milliseconds from 1 on, not '{text}'.")
     return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InvalidSetting(name, f"{name} takes true or false, not '{text}'.")
+    return text == "true"

@@ -12,12 +12,14 @@ from random import Random
 from typing import Final
 
 from strandline.sim.plan import ClientSpec, Options, TopicSpec
+from strandline.sim.streams import Streams
 
 GROUP = "g"
 NEAREST: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SELECTOR: Final = "replica.selector.class"
 PAUSES: Final = ("30ms", "80ms", "150ms", "200ms", "300ms", "500ms")
 """Of producers, between two batches; the shortest first."""
+_ASSIGNORS: Final = ("range", "range", "roundrobin", "sticky", "cooperative-sticky")
 
 
 def draw_askers(options: Options, random: Random) -> tuple[ClientSpec, ...]:
@@ -58,7 +60,9 @@ def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
         for number in range(random.choices((0, 1, 2), (15, 50, 35))[0])
     ]
     if random.random() < 0.35:
-        clients += _group(topics, usual, random)
+        # A stream of its own, so that the other clients of a seed stay what they are.
+        assignors = Streams(options.seed)("assignors").choice(_ASSIGNORS)
+        clients += _group(topics, usual | {"assignors": assignors}, random)
     if random.random() < 0.4:
         clients.append(_ends("e1", random.choice(topics), usual, random))
     if random.random() < 0.1:

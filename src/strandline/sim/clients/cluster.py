@@ -17,7 +17,7 @@ from strandline.client.channel import RequestFailed
 from strandline.client.metadata import LeaderEndpoint, LeaderHint, TopicInfo
 from strandline.client.router import Router
 from strandline.client.settings import Address, ClientSettings
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.metadata import MetadataResponse
 from strandline.sim.clients.connection import Connection, Outcome, Then
@@ -62,7 +62,8 @@ class Cluster:
             Address(f"broker-{number}", 9092): BrokerId(number)
             for number in range(1, world.options.brokers + 1)
         }
-        self._router = Router(_SETTINGS, random, tuple(self._brokers))
+        self.router = Router(_SETTINGS, random, tuple(self._brokers))
+        """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[tuple[BrokerId, str], Connection] = {}
         self._refreshing = ExponentialBackoff(random)
         self._is_refreshing = False
@@ -73,12 +74,12 @@ class Cluster:
 
     def view(self, topic: str) -> TopicInfo | None:
         """A topic, or None if it is not known (yet, or any more)."""
-        return self._router.topic(topic)
+        return self.router.topic(topic)
 
     @property
     def has_metadata(self) -> bool:
         """Whether any broker has answered yet."""
-        return bool(self._router.view.brokers)
+        return bool(self.router.view.brokers)
 
     def topic_id(self, topic: str) -> TopicId:
         """The id of a topic; the nil one if it is not known."""
@@ -87,7 +88,7 @@ class Cluster:
 
     def leader(self, at: TopicPartition) -> Leader | None:
         """Who leads. Without an answer, a refresh is on its way."""
-        found = self._router.leader(at)
+        found = self.router.leader(at)
         if found is None:
             self.stale()
             return None
@@ -100,12 +101,12 @@ class Cluster:
         endpoints: Iterable[LeaderEndpoint] = (),
     ) -> None:
         """A broker said who leads (KIP-951)."""
-        if self._router.hint(at, hint, endpoints):
+        if self.router.hint(at, hint, endpoints):
             self.counters["leader hint used"] += 1
 
     def controller(self) -> BrokerId | None:
         """Who is the controller. Without an answer, a refresh is on its way."""
-        controller = self._router.view.controller
+        controller = self.router.view.controller
         if controller is None:
             self.stale()
         return controller
@@ -119,7 +120,7 @@ class Cluster:
 
     def keep_fresh(self) -> None:
         """Ask anew if the last answer is old."""
-        if not all(self._router.is_fresh(topic, self._now_ms) for topic in self.topics):
+        if not all(self.router.is_fresh(topic, self._now_ms) for topic in self.topics):
             self.stale()
 
     def _plan_refresh(self, wait_us: int) -> None:
@@ -143,7 +144,7 @@ class Cluster:
             return
         self._is_refreshing = True
         self._is_wanted = False
-        request = self._router.metadata_request(self.topics)
+        request = self.router.metadata_request(self.topics)
         self.ask_for(connection, ApiKey.METADATA, request, self._refreshed)
 
     def _refreshed(self, outcome: Outcome) -> None:
@@ -164,7 +165,7 @@ class Cluster:
     def _take(self, response: MetadataResponse) -> bool:
         """Believe an answer; whether every topic has all its leaders."""
         try:
-            learned = self._router.learn(response, self._now_ms)
+            learned = self.router.learn(response, self._now_ms)
         except ProtocolError as error:
             self.counters[f"metadata {error.code.name}"] += 1
             return False
@@ -185,7 +186,7 @@ class Cluster:
         return self._world.schedule.now_us // 1000
 
     def _address(self, broker_id: BrokerId) -> Address:
-        known = self._router.view.brokers.get(broker_id)
+        known = self.router.view.brokers.get(broker_id)
         if known is not None:
             return known.address
         return next(address for address, each in self._brokers.items() if each == broker_id)
@@ -210,12 +211,12 @@ class Cluster:
 
     def closed_until_us(self, broker_id: BrokerId) -> int:
         """Until when this broker is left alone after a failure."""
-        return 1000 * self._router.left_alone_until_ms(self._address(broker_id))
+        return 1000 * self.router.left_alone_until_ms(self._address(broker_id))
 
     def any_connection(self) -> Connection | None:
         """A connection to a drawn broker, of those that are not left alone now."""
-        address = self._router.candidates(self._now_ms)[0]
-        known = self._router.view.brokers.values()
+        address = self.router.candidates(self._now_ms)[0]
+        known = self.router.view.brokers.values()
         named = [each.broker_id for each in known if each.address == address]
         return self.connection(named[0] if named else self._brokers[address])
 
@@ -255,36 +256,7 @@ class Cluster:
             found = [] if isinstance(outcome, RequestFailed) else outcome.topics
             then(found[0].topic_id if found and not found[0].error_code else None)
 
-        self.ask_for(connection, ApiKey.METADATA, self._router.metadata_request([topic]), told)
-
-    # -- Coordinators ------------------------------------------------------------------------
-
-    def coordinator(self, group: str) -> BrokerId | None:
-        """Which broker coordinates a group; None: ask."""
-        return self._router.coordinator(group)
-
-    def find_coordinator(
-        self, connection: Connection, group: str, then: Callable[[ErrorCode], None]
-    ) -> None:
-        """Ask which one it is; `then` hears whether it is known now."""
-
-        def told(outcome: Outcome) -> None:
-            code = ErrorCode.NETWORK_EXCEPTION
-            if not isinstance(outcome, RequestFailed):
-                try:
-                    self._router.learn_coordinator(group, outcome)
-                    code = ErrorCode.NONE
-                except ProtocolError as error:
-                    code = error.code
-            then(code)
-
-        self.ask_for(
-            connection, ApiKey.FIND_COORDINATOR, self._router.coordinator_request(group), told
-        )
-
-    def forget_coordinator(self, group: str) -> None:
-        """It is another one now, or there is none."""
-        self._router.forget_coordinator(group)
+        self.ask_for(connection, ApiKey.METADATA, self.router.metadata_request([topic]), told)
 
     # -- What connections tell ---------------------------------------------------------------
 
@@ -298,8 +270,8 @@ class Cluster:
             return
         address = self._address(connection.broker_id)
         if was_open:
-            self._router.connected(address)
-        self._router.failed(address, self._now_ms)
+            self.router.connected(address)
+        self.router.failed(address, self._now_ms)
         self.stale()
 
     def request_overdue(self, broker_id: BrokerId, api: ApiKey) -> None:

@@ -1,47 +1,53 @@
 """Members of consumer groups: they join, read what they are given, and commit how far they are.
 
-`client group m1 group=g topic=t stay=5s away=2s goes=vanish static=yes`
+`client group m1 group=g topic=t stay=5s away=2s goes=vanish static=yes assignors=range`
 
-    apart ── find ──> join ──> sync ──> offsets ──> member ── heartbeats, fetches, commits ──┐
-      ^ └──────────────^────────── rebalance, lost place, lost coordinator ─────────────────┘
-      └── leaves, or vanishes without a word, and comes back
+    apart ── comes ──> member: what `client.group_member` does, reads, commits ──┐
+      ^──────────────── leaves, or vanishes without a word ──────────────────────┘
 
-A member gives all up before it joins again (KIP-54's eager way). What it reads is the business of
-`Reader`; what all members of a group are told must fit together, `group_watch` sees to that.
+This file drives the client's own group member by the schedule and the simulated network. What it
+reads is the business of `Reader`; what all members of a group are told must fit together,
+`group_watch` sees to that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
+from strandline.client.assignors import parse_assignors
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
+from strandline.client.consumer_protocol import NO_GENERATION
+from strandline.client.coordinator_client import Ask
+from strandline.client.group_events import (
+    GenerationJoined,
+    GroupEvent,
+    MemberFailed,
+    PartitionsAssigned,
+    PartitionsRevoked,
+)
+from strandline.client.group_member import GroupMember as MemberCore
+from strandline.client.group_offsets import CommitResult
+from strandline.client.group_requests import Committed
+from strandline.client.group_settings import GroupSettings
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
-from strandline.protocol.messages.heartbeat import HeartbeatRequest
 from strandline.sim.clients.client_options import ClientOptions
+from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.fetch_position import FetchPosition
-from strandline.sim.clients.group_entry import GroupEntrant
-from strandline.sim.clients.group_messages import (
-    NO_MEMBER,
-    commit,
-    leave,
-)
-from strandline.sim.clients.group_watch import GroupWatch
+from strandline.sim.clients.group_watch import GroupWatch, WatchedMember
+from strandline.sim.clients.reader import Reader
+from strandline.sim.clients.versions import STATIC_LEAST
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
-from strandline.types import TopicPartition
+from strandline.types import Offset, TopicPartition
 
 _HEARTBEATS_PER_SESSION: Final = 3
 _LEAVE_US: Final = 10_000_000
 """How long a member that ends tries to say so."""
-_PASSING: Final = frozenset(
-    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.REQUEST_TIMED_OUT}
-)
-"""A commit that met one of these is simply done again later."""
 _NOT_COMMITTED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -56,7 +62,7 @@ _NOT_COMMITTED: Final = frozenset(
 """After these a commit had no effect for certain; others may come behind the write."""
 
 
-class GroupMember(GroupEntrant):
+class GroupMember(Reader):
     """See the module."""
 
     kind: ClassVar[str] = "group"
@@ -64,19 +70,26 @@ class GroupMember(GroupEntrant):
     def __init__(
         self, world: ClientWorld, spec: ClientSpec, options: ClientOptions, watch: GroupWatch
     ) -> None:
-        super().__init__(world, spec, options, watch)
+        super().__init__(world, spec, options)
         self.pause_us = options.time_us("every", "200ms")
+        self.group = options.text("group")
+        self.watch = watch
+        self.cluster.topics = options.text("topic").split(",")
+        self._terms = _terms(self.name, options)
+        if self._terms.instance_id is not None:
+            watch.has_static(self.group)
         self._commit_every_us = options.time_us("commit-every", "500ms")
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "2s")
         self._vanishes = options.one_of("goes", ("leave", "vanish")) == "vanish"
         self._committed: dict[TopicPartition, int] = {}
-        self._is_away = False
+        self._core: MemberCore | None = None
+        self._woken_at_ms: int | None = None
 
-    @property
-    def wants_in(self) -> bool:
-        """See `GroupEntrant`."""
-        return not self._is_away and not self.is_finishing
+    def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
+        """See `SimClient`."""
+        static = STATIC_LEAST if options.flag("static") else {}
+        return {**super().least_versions(options), **static}
 
     # -- life --------------------------------------------------------------------------------
 
@@ -88,14 +101,23 @@ class GroupMember(GroupEntrant):
     @property
     def may_read(self) -> bool:
         """See `Reader`."""
-        return self.is_member and not self.is_finishing
+        return self._core is not None and not self.is_finishing
+
+    def pump(self) -> None:
+        """See `SimClient`: an answer may be what the member waits for, too."""
+        super().pump()
+        if self._core is not None:
+            self._drive(self._core)
 
     def _come(self) -> None:
-        self._is_away = False
         if self.is_finishing:
             self.done()
             return
-        self.enter()
+        watched = WatchedMember(self.watch, self.group, self.cluster)
+        self._core = core = MemberCore(self._terms, self.cluster.router, self.random, watched)
+        core.subscribe(self.cluster.topics, self.now_ms)
+        self._drive(core)
+        self.after(self.about(self._commit_every_us), partial(self._commit_again, core))
         if self._stay_us:
             self.after(self.about(self._stay_us), self._go)
 
@@ -103,95 +125,137 @@ class GroupMember(GroupEntrant):
         """Leave for a while, with a word or without."""
         if self.is_finishing:
             return
-        self._is_away = True
         self.counters["member vanishes" if self._vanishes else "member leaves"] += 1
-        if self._vanishes:
-            self.give_up_place()
-            self.member_id = NO_MEMBER
-        else:
-            self._commit()
-            self._leave(self._left)
+        self._part(says_so=not self._vanishes)
         self.after(self.about(self._away_us), self._come)
+
+    def _part(self, *, says_so: bool) -> bool:
+        """Be a member no more; whether the coordinator is told."""
+        core, self._core = self._core, None
+        is_told = False
+        if core is not None and says_so:
+            self._commit(core)
+            core.leave(self.now_ms, "the member goes", also_static=True)
+            for ask in core.step(self.now_ms):
+                is_told = is_told or ask.key is ApiKey.LEAVE_GROUP
+                self._send(core, ask)
+        self.positions.clear()
+        return is_told
 
     def finishing(self) -> None:
         """See `SimClient`."""
-        if self._is_away or not self.is_member:
+        core = self._core
+        is_member = core is not None and core.membership.generation != NO_GENERATION
+        if self._part(says_so=is_member):
+            self.after(_LEAVE_US, self.done)
+        else:
             self.done()
+
+    # -- driving the member ------------------------------------------------------------------
+
+    def _drive(self, core: MemberCore) -> None:
+        """Let the member do what is due, and do what it says."""
+        while core is self._core:
+            core.polled(self.now_ms)
+            for ask in core.step(self.now_ms):
+                self._send(core, ask)
+            events = core.events()
+            if not events:
+                break
+            for event in events:
+                self._hear(core, event)
+        if core is self._core:
+            self._wake_for(core)
+
+    def _wake_for(self, core: MemberCore) -> None:
+        wake_ms = core.wake_ms
+        if wake_ms is None or wake_ms == self._woken_at_ms:
             return
-        self._commit()
-        self.after(_LEAVE_US, self.done)
-        self._leave(lambda _: self.done())
+        self._woken_at_ms = wake_ms = max(wake_ms, self.now_ms + 1)
 
-    def _left(self, outcome: Outcome) -> None:
-        """Whatever the answer was: the group will find out."""
-        self.counters["leave unheard" if isinstance(outcome, RequestFailed) else "leave heard"] += 1
+        def due() -> None:
+            if self._woken_at_ms == wake_ms:
+                self._woken_at_ms = None
+            if core is self._core:
+                self._drive(core)
 
-    def _leave(self, then: Any) -> None:
-        connection = self.to_coordinator()
-        who = self.membership
-        self.give_up_place()
-        self.member_id = NO_MEMBER
+        self.after(1000 * wake_ms - self.now_us, due)
+
+    def _send(self, core: MemberCore, ask: Ask) -> None:
+        if ask.key is ApiKey.JOIN_GROUP:
+            self.counters["join"] += 1
+        if ask.to is None:
+            connection = self.cluster.any_connection()
+        else:
+            # Apart from what is fetched: a join may wait for long.
+            connection = self.cluster.connection(ask.to, "group")
+        then = partial(self._answered, core, ask)
         if connection is None:
-            then(RequestFailed(was_sent=False, reason="there is no coordinator"))
+            self.world.schedule.after(0, partial(then, RequestFailed("left alone", was_sent=False)))
             return
-        request = leave(who, self.cluster.versions.of(ApiKey.LEAVE_GROUP))
-        self.cluster.ask(connection, ApiKey.LEAVE_GROUP, request, then)
-
-    # -- being a member ----------------------------------------------------------------------
-
-    def settle(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See `GroupEntrant`."""
-        attempt = self.attempt
-        self.is_member = True
-        self._committed = {}
-        self.counters["member of a generation"] += 1
-        for at, offset in offsets.items():
-            start = offset if offset >= 0 else self.reset
-            self.positions[at] = FetchPosition(at, ExponentialBackoff(self.random), start)
-            if offset >= 0:
-                self._committed[at] = offset
-        self.after(self._heartbeat_us, partial(self._heartbeat, attempt))
-        self.after(self.about(self._commit_every_us), partial(self._commit_again, attempt))
-        self.pump()
-
-    @property
-    def _heartbeat_us(self) -> int:
-        return self.session_us // _HEARTBEATS_PER_SESSION
-
-    def _heartbeat(self, attempt: int) -> None:
-        if attempt != self.attempt or self.is_finishing:
-            return
-        self.cluster.keep_fresh()
-        if self.partitions_seen not in (None, self.partitions_now()):
-            self.counters["leader sees more partitions"] += 1
-            self.enter()
-            return
-        connection = self.to_coordinator()
-        if connection is None:
-            self.enter_later()
-            return
-        request = HeartbeatRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance_id,
+        version = self.cluster.versions.of(ask.key)
+        if ask.highest is not None:
+            version = min(version, ask.highest)
+        self.cluster.ask(
+            connection,
+            ask.key,
+            ask.request(version),
+            then,
+            version=version,
+            timeout_us=1000 * ask.timeout_ms,
         )
-        self.cluster.ask(connection, ApiKey.HEARTBEAT, request, partial(self._beaten, attempt))
 
-    def _beaten(self, attempt: int, outcome: Outcome) -> None:
-        code = 0 if isinstance(outcome, RequestFailed) else outcome.error_code
-        if attempt == self.attempt and code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._commit()
-        if not self.failed(attempt, outcome, code):
-            self.after(self._heartbeat_us, partial(self._heartbeat, attempt))
-
-    def _commit_again(self, attempt: int) -> None:
-        if attempt != self.attempt or self.is_finishing:
+    def _answered(self, core: MemberCore, ask: Ask, outcome: Outcome) -> None:
+        if self.is_done:
             return
-        self._commit()
-        self.after(self.about(self._commit_every_us), partial(self._commit_again, attempt))
+        core.answered(ask, outcome, self.now_ms)
+        if ask.key is ApiKey.LEAVE_GROUP:
+            is_heard = not isinstance(outcome, RequestFailed)
+            self.counters["leave heard" if is_heard else "leave unheard"] += 1
+            if self.is_finishing:
+                self.done()
+        self._drive(core)
 
-    def _commit(self) -> None:
+    def _hear(self, core: MemberCore, event: GroupEvent) -> None:
+        match event:
+            case GenerationJoined():
+                self.counters["member of a generation"] += 1
+                if event.is_leader:
+                    self.counters["leads group"] += 1
+            case PartitionsAssigned(committed):
+                self._begin(committed)
+            case PartitionsRevoked(partitions, is_lost):
+                if not is_lost:
+                    self._commit(core)
+                for at in partitions:
+                    del self.positions[at]
+                core.revoked(self.now_ms)
+            case MemberFailed(error):
+                self.counters[f"member failed: {error.code.name}"] += 1
+                self._core = None
+                self.positions.clear()
+                if not self.is_finishing:
+                    self.after(self.about(self._away_us), self._come)
+
+    # -- reading and committing --------------------------------------------------------------
+
+    def _begin(self, committed: Mapping[TopicPartition, Committed | None]) -> None:
+        for at, stored in committed.items():
+            start = self.reset if stored is None else stored.offset
+            self.positions[at] = FetchPosition(at, ExponentialBackoff(self.random), start)
+            self._committed.pop(at, None)
+            if stored is not None:
+                self._committed[at] = stored.offset
+        Reader.pump(self)
+
+    def _commit_again(self, core: MemberCore) -> None:
+        if core is not self._core or self.is_finishing:
+            return
+        self._commit(core)
+        self._drive(core)
+        self.after(self.about(self._commit_every_us), partial(self._commit_again, core))
+
+    def _commit(self, core: MemberCore) -> None:
         """Commit the positions that have changed since the last time."""
         offsets = {}
         for at, position in self.positions.items():
@@ -200,38 +264,40 @@ class GroupMember(GroupEntrant):
             if position.offset < self._committed.get(at, 0):
                 self.watch.forget(self.group, at)
             offsets[at] = position.offset
-        connection = self.to_coordinator()
-        if not offsets or connection is None:
+        if not offsets or core.coordinator is None:
             return
         for at, offset in offsets.items():
             self._committed[at] = offset
             self.watch.committing(self.group, at, offset)
-        request = commit(self.membership, offsets, self.ids())
         self.counters["commit"] += 1
-        then = partial(self._commit_told, self.attempt, self.generation, offsets)
-        self.cluster.ask(connection, ApiKey.OFFSET_COMMIT, request, then)
+        values = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
+        core.commit(values, partial(self._commit_told, core), self.now_ms)
 
-    def _commit_told(
-        self,
-        attempt: int,
-        generation: int,
-        offsets: Mapping[TopicPartition, int],
-        outcome: Outcome,
-    ) -> None:
-        codes: list[int] = []
-        if not isinstance(outcome, RequestFailed):
-            codes = [part.error_code for topic in outcome.topics for part in topic.partitions]
-        first_error = next((code for code in codes if code != ErrorCode.NONE), 0)
-        if codes and not first_error:
+    def _commit_told(self, core: MemberCore, result: CommitResult) -> None:
+        offsets = {at: value.offset for at, value in result.offsets.items()}
+        if result.code is ErrorCode.NONE:
             self.counters["commit acknowledged"] += 1
             for at, offset in offsets.items():
-                self.watch.committed(self.group, at, generation, offset)
+                self.watch.committed(self.group, at, result.generation, offset)
             return
-        if not codes or first_error not in _NOT_COMMITTED:
+        self.counters[f"group {result.code.name}"] += 1
+        if result.code not in _NOT_COMMITTED:
             for at, offset in offsets.items():
-                self.watch.commit_unknown(self.group, at, generation, offset)
-        if attempt == self.attempt:
-            for at in offsets:
-                self._committed.pop(at, None)
-            if first_error not in _PASSING:
-                self.failed(attempt, outcome, first_error)
+                self.watch.commit_unknown(self.group, at, result.generation, offset)
+        if core is self._core:
+            for at, offset in offsets.items():
+                if self._committed.get(at) == offset:
+                    del self._committed[at]
+
+
+def _terms(name: str, options: ClientOptions) -> GroupSettings:
+    session_ms = options.time_us("session", "6s") // 1000
+    return GroupSettings(
+        group=options.text("group"),
+        instance_id=name if options.flag("static") else None,
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=session_ms // _HEARTBEATS_PER_SESSION,
+        max_poll_interval_ms=options.time_us("rebalance", "3s") // 1000,
+        assignors=parse_assignors(options.text("assignors", "range")),
+        request_timeout_ms=REQUEST_TIMEOUT_US // 1000,
+    )

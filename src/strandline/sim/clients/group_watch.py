@@ -15,12 +15,15 @@ coordinator must have written first is held against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from strandline.client.group_observer import MemberObserver
+from strandline.client.group_requests import Committed, Membership
 from strandline.sim.clients.client import Finding
+from strandline.sim.clients.cluster import Cluster
 from strandline.sim.schedule import Schedule
-from strandline.types import TopicPartition
+from strandline.types import BrokerId, TopicPartition
 
 
 @dataclass(slots=True)
@@ -175,3 +178,65 @@ class GroupWatch:
     def _found(self, what: str, at: TopicPartition | None = None) -> None:
         partition = None if at is None else str(at)
         self.findings.append(Finding("I-39", what, self._schedule.now_us, partition))
+
+
+class WatchedMember(MemberObserver):
+    """Tells the watch what one member is told, and counts what it is refused.
+
+    Only who answered the SyncGroup of a generation must know what was committed before it. If the
+    member asks another broker for the offsets, because that one did not answer, it may have found
+    one that was the coordinator before and does not know yet that it is none.
+    """
+
+    def __init__(self, watch: GroupWatch, group: str, cluster: Cluster) -> None:
+        self._watch = watch
+        self._group = group
+        self._cluster = cluster
+        self._newest = -1
+        self._synced_with: BrokerId | None = None
+        self._generation = -1
+        self._floors: dict[TopicPartition, int] = {}
+
+    def syncing(self, who: Membership) -> None:
+        """See `MemberObserver`."""
+        del who
+        self._newest = self._watch.newest(self._group)
+
+    def synced(self, who: Membership, leader: str, owned: Sequence[TopicPartition]) -> None:
+        """See `MemberObserver`."""
+        self._synced_with = self._cluster.router.coordinator(self._group)
+        self._watch.synced(
+            self._group,
+            who.generation,
+            member=who.instance_id or who.member_id,
+            leader=leader,
+            owned=owned,
+            newest_before=self._newest,
+        )
+
+    def offsets_asked(self, who: Membership, partitions: Iterable[TopicPartition]) -> None:
+        """See `MemberObserver`."""
+        self._generation = who.generation
+        is_sure = self._cluster.router.coordinator(self._group) == self._synced_with
+        self._floors = {
+            at: self._watch.floor(self._group, at, who.generation) if is_sure else -1
+            for at in partitions
+        }
+
+    def offsets_told(
+        self, who: Membership, offsets: Mapping[TopicPartition, Committed | None]
+    ) -> None:
+        """See `MemberObserver`."""
+        del who
+        for at, stored in offsets.items():
+            self._watch.fetched(
+                self._group,
+                at,
+                -1 if stored is None else stored.offset,
+                floor=self._floors[at],
+                generation=self._generation,
+            )
+
+    def refused(self, code: str) -> None:
+        """See `MemberObserver`."""
+        self._cluster.counters[f"group {code}"] += 1
