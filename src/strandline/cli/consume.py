@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import BinaryIO, Final
 
 import click
 
-from strandline.cli.connecting import bootstrap_option, open_cluster
+from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
+from strandline.cli.consume_member import MemberTask, consume_as_member
+from strandline.cli.consume_run import ConsumeRun
 from strandline.cli.moments import parse_time
 from strandline.cli.record_format import Formatter, formatter_for
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer, Start
-from strandline.client.fetching import FetchedRecords, FetchSettings, Isolation
+from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.group_consumer import GroupConsumer
+from strandline.client.group_settings import GroupSettings, parse_group_settings
 from strandline.client.offsets import commit_offsets, committed_offsets
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
-from strandline.types import Offset, TopicPartition
+from strandline.types import TopicPartition
 
-_POLL_MS: Final = 250
 _COMMIT_S: Final = 5.0
-_TOLD_AGAIN_S: Final = 60.0
-_OVER_S: Final = 2.0
-"""So long without trouble, and it is over."""
 _FORMS: Final = ("bytes", "avro")
 
 
@@ -42,7 +43,7 @@ _FORMS: Final = ("bytes", "avro")
     "--offset",
     metavar="WHERE",
     help="earliest, latest, an offset, or -N for the last N of each partition. "
-    "Default: what --group committed, else earliest.",
+    "Default: what --group committed, else auto.offset.reset, which is earliest here.",
 )
 @click.option("--timestamp", metavar="ISO-TIME", help="From the first record at or after it.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), metavar="N", help="Stop after N.")
@@ -52,7 +53,15 @@ _FORMS: Final = ("bytes", "avro")
 @click.option(
     "--group",
     metavar="NAME",
-    help="Go on where this group stopped and commit for it, without joining it.",
+    help="Join this group, read what it gives, and commit what is printed. With --partition: go "
+    "on where the group stopped and commit for it, without joining it.",
+)
+@click.option(
+    "-X",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of the member, as session.timeout.ms. Repeatable.",
 )
 @click.option("--committed", is_flag=True, help="Skip records of open or aborted transactions.")
 @click.option(
@@ -89,6 +98,7 @@ def consume(
     count_max: int | None,
     exit_at_end: bool,
     group: str | None,
+    settings: tuple[str, ...],
     committed: bool,
     form: str,
     key_form: str,
@@ -107,15 +117,26 @@ def consume(
         formatter = _decoding(formatter, topic, key_form, value_form, (schema_directory, registry))
     start = _start(offset, timestamp)
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    fetch = FetchSettings(isolation=isolation)
+    member = _member_settings(group, settings, numbers)
     with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop() as stop:
-        consumer = Consumer(client, FetchSettings(isolation=isolation))
+        if member is not None:
+            client.topic(topic)  # a typing mistake is no topic that may come
+            consume_as_member(
+                GroupConsumer(client, replace(member, enable_auto_commit=False), fetch),
+                MemberTask(topic, start, exit_at_end, member),
+                lambda source: ConsumeRun(source, formatter, output, count_max),
+                stop,
+            )
+            return
+        consumer = Consumer(client, fetch)
         consumer.assign(_starts(client, _partitions(client, topic, numbers), start, group))
-        run = _Run(consumer, formatter, output, count_max)
+        run = ConsumeRun(consumer, formatter, output, count_max)
         if exit_at_end:
             run.ends = consumer.end_offsets()
         try:
             committed_s = time.monotonic()
-            while not stop.is_set and not run.is_over:
+            while not stop.is_set and not run.is_full and not run.is_at_end:
                 run.step()
                 if group is not None and time.monotonic() - committed_s > _COMMIT_S:
                     committed_s = time.monotonic()
@@ -124,6 +145,21 @@ def consume(
             # Whatever ended it: what was printed counts as read.
             if group is not None:
                 commit_offsets(client, group, run.take_uncommitted())
+
+
+def _member_settings(
+    group: str | None, settings: tuple[str, ...], numbers: tuple[int, ...]
+) -> GroupSettings | None:
+    """As what to join the group; None if none is to be joined."""
+    if group is None or numbers:
+        if settings:
+            raise click.UsageError("-X is for members: it needs --group, without --partition.")
+        return None
+    try:
+        named = parse_assignments(settings, "-X")
+        return parse_group_settings(group, named, reset="earliest")
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def _decoding(
@@ -140,77 +176,6 @@ def _decoding(
     forms: dict[Part, str] = {"key": key_form, "value": value_form}
     parts = {part for part, form in forms.items() if form == "avro"}
     return AvroFormatter(formatter, Schemas.at(schema_places(*where)), topic, parts)
-
-
-class _Run:
-    """Prints, and knows what was printed."""
-
-    def __init__(
-        self, consumer: Consumer, formatter: Formatter, output: BinaryIO, count_max: int | None
-    ) -> None:
-        self.ends: dict[TopicPartition, Offset] | None = None
-        self._consumer = consumer
-        self._formatter = formatter
-        self._output = output
-        self._room = count_max
-        self._told_s: float | None = None
-        """When trouble was told last that is not over; and when there was some last."""
-        self._troubled_s = 0.0
-        self._printed: dict[TopicPartition, Offset] = {}
-        self._uncommitted: dict[TopicPartition, Offset] = {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether enough was printed, or the end is reached."""
-        if self._room is not None and self._room <= 0:
-            return True
-        if self.ends is None:
-            return False
-        positions = self._consumer.positions
-        return all(positions[each] >= end for each, end in self.ends.items())
-
-    def step(self) -> None:
-        """Print what comes next, if it comes soon."""
-        for fetched in self._consumer.poll(_POLL_MS):
-            self._print(fetched)
-        self._output.flush()
-        self._tell_trouble()
-        # Only now: what a closed pipe did not take must be read again by the group.
-        self._uncommitted.update(self._printed)
-        self._printed.clear()
-
-    def take_uncommitted(self) -> dict[TopicPartition, Offset]:
-        """Where to go on after what was printed since this was asked last."""
-        taken, self._uncommitted = self._uncommitted, {}
-        return taken
-
-    def _tell_trouble(self) -> None:
-        """Say that nothing comes because something is wrong, once a minute, and once that it is
-        over. With several leaders one may answer and another fail in turns."""
-        trouble = self._consumer.trouble
-        now_s = time.monotonic()
-        if trouble is not None:
-            self._troubled_s = now_s
-            if self._told_s is None or now_s - self._told_s >= _TOLD_AGAIN_S:
-                self._told_s = now_s
-                click.echo(f"{trouble.message} Trying again.", err=True)
-        elif self._told_s is not None and now_s - self._troubled_s >= _OVER_S:
-            self._told_s = None
-            click.echo("The broker answers again.", err=True)
-
-    def _print(self, fetched: FetchedRecords) -> None:
-        partition = fetched.topic_partition
-        end = None if self.ends is None else self.ends[partition]
-        for record in fetched.records:
-            if self._room is not None and self._room <= 0:
-                return
-            if end is not None and record.offset >= end:
-                return  # came after the end that was to be reached
-            self._output.write(self._formatter(partition, record))
-            self._printed[partition] = Offset(record.offset + 1)
-            if self._room is not None:
-                self._room -= 1
-        self._printed[partition] = fetched.next_offset
 
 
 def _start(offset: str | None, timestamp: str | None) -> Start | None:
