@@ -9,6 +9,7 @@ import pytest
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.coordinator import GroupCoordinator
 from strandline.node.commit_queue import CommitQueue
+from strandline.node.controller_loop import ControllerLoop
 from strandline.node.follower_role import FollowerRole
 from strandline.node.follower_sessions import Followed, FollowerSession
 from strandline.node.in_sync_changes import InSyncChanges
@@ -277,3 +278,21 @@ def test_groups_are_checked_when_something_has_happened(
     node.check(())
     node.check(())
     assert len(asked) == 1
+
+
+def controller_loop(checked: Checked) -> ControllerLoop:
+    controller = checked.world.image.controller
+    assert controller is not None
+    return checked.world[controller].node.controller_loop
+
+
+def test_a_controller_that_does_not_notice_its_election(checked: Checked) -> None:
+    controller_loop(checked)._was_controller = False
+    checked.checkers.sweep()
+    assert "is the controller, and it has not noticed" in checked.only("I-18").what
+
+
+def test_a_controller_that_does_not_try_again(checked: Checked) -> None:
+    controller_loop(checked)._reconciler._failures = 1
+    checked.checkers.sweep()
+    assert "and that is not tried again" in checked.only("I-51").what

@@ -25,7 +25,7 @@ from strandline.cluster.controller import (
     touched_by,
 )
 from strandline.cluster.image import ClusterImage, ImageDelta
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.node.controller import Controller, Done, Failed
 from strandline.node.membership import Membership
 from strandline.node.metadata import Metadata
@@ -103,6 +103,18 @@ class ControllerLoop:
     def act(self, now: Instant) -> None:
         """Write what is missing. Once per turn."""
         self._reconciler.act(now)
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` if an election or its end went unnoticed (I-18), or what is
+        missing is not tried again (I-51)."""
+        is_controller = self.is_controller
+        if is_controller != self._was_controller:
+            raise InvariantViolated(
+                f"By its metadata broker {self._membership.broker_id} is "
+                f"{'' if is_controller else 'not '}the controller, and it has not noticed.",
+                invariant="I-18",
+            )
+        self._reconciler.check()
 
     def carry_out(
         self,

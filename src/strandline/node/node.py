@@ -370,6 +370,7 @@ class Node:
                 self.in_sync_changes.check(replica)
             except InvariantViolated as error:
                 raise self._violated(replica, error) from error
+        self.controller_loop.check()
         self.purgatory.check()
         self.groups.check()
 

@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 from strandline.cluster.controller import Decision
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import MultiRefused, StoreError, Zxid
+from strandline.errors import InvariantViolated
 from strandline.node.metadata import Metadata
 from strandline.node.timers import Timer, Timers
 from strandline.types import Instant
@@ -57,6 +58,13 @@ class Reconciler(Generic[Result]):
     @property
     def _is_pausing(self) -> bool:
         return self._pause is not None and self._pause.callback is not None
+
+    def check(self) -> None:
+        """Raise `InvariantViolated` if what could not be written is not tried again (I-51)."""
+        if self._failures and self.is_at_rest:
+            raise InvariantViolated(
+                f"It could not {self._purpose}, and that is not tried again.", invariant="I-51"
+            )
 
     def wake(self) -> None:
         """Look at the image again, at the end of this turn."""
