@@ -318,7 +318,7 @@ def test_what_retention_or_a_deletion_took_is_never_passed_in_silence(
     topic, admin = new_topic(), Admin(client).topics
     write(topic, 10)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
-    options["kafka.default.api.timeout.ms"] = "5000"  # for how long a topic may be missing
+    options["kafka.default.api.timeout.ms"] = "2000"  # for how long a topic may be missing
     with (
         streaming(source(**options)) as strict,
         streaming(source(**options, failOnDataLoss="false")) as lax,
