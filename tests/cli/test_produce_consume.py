@@ -155,19 +155,24 @@ def test_a_reader_that_goes_away_ends_it_quietly(address: str, spawn: Run, name:
         assert process.stderr.read() == b""
 
 
-def test_ctrl_c_ends_a_consumer_and_commits(address: str, spawn: Run, name: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_consumer_that_is_stopped_commits_and_leaves_its_group(
+    address: str, spawn: Run, name: str, number: signal.Signals
+) -> None:
     spawn("produce", name, stdin=b"1\n")
     process = _start(address, "consume", name, "--group", name)
     assert process.stdout is not None
     assert process.stdout.readline() == b"1\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, out, err) == (0, b"", b"")
+    assert "members 0" in spawn("groups", "describe", name).out
     assert spawn("consume", name, "-e", "--group", name).out == ""
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_lines_of_a_slow_pipe_are_sent_while_it_is_silent(
-    address: str, spawn: Run, name: str
+    address: str, spawn: Run, name: str, number: signal.Signals
 ) -> None:
     spawn("topics", "create", name)
     process = _start(address, "produce", name)
@@ -178,7 +183,7 @@ def test_lines_of_a_slow_pipe_are_sent_while_it_is_silent(
     process.stdin.write(b"second\n")
     process.stdin.flush()
     assert spawn("consume", name, "--offset", "1", "--max", "1").out == "second\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert process.wait(DEADLINE_S) == 0
     _, err = process.communicate()
     assert err.startswith(b"2 records ")

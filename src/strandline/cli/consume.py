@@ -119,7 +119,7 @@ def consume(
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     fetch = FetchSettings(isolation=isolation)
     member = _member_settings(group, settings, numbers)
-    with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop() as stop:
+    with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
         if member is not None:
             client.topic(topic)  # a typing mistake is no topic that may come
             consume_as_member(

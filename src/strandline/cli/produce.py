@@ -84,7 +84,7 @@ def produce(
 
     settings = ProducerSettings(acks=_ACKS[acks], codec=CODECS[compression])
     descriptor = sys.stdin.fileno() if path is None else os.open(path, os.O_RDONLY)
-    with open_cluster(bootstrap) as client, Stop() as stop:
+    with open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
         run = _Run(Producer(client, settings), topic, partition, extra)
         try:
             for lines, is_pause in read_lines(descriptor, lambda: stop.is_set):
