@@ -184,44 +184,6 @@ def test_r05_a_new_epoch_of_the_same_leader_truncates_again() -> None:
     world.check()
 
 
-def test_r10_an_answer_that_tells_of_divergence_moves_no_high_watermark(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    steps = Steps(A, B, settings=("replica.fetch.wait.max.ms=0", "min.insync.replicas=1"))
-    world = steps.world
-    steps.produce(b"m0")
-    for _ in range(3):
-        steps.fetch(B)
-    world.sync(A, "t")
-    steps.produce(b"m1", acks=1)
-    steps.fetch(B)
-    world.run_until(lambda: world.partition("t").in_sync_replicas == (A,))
-    world.power_cut(A, expire=True)
-    world.start(A)
-    world.run_until(lambda: world.partition("t").leader == A)
-    world.run(20)
-    steps.leader = A
-    steps.produce(b"m1x", acks=1)
-    assert steps.at(A) == (2, 2)
-    # Now A's high watermark is 2, and offset 1 of B is not what A committed.
-    followed: list[tuple[int, int]] = []
-    original = FollowerRole.followed_to
-
-    def followed_to(role: FollowerRole, *arguments: Any) -> None:
-        original(role, *arguments)
-        replica = world.replica(B, "t")
-        if role is replica.following:
-            followed.append((replica.log.log_end_offset, replica.log.high_watermark))
-
-    monkeypatch.setattr(FollowerRole, "followed_to", followed_to)
-    steps.release()
-    world.run_until(world.is_settled)
-    world.run_until(lambda: world.are_logs_equal("t"))
-    assert followed[0] == (2, 2), "first the log is cut, then it has m1x, then that is committed"
-    assert list(values_of(world[B], "t").values()) == [b"m0", b"m1x"]
-    world.check()
-
-
 # -- Out of range ------------------------------------------------------------------------------
 
 

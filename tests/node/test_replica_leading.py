@@ -112,7 +112,7 @@ def test_a_fetch_by_a_broker_that_has_no_replica(make_cluster: MakeCluster) -> N
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_fetch_from_before_a_restart_is_refused(cluster: Cluster) -> None:
+def test_r34_a_fetch_from_before_a_restart_is_refused(cluster: Cluster) -> None:
     """D-04, KIP-903: what a former life of the follower had says nothing about this one."""
     cluster.produce(b"m0")
     former = cluster.epoch_of(B)
@@ -534,7 +534,7 @@ def test_a_replica_that_died_does_not_hold_the_high_watermark(make_cluster: Make
     assert cluster.offsets() == (2, 2)
 
 
-def test_a_replica_that_restarted_may_join_only_as_itself(cluster: Cluster) -> None:
+def test_r34_a_replica_that_restarted_may_join_only_as_itself(cluster: Cluster) -> None:
     """KIP-903: what its former life had is nothing that it has now."""
     cluster.set_state(isr=(1, 2))
     former = cluster.epoch_of(C)
@@ -545,7 +545,9 @@ def test_a_replica_that_restarted_may_join_only_as_itself(cluster: Cluster) -> N
     assert cluster.recorder.sets == [{1, 2, 3}]
 
 
-def test_a_fetch_ahead_of_our_own_knowledge_is_served_but_joins_nothing(cluster: Cluster) -> None:
+def test_r34_a_fetch_ahead_of_our_own_knowledge_is_served_but_joins_nothing(
+    cluster: Cluster,
+) -> None:
     """The follower may know of its new registration before this node does."""
     cluster.set_state(isr=(1, 2))
     assert cluster.fetch(C, 0, broker_epoch=cluster.epoch_of(C) + 1000).error_code == 0

@@ -270,7 +270,7 @@ def test_r03_the_high_watermark_is_kept_while_the_leader_is_away(cluster: Cluste
     assert b"orders 0 1\n" in cluster.world.files.read_bytes(HIGH_WATERMARKS)
 
 
-def test_r03_nothing_is_said_of_high_watermarks_before_any_role(
+def test_x14_r03_nothing_is_said_of_high_watermarks_before_any_role(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-14: the checkpoint of the former life stays as it is until the metadata gave a role."""

@@ -64,6 +64,7 @@ def test_r05_a_new_epoch_of_the_same_leader_asks_anew() -> None:
 
 def test_r10_a_diverging_answer_moves_no_watermark() -> None:
     play(scenario("x-4"))
+    play(scenario("diverging-answer"))
 
 
 def test_r11_everything_moves_with_a_full_truncation() -> None:

@@ -1,8 +1,8 @@
 """Scenarios X-1 to X-4 of the replication specification on real brokers: sockets, files, elections.
 
-The same scenarios run on the pure core in `tests/scenarios`, and on nodes in virtual time in
-`tests/node/test_cluster_scenarios.py`. Each row is that of the specification's table: the leader's
-log end and high watermark, what it knows of its followers' log ends, the followers' own.
+The same scenarios run on nodes in virtual time in `tests/scenarios`. Each row is that of the
+specification's table: the leader's log end and high watermark, what it knows of its followers' log
+ends, the followers' own.
 """
 
 from __future__ import annotations
