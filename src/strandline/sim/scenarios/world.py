@@ -26,11 +26,12 @@ from strandline.sim.scenarios.followers import Followers
 from strandline.sim.scenarios.links import Links
 from strandline.sim.scenarios.replica import PARTITION, Entry, Replica, broker_id_of, name_of
 from strandline.sim.scenarios.simulation import (
-    BY_HAND,
+    BY_SCRIPTS,
     Watch,
     is_informed,
     make_simulation,
     with_letters,
+    write_checkpoints,
 )
 from strandline.sim.scenarios.writes import Write, Writes
 from strandline.types import BrokerId, Instant, Offset
@@ -59,7 +60,8 @@ class World:
         self.sim = make_simulation(
             max(ids.values()), min_in_sync=rules.min_in_sync_replicas, lag_max_ms=lag_max_ms
         )
-        self.checkers = Checkers(self.sim)
+        self._losses = 0
+        self.checkers = Checkers(self.sim, exceeds_budget=self._may_lose)
         self.sim.observers += [
             Watch(self.events.append, partial(self._follow_rules, policies or Policies())),
             self.checkers,
@@ -109,9 +111,16 @@ class World:
         """What was first seen of each invariant that was broken, by its number."""
         found: dict[str, str] = {}
         for violation in self.checkers.violations:
-            if violation.invariant != BY_HAND:
+            if violation.invariant != BY_SCRIPTS:
                 found.setdefault(violation.invariant, with_letters(violation.what))
         return found
+
+    def _may_lose(self) -> bool:
+        """Whether as many complete replicas have lost records as must be in sync."""
+        if not self._losses:
+            return False
+        minimum = self.controller.rules.min_in_sync_replicas
+        return self._losses >= min(minimum, len(self.state.replicas))
 
     def hears_nothing(self, name: str) -> bool:
         """Whether a broker is separated from the store."""
@@ -122,7 +131,7 @@ class World:
 
     def _hear(self, at_us: int, note: str) -> None:
         del at_us
-        if note.startswith("! ") and not note.startswith(f"! {BY_HAND}"):
+        if note.startswith("! ") and not note.startswith(f"! {BY_SCRIPTS}"):
             self.events.append(with_letters(note))
 
     def _metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
@@ -161,6 +170,7 @@ class World:
                 plan.carry_out(disk.files)
         replica.machine.power_cut("none")
         if is_lossy:
+            self._losses += name in self.state.in_sync + self.state.eligible
             self.checkers.note_lossy(replica.broker_id)
         with disk.unobserved():
             for path in paths[1:]:
@@ -360,7 +370,7 @@ class World:
             self.followers.say_truncation(replica)
             # Before a broker knows its role it must not write the table (KAFKA-1647, R-03).
             if replica.is_running and replica.machine.node.replicas.has_roles:
-                replica.machine.event(_checkpoint)
+                replica.machine.event(write_checkpoints)
         self._links.flow()
         self.checkers.sweep()
         for replica in self.replicas.values():
@@ -380,12 +390,6 @@ class World:
             if offset < end:
                 self._known.setdefault(offset, entry)
                 self.committed.add(entry.value)
-
-
-def _checkpoint(node: Node, now: Instant) -> None:
-    del now
-    for directory in node.replicas.logs.directories:
-        directory.write_high_watermarks()
 
 
 def _check_lag(replica: Replica, node: Node, now: Instant) -> None:

@@ -33,7 +33,7 @@ from strandline.records.record import Record
 from strandline.sim.machine import Machine
 from strandline.sim.scenarios.replica import PARTITION, Replica
 from strandline.storage.log_reader import LogSlice
-from strandline.types import Instant, Offset, ProducerEpoch, ProducerId
+from strandline.types import Instant, ProducerEpoch, ProducerId
 
 _PRODUCE_VERSION: Final = 9
 _DELETE_VERSION: Final = 2
@@ -71,9 +71,6 @@ class Writes:
         if not machine.is_up:
             self._failed(value, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
-        if write.is_transactional:
-            self._append(replica, value, write, index)
-            return
         end = replica.log.log_end_offset if replica.has_log else -1
         self.outcomes[value] = "waiting"
 
@@ -99,41 +96,12 @@ class Writes:
             records=memoryview(_batch(value, write, index, machine.now)),
         )
         request = ProduceRequest(
+            transactional_id="script" if write.is_transactional else None,
             acks=_ACKS[write.acks],
             timeout_ms=_FOR_EVER_MS if write.timeout_ms is None else write.timeout_ms,
             topic_data=[TopicProduceData(name=PARTITION.topic, partition_data=[data])],
         )
         _Client(machine, answered).send(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
-
-    def _append(self, replica: Replica, value: str, write: Write, index: int) -> None:
-        """A record of a transaction, past the checks of its coordinator, which is not there."""
-
-        def append(_: Node, now: Instant) -> None:
-            hosted = replica.hosted
-            if hosted is None or hosted.leading is None:
-                self._failed(value, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                return
-            try:
-                result = hosted.leading.append(
-                    _batch(value, write, index, now), now, acks_all=write.acks == "all"
-                )
-            except ProtocolError as error:
-                self._failed(value, error.code)
-                return
-            self.outcomes[value] = "waiting"
-
-            def decided(code: ErrorCode, at: Instant) -> None:
-                del at
-                if code is not ErrorCode.NONE:
-                    self._failed(value, code)
-                else:
-                    self._acknowledged(value, result.base_offset)
-
-            required = Offset(result.last_offset + 1)
-            hosted.await_commit(required, decided, deadline_ms=now.monotonic_ms + _FOR_EVER_MS)
-            hosted.changed()
-
-        replica.machine.event(append)
 
     def _acknowledged(self, value: str, offset: int, note: str = "") -> None:
         self.outcomes[value] = f"@{offset}"
