@@ -373,6 +373,7 @@ class Node:
         self.controller_loop.check()
         self.purgatory.check()
         self.groups.check()
+        self.transactions.check()
 
     def check_all(self) -> None:
         """Raise `InvariantViolated` unless everything agrees that `check` is about, and logs and

@@ -49,6 +49,11 @@ class TransactionAccess:
         """Whether the transaction coordinator has been needed yet."""
         return "host" in self.__dict__
 
+    def check(self) -> None:
+        """See `TransactionHost.check`."""
+        if self.is_used:
+            self.host.check()
+
     @cached_property
     def writer(self) -> MarkerWriter:
         """Writes the ends of transactions into the partitions that are led here."""
