@@ -3,10 +3,11 @@
     cluster.ClusterClient   connections, metadata, routing, retries
     producer.Producer       records in, offsets out; idempotent
     consumer.Consumer       records of assigned partitions
+    group_consumer.GroupConsumer   records of what a consumer group gives
     admin.Admin             topics, groups, settings, the cluster
 
 The command line and Spark executors use it as it is. Its parts without sockets, threads and clocks
 are shared: `channel`, the requests of one connection, with the links between brokers and with the
-simulator's clients; `metadata` and `router`, which says whom to ask, with the latter. It must not
-know the node: all that it learns of a broker comes over the wire.
+simulator's clients; `metadata`, `router`, which says whom to ask, and `group_member`, with the
+latter. It must not know the node: all that it learns of a broker comes over the wire.
 """
