@@ -21,6 +21,9 @@ from strandline.version import VERSION
 if TYPE_CHECKING:
     from strandline.client.admin_cluster import ClusterDescription
     from strandline.client.admin_groups import GroupDescription, GroupListing, GroupMember
+    from strandline.client.aio.admin import AsyncAdmin
+    from strandline.client.aio.consumer import AsyncConsumer
+    from strandline.client.aio.producer import AsyncProducer
     from strandline.client.api.admin import Admin
     from strandline.client.api.consumer import Consumer, ConsumerRecord
     from strandline.client.api.producer import Producer
@@ -53,6 +56,9 @@ __all__ = [
     "ClusterError",
     # clients
     "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
     "BrokerInfo",
     "ClusterDescription",
     "Consumer",
@@ -90,6 +96,9 @@ _MODULES: Final = {
     "Cluster": "testing.cluster",
     "ClusterError": "testing.control",
     "Admin": "client.api.admin",
+    "AsyncAdmin": "client.aio.admin",
+    "AsyncConsumer": "client.aio.consumer",
+    "AsyncProducer": "client.aio.producer",
     "BrokerInfo": "client.metadata",
     "ClusterDescription": "client.admin_cluster",
     "Consumer": "client.api.consumer",

@@ -15,6 +15,7 @@ from typing import TypeVar
 from strandline.client.clock import Clock, SystemClock
 from strandline.client.connection import Connection
 from strandline.client.metadata import (
+    BrokerInfo,
     ClusterView,
     LeaderEndpoint,
     LeaderHint,
@@ -112,23 +113,13 @@ class ClusterClient:
             found = view.topics.get(name)
             if found is not None:
                 return found
-            code = view.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if code not in _STILL_APPEARING or not backoff.maybe_wait():
-                raise refusal(code, None, f"topic '{name}'")
+            error, is_appearing = topic_refusal(view, name)
+            if not is_appearing or not backoff.maybe_wait():
+                raise error
 
     def partition(self, partition: TopicPartition) -> PartitionInfo:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
-        topic = self.topic(partition.topic)
-        found = topic.partitions.get(partition.partition)
-        if found is None:
-            raise ProtocolError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no partition {partition.partition} of topic '{partition.topic}'; "
-                f"it has the partitions 0 to {len(topic.partitions) - 1}.",
-            )
-        if found.leader not in self.view.brokers:
-            raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
-        return found
+        return led_partition(self.view, self.topic(partition.topic), partition)
 
     def hint(
         self,
@@ -156,14 +147,9 @@ class ClusterClient:
 
     def connection_to(self, broker: BrokerId) -> Connection:
         """The connection to a broker, opened when first needed."""
-        info = self.view.brokers.get(broker)
-        if info is None:
-            info = self.refresh().brokers.get(broker)
-        if info is None:
-            raise ProtocolError(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker} is not in the cluster."
-            )
-        return self._connect(info.address)
+        if broker not in self.view.brokers:
+            self.refresh()
+        return self._connect(broker_of(self.view, broker).address)
 
     def any_connection(self) -> Connection:
         """A connection to whichever broker can be reached, an open one if there is one."""
@@ -256,6 +242,36 @@ class ClusterClient:
         return self.retry(
             lambda: attempt(self.coordinator(group)), lambda: self.forget_coordinator(group)
         )
+
+
+def topic_refusal(view: ClusterView, name: str) -> tuple[ProtocolError, bool]:
+    """Why a topic is not in the metadata; whether it may just be appearing."""
+    code = view.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return refusal(code, None, f"topic '{name}'"), code in _STILL_APPEARING
+
+
+def led_partition(view: ClusterView, topic: TopicInfo, partition: TopicPartition) -> PartitionInfo:
+    """A partition of the topic, with a leader that is alive. Raises `ProtocolError`."""
+    found = topic.partitions.get(partition.partition)
+    if found is None:
+        raise ProtocolError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no partition {partition.partition} of topic '{partition.topic}'; "
+            f"it has the partitions 0 to {len(topic.partitions) - 1}.",
+        )
+    if found.leader not in view.brokers:
+        raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, None, f"partition {partition}")
+    return found
+
+
+def broker_of(view: ClusterView, broker: BrokerId) -> BrokerInfo:
+    """A broker that is alive. Raises `ProtocolError` (BROKER_NOT_AVAILABLE)."""
+    info = view.brokers.get(broker)
+    if info is None:
+        raise ProtocolError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker} is not in the cluster."
+        )
+    return info
 
 
 def void(result: object) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.records.batch import HEADER_BYTES
 from strandline.records.record import Record
 from strandline.types import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicId, TopicPartition
 
@@ -152,6 +153,51 @@ class FlushResult:
         """Raise the first failure, if there is one."""
         if self.failed:
             raise self.failed[0].error
+
+
+class Outcomes:
+    """What became of records, counted until it is taken."""
+
+    __slots__ = ("_delivered", "_failed", "held_bytes")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        """Of everything without an outcome."""
+        self._delivered = 0
+        self._failed: dict[tuple[TopicPartition, ErrorCode], FailedRecords] = {}
+
+    def take(self) -> FlushResult:
+        """What became of records since this was asked last."""
+        result = FlushResult(self._delivered, tuple(self._failed.values()))
+        self._delivered, self._failed = 0, {}
+        return result
+
+    def add(self, batch: Batch, error: ProtocolError | None) -> None:
+        """A batch has its outcome."""
+        partition, count = batch.topic_partition, len(batch.records)
+        self.held_bytes -= batch.size_bytes
+        if error is None:
+            self._delivered += count
+            return
+        before = self._failed.get((partition, error.code))
+        self._failed[partition, error.code] = FailedRecords(
+            partition,
+            count + (before.count if before else 0),
+            error,
+            batch.maybe_written or (before is not None and before.maybe_written),
+        )
+
+
+def checked_size(record: Record, limit_bytes: int) -> int:
+    """What a record adds to a batch at most. Raises `ProtocolError` if no buffer can hold it."""
+    size = record_bytes_max(record)
+    if size + HEADER_BYTES > limit_bytes:
+        raise ProtocolError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"A record of {size} bytes does not fit in the producer's buffer of "
+            f"{limit_bytes} bytes.",
+        )
+    return size
 
 
 def record_bytes_max(record: Record) -> int:

@@ -1,10 +1,11 @@
-"""A produce request of several partitions, and its answers by partition. Knows no batch's fate."""
+"""Produce requests and their answers by partition; the bytes of a batch. Knows no batch's fate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from strandline.client.delivery import Batch
 from strandline.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -12,10 +13,29 @@ from strandline.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from strandline.records.builder import BatchBuilder, BatchOptions
+from strandline.records.codec import Codec
 from strandline.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 _LAST_BY_NAME: Final = 12
 """Versions from the next one on name topics by their ids alone."""
+
+
+def encode_batch(batch: Batch, codec: tuple[Codec, int | None]) -> bytes:
+    """The bytes of a batch, with its identity if it has one. `codec` comes with its level."""
+    options = BatchOptions(codec=codec[0], level=codec[1])
+    if batch.identity is not None:
+        options = BatchOptions(
+            codec=codec[0],
+            level=codec[1],
+            producer_id=batch.identity.producer_id,
+            producer_epoch=batch.identity.epoch,
+            base_sequence=batch.identity.base_sequence,
+        )
+    builder = BatchBuilder(options)
+    for record in batch.records:
+        builder.append(record)
+    return builder.build()
 
 
 def produce_request(

@@ -16,17 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from strandline.client.accumulator import RecordAccumulator
 from strandline.client.cluster import ClusterClient
-from strandline.client.delivery import Batch, Delivery, FlushResult, record_bytes_max
-from strandline.client.metadata import TopicInfo
-from strandline.client.partitioner import StickyChoice, partition_for_key
+from strandline.client.delivery import Batch, Delivery, FlushResult, checked_size
 from strandline.client.produce_queues import ProducePolicy
 from strandline.client.sending import Sender
-from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.codec import Codec
 from strandline.records.record import Record
-from strandline.types import NO_OFFSET, TopicPartition
+from strandline.types import NO_OFFSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +68,13 @@ class Producer:
             is_idempotent=settings.is_idempotent and settings.acks == -1,
         )
         self._outcomes = self._sender.outcomes
-        self._open: dict[TopicPartition, Batch] = {}
-        self._sticky = StickyChoice(cluster.random, stay_bytes=settings.batch_bytes)
+        self._accumulator = RecordAccumulator(
+            cluster.random,
+            self._outcomes,
+            self._enqueue,
+            batch_bytes=settings.batch_bytes,
+            linger_ms=settings.linger_ms,
+        )
 
     def __enter__(self) -> Producer:
         return self
@@ -103,83 +106,37 @@ class Producer:
         if timestamp is None:
             timestamp = self._cluster.clock.wall_ms()
         record = Record(NO_OFFSET, timestamp, key, value, tuple(headers))
-        size = record_bytes_max(record)
-        if size + HEADER_BYTES > self._settings.buffer_bytes_max:
-            raise ProtocolError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"A record of {size} bytes does not fit in the producer's buffer of "
-                f"{self._settings.buffer_bytes_max} bytes.",
-            )
+        size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.topic(topic, may_create=self._settings.may_create_topics)
-        target = TopicPartition(topic, self._choose(found, key, partition, size))
-        batch = self._open.get(target)
-        if batch is not None and batch.size_bytes + size > self._settings.batch_bytes:
-            self._close_batch(target)
-            batch = None
+        target = self._accumulator.choose(found, key, partition, size)
+        self._accumulator.close_unless_fits(target, size)
         self._make_room(size + HEADER_BYTES)
-        batch = self._open.get(target)
-        if batch is None:
-            batch = self._open[target] = Batch(target, self._cluster.clock.monotonic_ms())
-            batch.size_bytes = HEADER_BYTES
-            self._outcomes.held_bytes += HEADER_BYTES
-        self._outcomes.held_bytes += size
-        delivery = batch.add(record, size)
-        if batch.size_bytes >= self._settings.batch_bytes:
-            self._close_batch(target)
-        self._close_lingering()
+        now_ms = self._cluster.clock.monotonic_ms()
+        delivery = self._accumulator.append(target, record, size, now_ms)
+        self._accumulator.close_lingering(now_ms)
         return delivery
 
     def poll(self) -> None:
         """Send what has lingered, and take in what was answered. Does not wait for answers."""
-        self._close_lingering()
+        self._accumulator.close_lingering(self._cluster.clock.monotonic_ms())
         self._sender.pump(wait=False)
 
     def flush(self) -> FlushResult:
         """Send everything and wait for the outcomes; those since the last flush are returned."""
-        for target in list(self._open):
-            self._close_batch(target)
+        self._accumulator.close_all()
         while self._sender.has_work:
             self._sender.pump(wait=True)
         return self._outcomes.take()
 
-    def _choose(
-        self, topic: TopicInfo, key: bytes | None, partition: int | None, size_bytes: int
-    ) -> int:
-        if partition is not None:
-            if partition not in topic.partitions:
-                raise ProtocolError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"There is no partition {partition} of topic '{topic.name}'; it has the "
-                    f"partitions 0 to {len(topic.partitions) - 1}.",
-                )
-            return partition
-        if key is not None:
-            return partition_for_key(key, len(topic.partitions))
-        available = [each.partition for each in topic.partitions.values() if each.leader >= 0]
-        return self._sticky.choose(topic.name, available or list(topic.partitions), size_bytes)
-
-    def _close_lingering(self) -> None:
-        """Send open batches that are old enough; the oldest are the first."""
-        linger_ms = self._settings.linger_ms
-        if linger_ms is None:
-            return
-        until_ms = self._cluster.clock.monotonic_ms() - linger_ms
-        while self._open:
-            target, batch = next(iter(self._open.items()))
-            if batch.created_ms > until_ms:
-                return
-            self._close_batch(target)
-
-    def _close_batch(self, target: TopicPartition) -> None:
-        self._sender.enqueue(self._open.pop(target))
+    def _enqueue(self, batch: Batch) -> None:
+        self._sender.enqueue(batch)
         self._sender.pump(wait=False)
 
     def _make_room(self, size_bytes: int) -> None:
         limit = self._settings.buffer_bytes_max
         if self._outcomes.held_bytes + size_bytes <= limit:
             return
-        for target in list(self._open):
-            self._close_batch(target)
+        self._accumulator.close_all()
         # Ends because every batch is delivered or given up within the delivery timeout.
         while self._outcomes.held_bytes and self._outcomes.held_bytes + size_bytes > limit:
             self._sender.pump(wait=True)

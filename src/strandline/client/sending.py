@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import select
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
-from strandline.client.delivery import Batch, FailedRecords, FlushResult
-from strandline.client.produce_messages import highest_version, produce_request
+from strandline.client.delivery import Batch, Outcomes
+from strandline.client.produce_messages import encode_batch, highest_version, produce_request
 from strandline.client.produce_queues import ProducePolicy, ProduceQueues
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
 from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from strandline.records.builder import BatchBuilder, BatchOptions
 from strandline.records.codec import Codec
 from strandline.types import BrokerId, Offset, TopicId, TopicPartition
 
@@ -44,39 +44,6 @@ class _InFlight:
     """The topics of the request."""
 
 
-class Outcomes:
-    """What became of records, counted until it is taken."""
-
-    __slots__ = ("_delivered", "_failed", "held_bytes")
-
-    def __init__(self) -> None:
-        self.held_bytes = 0
-        """Of everything without an outcome."""
-        self._delivered = 0
-        self._failed: dict[tuple[TopicPartition, ErrorCode], FailedRecords] = {}
-
-    def take(self) -> FlushResult:
-        """What became of records since this was asked last."""
-        result = FlushResult(self._delivered, tuple(self._failed.values()))
-        self._delivered, self._failed = 0, {}
-        return result
-
-    def add(self, batch: Batch, error: ProtocolError | None) -> None:
-        """A batch has its outcome."""
-        partition, count = batch.topic_partition, len(batch.records)
-        self.held_bytes -= batch.size_bytes
-        if error is None:
-            self._delivered += count
-            return
-        before = self._failed.get((partition, error.code))
-        self._failed[partition, error.code] = FailedRecords(
-            partition,
-            count + (before.count if before else 0),
-            error,
-            batch.maybe_written or (before is not None and before.maybe_written),
-        )
-
-
 class Sender:
     """See the module. `outcomes.held_bytes` counts everything not done, open batches included."""
 
@@ -93,11 +60,10 @@ class Sender:
         self.outcomes = Outcomes()
         self._cluster = cluster
         self._acks = policy.acks
-        self._codec, self._level = codec
         self._append_timeout_ms = append_timeout_ms
         identity = ProducerIdentity() if is_idempotent else None
         self._queues: ProduceQueues[Batch] = ProduceQueues(
-            policy, cluster.random, self._encoded, self, identity
+            policy, cluster.random, partial(encode_batch, codec=codec), self, identity
         )
         self._in_flight: list[_InFlight] = []
 
@@ -202,21 +168,6 @@ class Sender:
             )
 
         self._cluster.retry(attempt)
-
-    def _encoded(self, batch: Batch) -> bytes:
-        options = BatchOptions(codec=self._codec, level=self._level)
-        if batch.identity is not None:
-            options = BatchOptions(
-                codec=self._codec,
-                level=self._level,
-                producer_id=batch.identity.producer_id,
-                producer_epoch=batch.identity.epoch,
-                base_sequence=batch.identity.base_sequence,
-            )
-        builder = BatchBuilder(options)
-        for record in batch.records:
-            builder.append(record)
-        return builder.build()
 
     # -- Answers -----------------------------------------------------------------------------
 

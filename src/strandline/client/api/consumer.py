@@ -72,6 +72,14 @@ def needed_group(group: str | None) -> str:
     return group
 
 
+def position_in(positions: Mapping[TopicPartition, Offset], partition: TopicPartition) -> Offset:
+    """The position of an assigned partition. Raises `ProtocolError` for another."""
+    found = positions.get(partition)
+    if found is None:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned.")
+    return found
+
+
 class Consumer:
     """Reads records of assigned partitions of any Kafka cluster, from one thread.
 
@@ -150,12 +158,7 @@ class Consumer:
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record. Raises `ProtocolError` unless it is assigned."""
-        found = self._consumer.positions.get(partition)
-        if found is None:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, f"Partition {partition} is not assigned."
-            )
-        return found
+        return position_in(self._consumer.positions, partition)
 
     # -- Records -----------------------------------------------------------------------------
 

@@ -1,0 +1,156 @@
+"""`strandline.AsyncAdmin`: topics, settings, groups and the cluster, on an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self, TypeVar
+
+from strandline.client.admin import Admin as AdminOperations
+from strandline.client.admin_cluster import ClusterDescription
+from strandline.client.admin_configs import Resource
+from strandline.client.admin_groups import GroupDescription, GroupListing
+from strandline.client.aio.cluster import AsyncClusterClient
+from strandline.client.api.admin import BROKER_DEFAULT
+from strandline.client.api.settings import connecting_of
+from strandline.client.metadata import TopicInfo
+from strandline.errors import ProtocolError
+from strandline.types import BrokerId, Offset, TopicPartition
+
+T = TypeVar("T")
+
+
+class AsyncAdmin:
+    """Manages any Kafka cluster, on an event loop.
+
+        async with strandline.AsyncAdmin({"bootstrap.servers": "localhost:9092"}) as admin:
+            await admin.create_topic("orders", partitions=3)
+            print((await admin.describe_topic("orders")).partitions[0].leader)
+
+    - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
+
+    Every method waits for its answer, tries again what a retry may mend, for at most
+    `default.api.timeout.ms`, and raises `ProtocolError` with the broker's reason. Connects to
+    nothing yet. Raises `InvalidSetting` for an unknown setting or value. A context manager that
+    closes it.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        connecting = connecting_of(settings)
+        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
+
+    async def _run(self, operation: Callable[[AdminOperations], T]) -> T:
+        return await self._cluster.run(lambda cluster: operation(AdminOperations(cluster)))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    # -- Topics ------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic; -1 is the default of the broker. `configs` are topic settings by name.
+
+        Raises `ProtocolError`: TOPIC_ALREADY_EXISTS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG...
+        """
+        await self._run(
+            lambda admin: admin.topics.create(
+                name, partitions=partitions, replication_factor=replication_factor, configs=configs
+            )
+        )
+
+    async def delete_topics(self, names: Iterable[str]) -> dict[str, ProtocolError | None]:
+        """Delete topics with all of their records; the error of each, None if it is gone."""
+        wanted = list(names)
+        return await self._run(lambda admin: admin.topics.delete(wanted))
+
+    async def list_topics(self) -> list[TopicInfo]:
+        """All topics, internal ones included, in the order of their names."""
+        return await self._run(lambda admin: admin.topics.list_all())
+
+    async def describe_topic(self, name: str) -> TopicInfo:
+        """A topic with the leader and the replicas of each partition.
+
+        Raises `ProtocolError`: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        return await self._run(lambda admin: admin.topics.describe(name))
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        """Widen a topic to `total` partitions. Records with keys may go elsewhere from then on."""
+        await self._run(lambda admin: admin.topics.add_partitions(name, total))
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Offset]:
+        """Delete the records below these offsets; where each log starts afterwards."""
+        return await self._run(
+            lambda admin: admin.topics.delete_records(
+                {each: Offset(offset) for each, offset in before.items()}
+            )
+        )
+
+    # -- Settings ----------------------------------------------------------------------------
+
+    async def topic_config(self, name: str) -> dict[str, str | None]:
+        """The settings in force for a topic, by name; secrets have no value."""
+        entries = await self._run(lambda admin: admin.configs.describe(Resource.topic(name)))
+        return {each.name: each.value for each in entries}
+
+    async def broker_config(self, broker_id: int) -> dict[str, str | None]:
+        """The settings in force on a broker, by name; secrets have no value."""
+        entries = await self._run(
+            lambda admin: admin.configs.describe(Resource.broker(BrokerId(broker_id)))
+        )
+        return {each.name: each.value for each in entries}
+
+    async def alter_topic_config(
+        self, name: str, *, set_to: Mapping[str, str] | None = None, reset: Iterable[str] = ()
+    ) -> None:
+        """Set some of a topic's settings and reset others to what the broker says."""
+        topic, names = Resource.topic(name), list(reset)
+        await self._run(lambda admin: admin.configs.alter(topic, set_to=set_to, reset=names))
+
+    # -- Groups ------------------------------------------------------------------------------
+
+    async def list_groups(self) -> list[GroupListing]:
+        """The groups of all brokers in the order of their names."""
+        return await self._run(lambda admin: admin.groups.list_all())
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """A group with its members. Raises `ProtocolError`: GROUP_ID_NOT_FOUND."""
+        return await self._run(lambda admin: admin.groups.describe(group))
+
+    async def group_offsets(self, group: str) -> dict[TopicPartition, Offset]:
+        """All offsets that a group has committed."""
+        stored = await self._run(lambda admin: admin.groups.offsets(group))
+        return {each: at.offset for each, at in stored.items()}
+
+    async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store offsets for a group without members; it is made if there is none.
+
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID while it has members.
+        """
+        stored = {each: Offset(offset) for each, offset in offsets.items()}
+        await self._run(lambda admin: admin.groups.set_offsets(group, stored))
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group without members, with its offsets. Raises `ProtocolError`."""
+        await self._run(lambda admin: admin.groups.delete(group))
+
+    # -- The cluster -------------------------------------------------------------------------
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers that are alive, those that are down, and which one is the controller."""
+        return await self._run(lambda admin: admin.cluster.describe())
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._cluster.close()

@@ -1,0 +1,166 @@
+"""`strandline.AsyncConsumer`: records of partitions that the program names, on an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Self
+
+from strandline.client.aio.cluster import AsyncClusterClient
+from strandline.client.aio.fetcher import AsyncFetcher
+from strandline.client.api.consumer import (
+    STARTS,
+    ConsumerRecord,
+    first_starts,
+    needed_group,
+    position_in,
+    records_in,
+)
+from strandline.client.api.settings import reading_of
+from strandline.client.consumer import Start
+from strandline.client.offsets import (
+    EARLIEST,
+    LATEST,
+    commit_offsets,
+    committed_offsets,
+    list_offsets,
+)
+from strandline.types import Offset, TopicPartition
+
+
+class AsyncConsumer:
+    """Reads records of assigned partitions of any Kafka cluster, on an event loop.
+
+        settings = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
+        async with strandline.AsyncConsumer(settings) as consumer:
+            await consumer.assign(await consumer.partitions_for("orders"))
+            async for record in consumer:
+                print(record.partition, record.offset, record.value)
+
+    - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
+
+    With `group.id` reading begins at what the group has committed, and `commit` stores where it
+    goes on; the group must have no other reader. Connects to nothing yet. Raises `InvalidSetting`
+    for an unknown setting or value. A context manager that closes it.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        reading = reading_of(settings)
+        connecting = reading.connecting
+        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
+        self._group = reading.group
+        self._reset = reading.reset
+        self._isolation = reading.fetch.isolation
+        self._fetcher = AsyncFetcher(self._cluster, reading.fetch, STARTS[reading.reset])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    # -- Partitions and positions ------------------------------------------------------------
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        found = await self._cluster.topic(topic)
+        return [TopicPartition(topic, each) for each in sorted(found.partitions)]
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions from now on, and no others.
+
+        Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
+        Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
+        """
+        wanted = list(partitions)
+        committed = await self.committed(wanted) if self._group else {}
+        await self._fetcher.assign(first_starts(wanted, committed, self._reset))
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return sorted(self._fetcher.offsets)
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset of an assigned partition."""
+        await self._seek([partition], Start.at_offset(offset))
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first offset of these partitions, or of all that are assigned."""
+        await self._seek(partitions, Start.earliest())
+
+    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on at the end of these partitions, or of all that are assigned."""
+        await self._seek(partitions, Start.latest())
+
+    async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go on at the first record that is not older, or at the end if there is none."""
+        await self._seek(partitions, Start.at_time(timestamp_ms))
+
+    async def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
+        wanted = list(partitions) or self.assignment
+        for partition in wanted:
+            self.position(partition)
+        await self._fetcher.seek(dict.fromkeys(wanted, start))
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record. Raises `ProtocolError` unless it is assigned."""
+        return position_in(self._fetcher.offsets, partition)
+
+    # -- Records -----------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int = 500) -> list[ConsumerRecord]:
+        """The records that come first within the time, in the order of each partition; none if
+        none come.
+
+        Errors that a retry may mend are retried. Raises `ProtocolError` for others
+        (OFFSET_OUT_OF_RANGE with `auto.offset.reset=none`, TOPIC_AUTHORIZATION_FAILED, ...) and
+        `CorruptRecords`, a `StrandlineError`, for bytes that are not records.
+        """
+        return records_in(await self._fetcher.poll(timeout_ms))
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records without an end, as they come. Raises what `poll` does."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    # -- Offsets -----------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each log. Raises `ProtocolError`."""
+        return await self._offsets(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each log ends for this reader: behind the last record that it may see."""
+        return await self._offsets(partitions, LATEST)
+
+    async def _offsets(
+        self, partitions: Iterable[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, which)
+        found = await self._cluster.run(
+            lambda cluster: list_offsets(cluster, wanted, self._isolation)
+        )
+        return {each: at.offset for each, at in found.items()}
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """What `group.id` has committed; partitions without an offset are absent."""
+        group, wanted = needed_group(self._group), list(partitions)
+        stored = await self._cluster.run(lambda cluster: committed_offsets(cluster, group, wanted))
+        return {each: at.offset for each, at in stored.items()}
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Store where to go on: the positions of all assigned partitions, or `offsets`.
+
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID while members are in the group.
+        """
+        wanted = self._fetcher.offsets if offsets is None else offsets
+        stored = {each: Offset(offset) for each, offset in wanted.items()}
+        group = needed_group(self._group)
+        await self._cluster.run(lambda cluster: commit_offsets(cluster, group, stored))
+
+    async def close(self) -> None:
+        """Close all connections. Nothing is committed by it."""
+        await self._cluster.close()

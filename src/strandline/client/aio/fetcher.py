@@ -1,0 +1,220 @@
+"""Reading assigned partitions on an event loop: `fetch_positions`, driven without blocking.
+
+Theory: as `consumer`: one fetch per broker is on the way at a time, and a position moves only when
+records are handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from strandline.client.aio.cluster import AsyncClusterClient
+from strandline.client.aio.connection import Connection, now_ms
+from strandline.client.consumer import Consumer as BlockingConsumer
+from strandline.client.consumer import Start
+from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
+from strandline.client.fetch_session import FetchSession
+from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
+from strandline.client.metadata import PartitionInfo
+from strandline.client.retry import is_worth_waiting_for
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.fetch import FetchResponse
+from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from strandline.types import BrokerId, Offset, TopicPartition
+
+_MAX_WAIT_MS_MAX: Final = 5000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _InFlight:
+    broker: BrokerId
+    connection: Connection
+    answer: asyncio.Future[object]
+    session: FetchSession
+    asked: dict[TopicPartition, FetchFrom]
+
+
+class AsyncFetcher:
+    """See the module."""
+
+    def __init__(
+        self, cluster: AsyncClusterClient, settings: FetchSettings, reset: Start | None
+    ) -> None:
+        """`reset` is where to go on when a position is no longer in the log; None raises."""
+        self._cluster = cluster
+        self._settings = settings
+        self._reset = reset
+        self._positions = FetchPositions(settings, resets=reset is not None)
+        self._in_flight: list[_InFlight] = []
+
+    @property
+    def offsets(self) -> Mapping[TopicPartition, Offset]:
+        """The offset of the next record of each assigned partition."""
+        return self._positions.offsets
+
+    async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Read these partitions from now on, and no others. Raises `ProtocolError`."""
+        offsets = await self._resolve(starts)
+        self._drop_in_flight()
+        self._positions.assign(offsets)
+
+    async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Go on elsewhere in assigned partitions."""
+        offsets = await self._resolve(starts)
+        self._drop_in_flight()
+        for partition, offset in offsets.items():
+            self._positions.seek(partition, offset)
+
+    async def _resolve(
+        self, starts: Mapping[TopicPartition, Start]
+    ) -> dict[TopicPartition, Offset]:
+        return await self._cluster.run(
+            lambda cluster: BlockingConsumer(cluster, self._settings).resolve(starts)
+        )
+
+    async def poll(self, timeout_ms: int) -> list[FetchedRecords]:
+        """As `consumer.Consumer.poll`."""
+        deadline_ms = now_ms() + timeout_ms
+        backoff = self._cluster.backoff(timeout_ms)
+        while True:
+            left_ms = max(0, deadline_ms - now_ms())
+            try:
+                idle = await self._idle()
+                await self._check_positions(idle)
+                await self._send_fetches(idle, left_ms)
+                fetched = await self._take_in_all(await self._arrived(left_ms))
+            except ProtocolError as error:
+                if not is_worth_waiting_for(error):
+                    raise
+                self._cluster.forget({each.topic for each in self.offsets})
+                if not await backoff.maybe_wait():
+                    return []
+                continue
+            for each in fetched:
+                self._positions.advance(each)
+            if any(each.records for each in fetched) or now_ms() >= deadline_ms:
+                return fetched
+
+    async def _idle(self) -> dict[TopicPartition, PartitionInfo]:
+        """The partitions of which nothing is on its way, with their leaders."""
+        busy = {partition for request in self._in_flight for partition in request.asked}
+        return {
+            each: await self._cluster.partition(each)
+            for each in list(self.offsets)
+            if each not in busy
+        }
+
+    async def _check_positions(self, idle: Mapping[TopicPartition, PartitionInfo]) -> None:
+        """Ask new leaders whether they have what was read."""
+        doubtful: dict[BrokerId, dict[TopicPartition, PartitionInfo]] = {}
+        for partition, info in idle.items():
+            if self._positions.is_doubtful(partition, info):
+                doubtful.setdefault(info.leader, {})[partition] = info
+        for leader, partitions in doubtful.items():
+            connection = await self._cluster.connection_to(leader)
+            key = ApiKey.OFFSET_FOR_LEADER_EPOCH
+            served = connection.served
+            if not served.serves(key) or served.newest(key) < CHECKS_SINCE:
+                self._positions.unchecked(partitions)
+                continue
+            request = self._positions.check_request(partitions)
+            response = await connection.call(key, OffsetForLeaderEpochResponse, request)
+            await self._find_anew(self._positions.checked(partitions, response))
+
+    async def _send_fetches(
+        self, idle: Mapping[TopicPartition, PartitionInfo], max_wait_ms: int
+    ) -> None:
+        """Send a fetch to each broker that is not working on one."""
+        wanted: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
+        for partition, info in idle.items():
+            alive = self._cluster.view.brokers
+            broker = self._positions.broker_for(partition, info, alive, now_ms())
+            topic_id = self._cluster.view.topics[partition.topic].topic_id
+            asked = self._positions.fetch_from(partition, topic_id, info)
+            wanted.setdefault(broker, {})[partition] = asked
+        for broker, partitions in wanted.items():
+            connection = await self._cluster.connection_to(broker)
+            if not any(request.connection is connection for request in self._in_flight):
+                self._send_fetch(broker, connection, partitions, min(max_wait_ms, _MAX_WAIT_MS_MAX))
+
+    def _send_fetch(
+        self,
+        broker: BrokerId,
+        connection: Connection,
+        asked: dict[TopicPartition, FetchFrom],
+        wait_ms: int,
+    ) -> None:
+        session = self._positions.session(broker)
+        request = partial(session.request, asked, self._settings, wait_ms)
+        try:
+            answer = connection.send(
+                ApiKey.FETCH, request, highest=highest_version(list(asked.values()))
+            )
+        except ProtocolError:
+            session.failed()
+            raise
+        self._in_flight.append(_InFlight(broker, connection, answer, session, asked))
+        self._positions.asked(next(iter(asked)))
+
+    async def _arrived(self, timeout_ms: int) -> list[_InFlight]:
+        """Take the requests that are answered; waits for the first one."""
+        if not self._in_flight:
+            await asyncio.sleep(timeout_ms / 1000)
+            return []
+        # A broker may take a little longer than it was told to wait.
+        await asyncio.wait(
+            [request.answer for request in self._in_flight],
+            timeout=(timeout_ms + 100) / 1000,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        done = [request for request in self._in_flight if request.answer.done()]
+        self._in_flight = [each for each in self._in_flight if not each.answer.done()]
+        return done
+
+    async def _take_in_all(self, arrived: list[_InFlight]) -> list[FetchedRecords]:
+        """What the answers hold; their first error is raised only if they hold nothing else."""
+        taken = Taken()
+        for request in arrived:
+            try:
+                response = _answer(request)
+            except ProtocolError as error:
+                request.session.failed()
+                self._positions.unanswered(request.asked)
+                taken.failed = taken.failed or error
+                continue
+            parts = self._positions.take_in(
+                request.broker, request.asked, response, now_ms(), taken
+            )
+            for partition, data in parts:
+                self._cluster.hint(partition, data.current_leader, response.node_endpoints)
+        self._cluster.forget(taken.stale)
+        await self._find_anew(taken.lost)
+        if taken.failed is not None and not any(each.records for each in taken.fetched):
+            raise taken.failed
+        return taken.fetched
+
+    async def _find_anew(self, lost: list[TopicPartition]) -> None:
+        """Go on where the reset says."""
+        if lost and self._reset is not None:
+            offsets = await self._resolve(dict.fromkeys(lost, self._reset))
+            for partition, offset in offsets.items():
+                self._positions.seek(partition, offset)
+
+    def _drop_in_flight(self) -> None:
+        """Answers still to come are about old positions: their connections are given up."""
+        for request in self._in_flight:
+            request.connection.close()
+            request.session.failed()
+        self._in_flight = []
+
+
+def _answer(request: _InFlight) -> FetchResponse:
+    response = request.answer.result()
+    if not isinstance(response, FetchResponse):
+        raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, "The answer is no answer to a fetch.")
+    return response

@@ -1,0 +1,128 @@
+"""`strandline.AsyncProducer`: records in, outcomes out, on an event loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from strandline.client.aio.cluster import AsyncClusterClient
+from strandline.client.aio.connection import now_ms
+from strandline.client.aio.sending import AsyncSender
+from strandline.client.api.settings import producing_of
+from strandline.client.delivery import Delivery, FlushResult, checked_size
+from strandline.records.batch import HEADER_BYTES
+from strandline.records.record import Record
+from strandline.types import NO_OFFSET, Offset
+
+
+class AsyncProducer:
+    """Writes records to topics of any Kafka cluster, in batches, on an event loop.
+
+        async with strandline.AsyncProducer({"bootstrap.servers": "localhost:9092"}) as producer:
+            offset = await producer.send_and_wait("orders", b"one more", key=b"customer 7")
+
+    - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
+
+    It promises what `Producer` does. Batches go out by themselves after `linger.ms`. Leaving
+    `async with` sends what is left, and raises `ProtocolError` if any record was not written.
+
+    Connects to nothing yet. Raises `InvalidSetting` for an unknown setting or value.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        connecting, self._settings = producing_of(settings)
+        self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
+        self._sender = AsyncSender(self._cluster, self._settings)
+        self._outcomes = self._sender.outcomes
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            if kind is None:
+                (await self.flush()).raise_failure()
+        finally:
+            await self._sender.stop()
+            await self._cluster.close()
+
+    # -- Records -----------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Give a record to the producer, as `Producer.send`; waits while the buffer is full."""
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        record = Record(NO_OFFSET, timestamp_ms, key, value, tuple(headers))
+        size = checked_size(record, self._settings.buffer_bytes_max)
+        found = self._cluster.known_topic(topic)
+        if found is None:
+            may_create = self._settings.may_create_topics
+            found = await self._cluster.topic(topic, may_create=may_create)
+        await self._make_room(size + HEADER_BYTES)
+        target = self._sender.accumulator.choose(found, key, partition, size)
+        self._sender.accumulator.close_unless_fits(target, size)
+        delivery = self._sender.accumulator.append(target, record, size, now_ms())
+        self._sender.wake()
+        return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Offset:
+        """`send`, and wait for the outcome: see `outcome`."""
+        delivery = await self.send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+        return await self.outcome(delivery)
+
+    async def outcome(self, delivery: Delivery) -> Offset:
+        """Wait for a record's outcome: its offset. Raises the `ProtocolError` that it met."""
+        await self._sender.done(delivery)
+        return delivery.result()
+
+    async def flush(self) -> FlushResult:
+        """Send everything and wait for all outcomes; those since the last flush are returned.
+
+        Takes `delivery.timeout.ms` at most. Raises nothing for records that failed.
+        """
+        self._sender.accumulator.close_all()
+        self._sender.wake()
+        while self._sender.has_work:
+            await self._sender.progress()
+        return self._outcomes.take()
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The partitions of a topic. Raises `ProtocolError` if there is no such topic."""
+        return sorted((await self._cluster.topic(topic)).partitions)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of records without an outcome, at most `buffer.memory`."""
+        return self._outcomes.held_bytes
+
+    async def close(self) -> None:
+        """Send what is left and close all connections. Raises `ProtocolError` as `async with`."""
+        await self.__aexit__(None)
+
+    async def _make_room(self, size_bytes: int) -> None:
+        limit = self._settings.buffer_bytes_max
+        while self._outcomes.held_bytes and self._outcomes.held_bytes + size_bytes > limit:
+            self._sender.accumulator.close_all()
+            self._sender.wake()
+            await self._sender.progress()

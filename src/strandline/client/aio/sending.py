@@ -1,0 +1,285 @@
+"""Getting a producer's batches to the leaders of their partitions, on an event loop.
+
+This file drives `produce_queues`: one task sends what is ready, and answers come in as they arrive.
+It must not know how records are collected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from strandline.client.accumulator import RecordAccumulator
+from strandline.client.aio.cluster import AsyncClusterClient
+from strandline.client.aio.connection import Connection, now_ms
+from strandline.client.delivery import Batch, Delivery, Outcomes
+from strandline.client.produce_messages import encode_batch, highest_version, produce_request
+from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.producer import ProducerSettings
+from strandline.client.producer_identity import ProducerIdentity
+from strandline.client.sending import REQUEST_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
+from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from strandline.types import BrokerId, Offset, TopicId, TopicPartition
+
+_LOOK_MS: Final = 1000
+"""So often at least the task looks whether anything is overdue."""
+
+
+class AsyncSender:
+    """See the module. It is the `ProduceWatcher` of its queues."""
+
+    def __init__(self, cluster: AsyncClusterClient, settings: ProducerSettings) -> None:
+        self.outcomes = Outcomes()
+        self._cluster = cluster
+        self._settings = settings
+        is_idempotent = settings.is_idempotent and settings.acks == -1
+        self._queues: ProduceQueues[Batch] = ProduceQueues(
+            ProducePolicy(
+                acks=settings.acks,
+                delivery_timeout_ms=settings.delivery_timeout_ms,
+                topic_wait_ms=cluster.settings.topic_wait_ms,
+                retry_backoff_ms=cluster.settings.retry_backoff_ms,
+                retry_backoff_max_ms=cluster.settings.retry_backoff_max_ms,
+            ),
+            cluster.random,
+            partial(encode_batch, codec=(settings.codec, settings.compression_level)),
+            self,
+            ProducerIdentity() if is_idempotent else None,
+        )
+        self.accumulator = RecordAccumulator(
+            cluster.random,
+            self.outcomes,
+            self._queues.add,
+            batch_bytes=settings.batch_bytes,
+            linger_ms=settings.linger_ms,
+        )
+        self._waiting: dict[Delivery, asyncio.Future[None]] = {}
+        self._work = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._connecting: dict[BrokerId, asyncio.Task[None]] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a batch waits or is on the way."""
+        return self._queues.has_work
+
+    def wake(self) -> None:
+        """There is something to send, at once or after a while."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+            self._task.add_done_callback(lambda _: self._progress.set())
+        self._work.set()
+
+    async def progress(self) -> None:
+        """Wait until a batch has its outcome."""
+        self._progress.clear()
+        await self._progress.wait()
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    async def done(self, delivery: Delivery) -> None:
+        """Wait until a record has its outcome."""
+        if not delivery.is_done:
+            future = self._waiting.get(delivery)
+            if future is None:
+                loop = asyncio.get_running_loop()
+                future = self._waiting[delivery] = loop.create_future()
+            await asyncio.shield(future)
+
+    async def stop(self) -> None:
+        """Send nothing any more."""
+        tasks = [each for each in (self._task, *self._connecting.values()) if each is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._task = None
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+
+    # -- Sending -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Send what is ready, whenever there may be something."""
+        while True:
+            self._work.clear()
+            self.accumulator.close_lingering(now_ms())
+            self._queues.give_up_old(now_ms())
+            await self._learn()
+            self._send_ready()
+            now = now_ms()
+            wakings = (self.accumulator.lingers_until_ms(), self._queues.next_ms(now))
+            wake_ms = min([now + _LOOK_MS, *(each for each in wakings if each is not None)])
+            try:
+                async with asyncio.timeout(max(0, wake_ms - now) / 1000):
+                    await self._work.wait()
+            except TimeoutError:
+                continue
+
+    async def _learn(self) -> None:
+        """Find out what must be known to send: topics, and a producer id."""
+        now = now_ms()
+        ready = [each.topic_partition for each in self._queues.busy if each.sendable(now)]
+        topics = {partition.topic for partition in ready}
+        stale = {each for each in topics if self._cluster.known_topic(each) is None}
+        error: ProtocolError | None = None
+        try:
+            if stale:
+                await self._cluster.refresh(stale)
+            if topics and self._queues.needs_identity and self._queues.identity is not None:
+                identity = self._queues.identity
+                await self._cluster.retry(partial(self._identify, identity))
+        except ProtocolError as failure:
+            error = failure
+        if error is not None:
+            self._settle_sendable(None, error)
+
+    async def _identify(self, identity: ProducerIdentity) -> None:
+        connection = await self._cluster.any_connection()
+        identity.learn(
+            await connection.call(ApiKey.INIT_PRODUCER_ID, InitProducerIdResponse, identity.request)
+        )
+
+    def _settle_sendable(self, broker: BrokerId | None, error: ProtocolError) -> None:
+        """What could be sent (to a broker) cannot."""
+        for queue in self._queues.busy:
+            topic = self._cluster.view.topics.get(queue.topic_partition.topic)
+            info = None if topic is None else topic.partitions.get(queue.topic_partition.partition)
+            if broker is None or (info is not None and info.leader == broker):
+                for batch in queue.sendable(now_ms()):
+                    self._queues.settle(batch, error, now_ms(), was_sent=False)
+
+    def _send_ready(self) -> None:
+        """Send each sendable batch of which everything is known."""
+        by_leader: dict[BrokerId, list[Batch]] = {}
+        for queue in self._queues.busy:
+            at = queue.topic_partition
+            topic = self._cluster.view.topics.get(at.topic)
+            if topic is not None:
+                self._queues.give_up_former(queue, topic.topic_id)
+            for batch in queue.sendable(now_ms()):
+                leader = self._leader_of(batch)
+                if leader is None:
+                    break
+                by_leader.setdefault(leader, []).append(batch)
+        for leader, batches in by_leader.items():
+            connection = self._cluster.open_connection(leader)
+            if connection is None:
+                self._connect(leader)
+            else:
+                self._send_to(connection, batches)
+
+    def _leader_of(self, batch: Batch) -> BrokerId | None:
+        """Who leads the batch's partition; if that is not known, the attempt has failed."""
+        at = batch.topic_partition
+        try:
+            return self._cluster.known_leader(at).leader
+        except ProtocolError as error:
+            self._queues.settle(batch, error, now_ms(), was_sent=False)
+            return None
+
+    def _send_to(self, connection: Connection, batches: list[Batch]) -> None:
+        while batches and connection.in_flight < REQUESTS_IN_FLIGHT_MAX:
+            if self._queues.needs_identity:
+                self._work.set()  # it was given up meanwhile: ask for another one first
+                return
+            size = len(self._queues.prepare(batches[0]))
+            request = [batches.pop(0)]
+            while batches:
+                size += len(self._queues.prepare(batches[0]))
+                if size > REQUEST_BYTES_MAX:
+                    break
+                request.append(batches.pop(0))
+            try:
+                self._send_request(connection, request)
+            except ProtocolError as error:
+                for batch in request:
+                    self._queues.settle(batch, error, now_ms(), was_sent=False)
+
+    def _send_request(self, connection: Connection, batches: list[Batch]) -> None:
+        ids = {
+            at.topic: self._cluster.view.topics[at.topic].topic_id
+            for at in (batch.topic_partition for batch in batches)
+        }
+        timeout_ms = self._settings.append_timeout_ms
+        request = produce_request(
+            [(batch.topic_partition, batch.encoded or b"") for batch in batches],
+            ids,
+            acks=self._settings.acks,
+            timeout_ms=timeout_ms,
+        )
+        highest = highest_version(ids)
+        if self._settings.acks == 0:
+            connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
+            self._queues.sent(batches, ids)
+            return
+        # The broker may use up the append timeout before it answers at all.
+        patience_ms = max(self._cluster.settings.request_timeout_ms, timeout_ms + 5000)
+        answer = connection.send(ApiKey.PRODUCE, request, highest=highest, timeout_ms=patience_ms)
+        self._queues.sent(batches, ids)
+        sent = {batch.topic_partition: batch for batch in batches}
+        answer.add_done_callback(partial(self._told, sent, ids))
+
+    def _connect(self, broker: BrokerId) -> None:
+        if broker not in self._connecting:
+            self._connecting[broker] = asyncio.create_task(self._open(broker))
+
+    async def _open(self, broker: BrokerId) -> None:
+        try:
+            await self._cluster.connection_to(broker)
+        except ProtocolError as error:
+            self._settle_sendable(broker, error)
+        finally:
+            del self._connecting[broker]
+            self._work.set()
+
+    def _told(
+        self,
+        batches: dict[TopicPartition, Batch],
+        ids: dict[str, TopicId],
+        answer: asyncio.Future[object],
+    ) -> None:
+        """A produce request has its answer, or none any more."""
+        response = None if answer.exception() is not None else answer.result()
+        if isinstance(response, ProduceResponse):
+            self._queues.answered(batches, ids, response, now_ms())
+        else:
+            failure = answer.exception()
+            error = (
+                failure
+                if isinstance(failure, ProtocolError)
+                else ProtocolError(ErrorCode.NETWORK_EXCEPTION, "The answer is no answer.")
+            )
+            self._queues.lost(batches.values(), error, now_ms(), was_sent=True)
+        self._work.set()
+
+    # -- What the queues tell (`ProduceWatcher`) ---------------------------------------------
+
+    def answered(
+        self, batch: Batch, answer: PartitionProduceResponse, response: ProduceResponse
+    ) -> None:
+        """See `ProduceWatcher`."""
+        self._cluster.hint(batch.topic_partition, answer.current_leader, response.node_endpoints)
+
+    def failed(self, batch: Batch, error: ProtocolError) -> None:
+        """See `ProduceWatcher`."""
+        del error
+        self._cluster.forget([batch.topic_partition.topic])
+
+    def identity_lost(self, batch: Batch, error: ProtocolError) -> None:
+        """See `ProduceWatcher`."""
+
+    def finished(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
+        """See `ProduceWatcher`."""
+        del base_offset
+        self.outcomes.add(batch, error)
+        for delivery in batch.deliveries:
+            future = self._waiting.pop(delivery, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+        self._progress.set()
