@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from strandline.cli.counts import counted
 from strandline.cli.moments import parse_duration, parse_time
-from strandline.cli.output import print_table, shown_bytes, size_text, time_text
+from strandline.cli.output import counted, print_table, shown_bytes, size_text, time_text
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, size_text
+from strandline.cli.output import counted, print_json, size_text
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect
 from strandline.errors import ErrorCode, ProtocolError

@@ -13,8 +13,7 @@ from strandline.cli.connecting import (
     open_cluster,
     parse_assignments,
 )
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table
+from strandline.cli.output import counted, print_json, print_table
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_configs import ConfigAdmin, ConfigEntry, Resource
 from strandline.types import BrokerId

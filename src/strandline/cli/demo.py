@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from strandline.cli.counts import counted
 from strandline.cli.demo_cluster import DemoCluster
-from strandline.cli.output import print_table
+from strandline.cli.output import counted, print_table
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import check_installed, print_notice

@@ -13,8 +13,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
-from strandline.cli.counts import counted
 from strandline.cli.output import (
+    counted,
     json_bytes,
     print_json,
     print_table,

@@ -81,3 +81,8 @@ def _escaped(char: str) -> str:
 
 def _is_number(text: str) -> bool:
     return text == "-" or text.removeprefix("-").isdigit()
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 record`, `1,234 records`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

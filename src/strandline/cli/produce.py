@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, open_cluster, parse_assignments
-from strandline.cli.counts import counted
+from strandline.cli.output import counted
 from strandline.cli.produce_input import InputRecord, from_json, from_line, read_lines
 from strandline.cli.stopping import Stop
 from strandline.client.delivery import FailedRecords

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, open_cluster
-from strandline.cli.counts import counted
+from strandline.cli.output import counted
 from strandline.cli.stopping import Stop
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import inspect_each

@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeAlias
 import click
 
 from strandline.broker.running import StartReport
-from strandline.cli.counts import counted
+from strandline.cli.output import counted
 from strandline.cli.started import STARTED_S
 from strandline.cluster.store import StoreError
 from strandline.config.listeners import ANY_INTERFACE, Listener, host_and_port

@@ -11,8 +11,7 @@ from typing import Any, Final
 import click
 
 from strandline.cli.connecting import LOOKING_MS, bootstrap_option, json_option, open_cluster
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.place import Place, place_argument
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each

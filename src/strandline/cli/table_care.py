@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, size_text
+from strandline.cli.output import counted, print_json, size_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
 from strandline.client.admin import Admin
 from strandline.client.clock import SystemClock

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from strandline.cli.connecting import json_option
-from strandline.cli.counts import counted
-from strandline.cli.output import json_bytes, print_json, print_table, shown_bytes
+from strandline.cli.output import counted, json_bytes, print_json, print_table, shown_bytes
 from strandline.cli.table_options import load_table, tables_option
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.lakehouse.deadletters.listing import LetterFilter, list_letters

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option
-from strandline.cli.counts import counted
 from strandline.cli.moments import parse_time
-from strandline.cli.output import print_json
+from strandline.cli.output import counted, print_json
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.table_options import (
     bootstrap_of,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 import click
 
 from strandline.cli.connecting import bootstrap_option
-from strandline.cli.counts import counted
+from strandline.cli.output import counted
 from strandline.cli.spark_logging import silence_py4j
 from strandline.cli.stopping import Stop
 from strandline.cli.table_options import (

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table, size_text, time_text
+from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
 from strandline.cli.table_run import lag_as_json
 from strandline.client.cluster import ClusterClient

@@ -9,8 +9,7 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table, size_text
+from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.scope import parse_scope
 from strandline.client.admin import Admin
 from strandline.client.admin_replicas import Election, Move, Outcomes, ReplicaAdmin

@@ -13,8 +13,7 @@ from strandline.cli.connecting import (
     open_cluster,
     parse_assignments,
 )
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table, size_text
+from strandline.cli.output import counted, print_json, print_table, size_text
 from strandline.cli.topic_records import delete_records
 from strandline.cli.topic_replicas import elect, move, moves
 from strandline.cli.whole_sentences import SentencesGroup

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from strandline.cli.connecting import json_option
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json
+from strandline.cli.output import counted, print_json
 from strandline.cli.sim_colours import bad, good
 from strandline.cli.stopping import ends_with_its_reader
 from strandline.sim.checkers.invariants import INVARIANTS

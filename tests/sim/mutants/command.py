@@ -15,8 +15,7 @@ from pathlib import Path
 import click
 
 from strandline.cli.connecting import json_option
-from strandline.cli.counts import counted
-from strandline.cli.output import print_json, print_table
+from strandline.cli.output import counted, print_json, print_table
 from strandline.cli.sim_cluster import play_plan
 from strandline.cli.sim_colours import bad, good
 from strandline.cli.sim_play import WrongScript, judged

@@ -1,8 +1,0 @@
-"""Numbers with their nouns."""
-
-from __future__ import annotations
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 record`, `1,234 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
