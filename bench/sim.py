@@ -22,7 +22,7 @@ from typing import Final
 from bench.environment import processor_name
 from bench.goals import Goal
 from strandline.sim.options import draw_plan
-from strandline.sim.plan import BEYOND, SAFE, Plan
+from strandline.sim.plan import BEYOND, DAMAGE, SAFE, STRICT, Plan
 from strandline.sim.run import run
 from strandline.sim.text import parse_plan
 from strandline.sim.verdict import Verdict
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--seeds", type=_count, default=SEEDS, help=f"how many (default: {SEEDS})")
     add("--first", type=int, default=0, help="the first of them (default: 0)")
-    add("--profile", choices=(SAFE, BEYOND), help="default: as each seed draws it")
+    add("--profile", choices=(STRICT, DAMAGE, BEYOND, SAFE), help="default: as each seed draws it")
     add("--plan", type=Path, metavar="FILE", help="run this plan instead of seeds")
     add("--json", type=Path, metavar="FILE", help="write every figure there, too")
     add("--verbose", action="store_true", help="a line for each seed as it ends")

@@ -70,7 +70,7 @@ class Checkers:
 
     @property
     def counters(self) -> Counter[str]:
-        """How often what was checked, and how much loss was excused."""
+        """How often what was checked."""
         return self.rules.findings.counters
 
     @property

@@ -25,7 +25,7 @@ class Violation:
 
 
 class Findings:
-    """The violations of one run. `counters` counts what was checked and what was excused."""
+    """The violations of one run. `counters` counts what was checked."""
 
     def __init__(self, now_us: Callable[[], int], note: Callable[[str], None]) -> None:
         """`note` is told of each violation, so that it stands among the events of the world."""

@@ -11,8 +11,8 @@ as one of them really lost something, no more than m - 1 may have crashed in any
 *made good*, that is, be back in the in-sync set in a later life. As long as nobody lost anything,
 kills are unlimited.
 
-In the profile `safe` whatever would cross the line is not done; in `beyond` it is done, and
-remembered in `is_exceeded`.
+In the profile `beyond` whatever would cross the line is done, and remembered in `is_exceeded`; in
+the others it is not done.
 """
 
 from __future__ import annotations
