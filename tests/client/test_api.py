@@ -145,3 +145,53 @@ def test_records_are_deleted_up_to_an_offset(broker: BrokerThread, name: str) ->
         assert admin.delete_records({at: 3}) == {at: 3}
     with strandline.Consumer(settings(broker)) as consumer:
         assert consumer.beginning_offsets([at]) == {at: 3}
+
+
+def share(consumers: list[strandline.Consumer], counts: list[int]) -> None:
+    """Poll until each has so many partitions. Everything was read and committed before."""
+    for _ in range(10_000):
+        if [len(each.assignment) for each in consumers] == counts:
+            return
+        assert [each.poll(20) for each in consumers] == [[] for _ in consumers]
+    pytest.fail(f"{[each.assignment for each in consumers]}")
+
+
+def test_members_of_a_group_share_a_topic_and_hand_over(broker: BrokerThread, name: str) -> None:
+    write(broker, name, 20)
+    mine = settings(broker, group_id=name, auto_offset_reset="earliest")
+    mine |= {"heartbeat.interval.ms": 50, "session.timeout.ms": 10_000}
+    told: list[tuple[str, int]] = []
+    with strandline.Consumer(mine) as first:
+        first.subscribe(
+            [name],
+            on_assigned=lambda at: told.append(("assigned", len(at))),
+            on_revoked=lambda at: told.append(("revoked", len(at))),
+        )
+        assert len(read(first, 20)) == 20
+        assert told == [("assigned", 2)]
+        with pytest.raises(ProtocolError, match="the group assigns"):
+            first.assign([TopicPartition(name, 0)])
+        first.commit()
+        assert sum(first.committed(first.assignment).values()) == 20
+        with strandline.Consumer(mine) as second:
+            second.subscribe([name])
+            share([first, second], [1, 1])
+            assert {*first.assignment, *second.assignment} == {
+                TopicPartition(name, 0),
+                TopicPartition(name, 1),
+            }
+        share([first], [2])
+    assert ("revoked", 2) in told
+    with strandline.Admin(settings(broker)) as admin:
+        assert admin.describe_group(name).state == "Empty"
+
+
+def test_a_subscription_needs_a_group_and_no_assignment(broker: BrokerThread, name: str) -> None:
+    write(broker, name, 1)
+    consumer = strandline.Consumer(settings(broker))
+    with pytest.raises(InvalidSetting, match=r"group\.id is missing"):
+        consumer.subscribe([name])
+    with strandline.Consumer(settings(broker, group_id=name)) as consumer:
+        consumer.assign([TopicPartition(name, 0)])
+        with pytest.raises(ProtocolError, match="Partitions are assigned"):
+            consumer.subscribe([name])

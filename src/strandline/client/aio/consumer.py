@@ -44,7 +44,7 @@ class AsyncConsumer:
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
-        reading = reading_of(settings)
+        reading = reading_of(settings, joins=False)
         connecting = reading.connecting
         self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
         self._group = reading.group

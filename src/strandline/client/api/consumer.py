@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from strandline.client.api.settings import reading_of
@@ -10,6 +10,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.consumer import Start
 from strandline.client.fetching import FetchedRecords
+from strandline.client.group_consumer import GroupConsumer, RebalanceListener
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -72,6 +73,11 @@ def needed_group(group: str | None) -> str:
     return group
 
 
+def nothing(partitions: Sequence[TopicPartition]) -> None:
+    """For programs that need not know of a rebalance."""
+    del partitions
+
+
 def position_in(positions: Mapping[TopicPartition, Offset], partition: TopicPartition) -> Offset:
     """The position of an assigned partition. Raises `ProtocolError` for another."""
     found = positions.get(partition)
@@ -81,7 +87,7 @@ def position_in(positions: Mapping[TopicPartition, Offset], partition: TopicPart
 
 
 class Consumer:
-    """Reads records of assigned partitions of any Kafka cluster, from one thread.
+    """Reads records of any Kafka cluster, as a member of a group or of named partitions.
 
         settings = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
         with strandline.Consumer(settings) as consumer:
@@ -91,9 +97,12 @@ class Consumer:
 
     - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
 
-    With `group.id` reading begins at what the group has committed, and `commit` stores where it
-    goes on; the group must have no other reader. Connects to nothing yet. Raises `InvalidSetting`
-    for an unknown setting or value. A context manager that closes it.
+    With `subscribe` it is a member of `group.id`: partitions are shared with the other members, of
+    whatever client, and `poll` says that it is alive. With `assign` it reads partitions that the
+    program names, all by itself; with `group.id` it begins at what the group has committed, and
+    `commit` stores where it goes on. It belongs to one thread; as a member it has another one, for
+    heartbeats. Connects to nothing yet. Raises `InvalidSetting` for an unknown setting or value. A
+    context manager that closes it.
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
@@ -105,6 +114,9 @@ class Consumer:
         self._consumer = PartitionConsumer(
             self._cluster, reading.fetch, reset=STARTS[reading.reset]
         )
+        self._fetch = reading.fetch
+        self._member_settings = reading.member
+        self._member: GroupConsumer | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -120,12 +132,46 @@ class Consumer:
             TopicPartition(topic, each) for each in sorted(self._cluster.topic(topic).partitions)
         ]
 
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        *,
+        on_assigned: Callable[[Sequence[TopicPartition]], None] | None = None,
+        on_revoked: Callable[[Sequence[TopicPartition]], None] | None = None,
+        on_lost: Callable[[Sequence[TopicPartition]], None] | None = None,
+    ) -> None:
+        """Read these topics as a member of `group.id`, and no others. `poll` does the rest.
+
+        The functions are called within `poll` and `close`: `on_assigned` when partitions come,
+        `on_revoked` when they go to others and can still be committed, `on_lost` when that is too
+        late. With `enable.auto.commit` (the default) `poll` commits what earlier calls returned.
+        Raises `InvalidSetting` without `group.id`.
+        """
+        needed_group(self._group)
+        if self._consumer.positions:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, "Partitions are assigned; there can be no subscription."
+            )
+        if self._member is None and self._member_settings is not None:
+            self._member = GroupConsumer(self._cluster, self._member_settings, self._fetch)
+        if self._member is not None:
+            listener = RebalanceListener(
+                assigned=on_assigned or nothing,
+                revoked=on_revoked or nothing,
+                lost=on_lost or nothing,
+            )
+            self._member.subscribe(topics, listener)
+
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
 
         Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
+        if self._member is not None:
+            raise ProtocolError(
+                ErrorCode.INVALID_REQUEST, "Topics are subscribed; the group assigns partitions."
+            )
         wanted = list(partitions)
         committed = self.committed(wanted) if self._group else {}
         self._consumer.assign(first_starts(wanted, committed, self._reset))
@@ -133,7 +179,11 @@ class Consumer:
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
-        return sorted(self._consumer.positions)
+        return sorted(self._reader.positions)
+
+    @property
+    def _reader(self) -> PartitionConsumer | GroupConsumer:
+        return self._member or self._consumer
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at an offset of an assigned partition."""
@@ -154,11 +204,11 @@ class Consumer:
     def _seek(self, partitions: Iterable[TopicPartition], start: Start) -> None:
         for partition in list(partitions) or self.assignment:
             self.position(partition)
-            self._consumer.seek(partition, start)
+            self._reader.seek(partition, start)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record. Raises `ProtocolError` unless it is assigned."""
-        return position_in(self._consumer.positions, partition)
+        return position_in(self._reader.positions, partition)
 
     # -- Records -----------------------------------------------------------------------------
 
@@ -170,7 +220,7 @@ class Consumer:
         (OFFSET_OUT_OF_RANGE with `auto.offset.reset=none`, TOPIC_AUTHORIZATION_FAILED, ...) and
         `CorruptRecords`, a `StrandlineError`, for bytes that are not records.
         """
-        return records_in(self._consumer.poll(timeout_ms))
+        return records_in(self._reader.poll(timeout_ms))
 
     # -- Offsets -----------------------------------------------------------------------------
 
@@ -196,12 +246,21 @@ class Consumer:
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
 
-        Raises `ProtocolError`: UNKNOWN_MEMBER_ID while members are in the group.
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION if the group has given the
+        partitions to others, or for `assign` while it has members.
         """
-        wanted = self._consumer.positions if offsets is None else offsets
+        wanted = self._reader.positions if offsets is None else offsets
         stored = {each: Offset(offset) for each, offset in wanted.items()}
+        if self._member is not None:
+            self._member.commit(stored)
+            return
         commit_offsets(self._cluster, needed_group(self._group), stored)
 
     def close(self) -> None:
-        """Close all connections. Nothing is committed by it."""
-        self._cluster.close()
+        """Leave the group, committing with `enable.auto.commit`, and close all connections."""
+        member, self._member = self._member, None
+        try:
+            if member is not None:
+                member.close()
+        finally:
+            self._cluster.close()

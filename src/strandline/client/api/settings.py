@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.group_settings import NAMES, GroupSettings, parse_group_settings
 from strandline.client.producer import ProducerSettings
 from strandline.client.settings import Address, ClientSettings, parse_addresses
 from strandline.errors import InvalidSetting
@@ -117,6 +118,8 @@ class Reading:
     group: str | None
     reset: str
     """One of `RESETS`."""
+    member: GroupSettings | None
+    """How to be a member of the group, if there is one and the client can."""
 
 
 def connecting_of(settings: Settings) -> Connecting:
@@ -138,17 +141,25 @@ def producing_of(settings: Settings) -> tuple[Connecting, ProducerSettings]:
     return _connecting(settings), ProducerSettings(**fields)
 
 
-def reading_of(settings: Settings) -> Reading:
-    """The settings of a consumer. Raises `InvalidSetting`."""
-    _refuse_unknown(settings, "a consumer", _CLIENT, _CONSUMER, ("group.id", "auto.offset.reset"))
+def reading_of(settings: Settings, *, joins: bool = True) -> Reading:
+    """The settings of a consumer; those of group members only if it `joins` groups. Raises
+    `InvalidSetting`."""
+    of_members = {name: name for name in NAMES if name not in _CONSUMER}
+    known = of_members if joins else {"auto.offset.reset": ""}
+    _refuse_unknown(settings, "a consumer", _CLIENT, _CONSUMER, known, ("group.id",))
     reset = _one_of({each: each for each in RESETS})(
         "auto.offset.reset", settings.get("auto.offset.reset", "latest")
     )
-    group = settings.get("group.id")
-    if group is not None and not _text("group.id", group):
-        raise InvalidSetting("group.id", "group.id must not be empty.")
     fetch = FetchSettings(**_fields(settings, _CONSUMER))
-    return Reading(_connecting(settings), fetch, None if group is None else str(group), reset)
+    connecting = _connecting(settings)
+    if "group.id" not in settings:
+        return Reading(connecting, fetch, None, reset, None)
+    group = _text("group.id", settings["group.id"])
+    named = {name: str(value) for name, value in settings.items() if name in NAMES}
+    if isinstance(settings.get("enable.auto.commit"), bool):
+        named["enable.auto.commit"] = named["enable.auto.commit"].lower()
+    member = parse_group_settings(group, named)
+    return Reading(connecting, fetch, group, reset, member)
 
 
 def _connecting(settings: Settings) -> Connecting:
