@@ -135,7 +135,7 @@ def test_r07_a_superseded_controller_cannot_write(world: World) -> None:
     assert not world.node.controller_loop.is_controller
 
 
-def test_a_term_of_this_id_that_this_process_did_not_begin_is_not_its_own(world: World) -> None:
+def test_r42_a_term_of_this_id_that_this_process_did_not_begin_is_not_its_own(world: World) -> None:
     """`/controller` of a former session names the same broker until that session expires."""
     world.metadata_changed(successor(world, 1))
     world.turn()

@@ -226,7 +226,7 @@ def _images(log: Log, work: Callable[[], object]) -> list[MemoryFiles]:
     return images
 
 
-def test_a_new_segment_is_not_there_without_the_one_before(world: World, kit: Any) -> None:
+def test_r16_a_new_segment_is_not_there_without_the_one_before(world: World, kit: Any) -> None:
     """F-52: the log began with a newer segment, and nobody missed the one before."""
     log = world.create()
     kit.fill(log, 3)

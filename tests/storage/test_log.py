@@ -20,7 +20,8 @@ from strandline.records.codec import Codec
 from strandline.records.control import ControlType, EndTransactionMarker
 from strandline.storage import log_appender
 from strandline.storage.files import NoRoom
-from strandline.storage.log_appender import UnexpectedOffset
+from strandline.storage.log import Log
+from strandline.storage.log_appender import AppendResult, UnexpectedOffset
 from strandline.storage.tail import BATCHES_KEPT, Tail
 from strandline.types import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 
@@ -70,7 +71,7 @@ def test_a_batch_that_cannot_be_checked_for_want_of_memory_leaves_the_log_as_it_
 
 
 @pytest.mark.parametrize("role", ["leader", "coordinator", "follower"])
-def test_memory_that_runs_out_behind_a_write_fails_the_log_until_it_is_loaded_again(
+def test_r15_memory_that_runs_out_behind_a_write_fails_the_log_until_it_is_loaded(
     world: Any, kit: Any, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     """What is on disk and what is in memory differ then: another append would repeat an offset."""
@@ -373,6 +374,32 @@ def test_r14_truncation_cuts_at_batches_and_everything_follows(world: Any, kit: 
         log.check()
     kit.append(log, b"new", epoch=9)
     assert kit.records(world.kill(log))[-1] == (2, b"new")
+
+
+def test_r14_producers_are_those_of_what_a_truncation_leaves(world: Any, kit: Any) -> None:
+    log = world.create()
+    for sequence in range(4):
+        _append(log, kit.batch(b"a", producer_id=9, epoch=0, sequence=sequence), kit)
+    log.truncation.truncate_to(Offset(2), kit.now_ms)
+    again = _append(log, kit.batch(b"a", producer_id=9, epoch=0, sequence=1), kit)
+    assert (again.is_duplicate, again.base_offset) == (True, 1)
+    new = _append(log, kit.batch(b"b", producer_id=9, epoch=0, sequence=2), kit)
+    assert (new.is_duplicate, new.base_offset) == (False, 2)
+    log.check()
+
+
+def _append(log: Log, batch: bytearray, kit: Any) -> AppendResult:
+    return log.appender.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=kit.now_ms)
+
+
+def test_r36_a_truncation_below_the_first_segment_leaves_an_empty_log(world: Any, kit: Any) -> None:
+    log = world.create()
+    log.truncation.truncate_fully_and_start_at(Offset(5), kit.now_ms)
+    kit.append(log, b"a")
+    assert log.truncation.truncate_to(Offset(3), kit.now_ms)
+    assert log.log_start_offset == log.log_end_offset == 3
+    kit.append(log, b"b")
+    assert kit.records(world.kill(log)) == [(3, b"b")]
 
 
 def test_truncation_beyond_the_end_still_trims_epochs(world: Any, kit: Any) -> None:
