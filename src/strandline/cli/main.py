@@ -29,6 +29,9 @@ COMMANDS = {
     "produce": LazyCommand("strandline.cli.produce:produce", "Send lines or JSON to a topic."),
     "consume": LazyCommand("strandline.cli.consume:consume", "Print the records of a topic."),
     "groups": LazyCommand("strandline.cli.groups:groups", "Show, reset, delete consumer groups."),
+    "transactions": LazyCommand(
+        "strandline.cli.transactions:transactions", "Show transactions, end those that hang."
+    ),
     "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
     "status": LazyCommand("strandline.cli.status:status", "Show brokers and replicas live."),
     "why": LazyCommand("strandline.cli.why:why", "Explain refusals and what stands still."),

@@ -16,6 +16,7 @@ from strandline.client.admin_groups import GroupAdmin
 from strandline.client.admin_replicas import ReplicaAdmin
 from strandline.client.admin_throttles import ThrottleAdmin
 from strandline.client.admin_topics import TopicAdmin
+from strandline.client.admin_transactions import TransactionAdmin
 from strandline.client.cluster import ClusterClient
 
 
@@ -28,4 +29,5 @@ class Admin:
         self.groups = GroupAdmin(cluster)
         self.cluster = ClusterAdmin(cluster)
         self.replicas = ReplicaAdmin(cluster)
+        self.transactions = TransactionAdmin(cluster)
         self.throttles = ThrottleAdmin(cluster)
