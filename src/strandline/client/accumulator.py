@@ -43,17 +43,17 @@ class RecordAccumulator:
         self, topic: TopicInfo, key: bytes | None, partition: int | None, size_bytes: int
     ) -> TopicPartition:
         """Where a record goes. Raises `ProtocolError` if there is no such partition."""
-        if partition is not None and partition not in topic.partitions:
+        if partition is None:
+            if key is not None:
+                return TopicPartition(topic.name, partition_for_key(key, len(topic.partitions)))
+            led = [each.partition for each in topic.partitions.values() if each.leader >= 0]
+            partition = self._sticky.choose(topic.name, led or list(topic.partitions), size_bytes)
+        elif partition not in topic.partitions:
             raise ProtocolError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"There is no partition {partition} of topic '{topic.name}'; it has the "
                 f"partitions 0 to {len(topic.partitions) - 1}.",
             )
-        if partition is None and key is not None:
-            partition = partition_for_key(key, len(topic.partitions))
-        if partition is None:
-            led = [each.partition for each in topic.partitions.values() if each.leader >= 0]
-            partition = self._sticky.choose(topic.name, led or list(topic.partitions), size_bytes)
         return TopicPartition(topic.name, partition)
 
     def close_unless_fits(self, target: TopicPartition, size_bytes: int) -> None:
@@ -63,15 +63,16 @@ class RecordAccumulator:
             self._close(target)
 
     def append(
-        self, target: TopicPartition, record: Record, size_bytes: int, now_ms: int
+        self, target: TopicPartition, record: Record, size_bytes: int, now_ms: Callable[[], int]
     ) -> Delivery:
-        """Put a record into the partition's open batch."""
+        """Put a record into the partition's open batch; a new one is dated."""
         batch = self._open.get(target)
+        outcomes = self._outcomes
         if batch is None:
-            batch = self._open[target] = Batch(target, now_ms)
+            batch = self._open[target] = Batch(target, now_ms())
             batch.size_bytes = HEADER_BYTES
-            self._outcomes.held_bytes += HEADER_BYTES
-        self._outcomes.held_bytes += size_bytes
+            outcomes.held_bytes += HEADER_BYTES
+        outcomes.held_bytes += size_bytes
         delivery = batch.add(record, size_bytes)
         if batch.size_bytes >= self._batch_bytes:
             self._close(target)

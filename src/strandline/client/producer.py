@@ -108,12 +108,14 @@ class Producer:
         record = Record(NO_OFFSET, timestamp, key, value, tuple(headers))
         size = checked_size(record, self._settings.buffer_bytes_max)
         found = self._cluster.topic(topic, may_create=self._settings.may_create_topics)
-        target = self._accumulator.choose(found, key, partition, size)
-        self._accumulator.close_unless_fits(target, size)
-        self._make_room(size + HEADER_BYTES)
-        now_ms = self._cluster.clock.monotonic_ms()
-        delivery = self._accumulator.append(target, record, size, now_ms)
-        self._accumulator.close_lingering(now_ms)
+        accumulator = self._accumulator
+        target = accumulator.choose(found, key, partition, size)
+        accumulator.close_unless_fits(target, size)
+        if self._outcomes.held_bytes + size + HEADER_BYTES > self._settings.buffer_bytes_max:
+            self._make_room(size + HEADER_BYTES)
+        delivery = accumulator.append(target, record, size, self._cluster.clock.monotonic_ms)
+        if self._settings.linger_ms is not None:
+            accumulator.close_lingering(self._cluster.clock.monotonic_ms())
         return delivery
 
     def poll(self) -> None:
@@ -134,8 +136,6 @@ class Producer:
 
     def _make_room(self, size_bytes: int) -> None:
         limit = self._settings.buffer_bytes_max
-        if self._outcomes.held_bytes + size_bytes <= limit:
-            return
         self._accumulator.close_all()
         # Ends because every batch is delivered or given up within the delivery timeout.
         while self._outcomes.held_bytes and self._outcomes.held_bytes + size_bytes > limit:

@@ -71,7 +71,7 @@ class AsyncProducer:
         await self._make_room(size + HEADER_BYTES)
         target = self._sender.accumulator.choose(found, key, partition, size)
         self._sender.accumulator.close_unless_fits(target, size)
-        delivery = self._sender.accumulator.append(target, record, size, now_ms())
+        delivery = self._sender.accumulator.append(target, record, size, now_ms)
         self._sender.wake()
         return delivery
 
