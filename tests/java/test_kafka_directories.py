@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.java.kafka_broker import CLUSTER_ID, NODE_ID, Kafka
 from tests.java.processes import ToolServer, Workshop
@@ -203,3 +204,52 @@ def test_kafka_serves_topics_that_strandline_made(
     kafka.stop()
     del found["topic ids"], contents["topic ids"]
     assert found == contents
+
+
+def test_transactions_go_on_in_strandline_and_back_in_kafka(
+    written: Written, workshop: Workshop, tools: ToolServer
+) -> None:
+    """One transactional id keeps its producer, each broker raises the epoch, and what one has
+    committed or aborted is so for the other."""
+    data = workshop.directory / "transactions-back"
+    shutil.copytree(written.clean, data)
+    broker = workshop.broker(data, *SETTINGS, "transaction.state.log.num.partitions=2")
+    ours = identity(tools, broker.address)
+    commit_and_abort(broker.address, b"strandline")
+    served = contents_of(tools, broker.address)
+    assert identity(tools, broker.address) > ours
+    ours = identity(tools, broker.address)
+    assert broker.stop()
+
+    written.kafka.move_to(data)
+    written.kafka.start("log.cleaner.enable=false")
+    found = contents_of(tools, written.kafka.address)
+    assert found["read_committed"]["transactions-0"] == served["read_committed"]["transactions-0"]
+    assert identity(tools, written.kafka.address) == ours
+    commit_and_abort(written.kafka.address, b"kafka")
+    assert identity(tools, written.kafka.address) > ours
+    committed = contents_of(tools, written.kafka.address)["read_committed"]["transactions-0"]
+    written.kafka.stop()
+    assert len(committed) == len(found["read_committed"]["transactions-0"]) + 1
+
+
+def identity(tools: ToolServer, address: str) -> tuple[int, int]:
+    """(producer id, epoch) of the transactional id that the workload used."""
+    said = tools.run(
+        "org.apache.kafka.tools.TransactionsCommand",
+        *("--bootstrap-server", address, "describe", "--transactional-id", "writer"),
+    ).succeeded()
+    heads, values = (line.split("\t") for line in said.splitlines() if "\t" in line)
+    row = dict(zip((head.strip() for head in heads), values, strict=True))
+    assert row["TransactionState"].startswith("Complete")
+    return int(row["ProducerId"]), int(row["ProducerEpoch"])
+
+
+def commit_and_abort(address: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": address, "transactional.id": "writer"})
+    producer.init_transactions(60)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce("transactions", value, partition=0)
+        assert producer.flush(60) == 0
+        end(60)
