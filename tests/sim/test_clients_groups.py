@@ -197,6 +197,17 @@ def test_offsets_of_another_coordinator_than_that_of_the_generation_prove_nothin
     assert group.watch.findings == []
 
 
+def test_a_member_that_rejoins_asks_each_coordinator_what_is_committed() -> None:
+    group = Coordinated(session="300ms", rejoins="yes")
+    group.settle(-1, -1)
+    asked = group.quietly(ApiKey.HEARTBEAT)
+    asked.answer(HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    again = group.quietly(ApiKey.FIND_COORDINATOR)
+    found = Coordinator(key="g", node_id=3, host="sim", port=9092)
+    again.answer(FindCoordinatorResponse(coordinators=[found]))
+    assert group.quietly(ApiKey.JOIN_GROUP).body.reason == "the coordinator may be another one"
+
+
 def test_offsets_of_the_generation_s_coordinator_must_be_there() -> None:
     group = Coordinated()
     group.watch.committing("g", AT, 5)

@@ -138,6 +138,10 @@ class GroupMember:
         elif is_new:
             self._rejoin_reason = "the subscription has changed"
 
+    def enforce_rebalance(self, reason: str) -> None:
+        """Have the group divide its partitions anew (KIP-568)."""
+        self._rejoin_reason = reason
+
     def polled(self, now_ms: int) -> None:
         """The program is alive: to be called at least each `max_poll_interval_ms`."""
         self._set_time(now_ms)
@@ -169,12 +173,11 @@ class GroupMember:
     def revoked(self, now_ms: int) -> None:
         """The driver has done what `PartitionsRevoked` asks for."""
         self._set_time(now_ms)
-        if self.phase is not Phase.REVOKING:
-            return
-        if self.owned and self.membership.generation == NO_GENERATION:
-            self._begin(self._reason)  # the rest has been lost meanwhile
-        else:
-            self._join_at(now_ms)
+        if self.phase is Phase.REVOKING:
+            if self.owned and self.membership.generation == NO_GENERATION:
+                self._begin(self._reason)  # the rest has been lost meanwhile
+            else:
+                self._join_at(now_ms)
 
     def leave(self, now_ms: int, reason: str, *, also_static: bool = False) -> None:
         """Go for good. Static members say so only if told: they are to come back (KIP-345)."""
@@ -363,10 +366,8 @@ class GroupMember:
 
     def _maybe_leave_for_silence(self) -> None:
         """Leave if the program does not poll, so that others get what it does not read."""
-        silent_ms = self._coordinator.now_ms - self._polled_ms
-        if self.membership.member_id == NO_MEMBER or (
-            silent_ms < self._settings.max_poll_interval_ms
-        ):
+        due_ms = self._polled_ms + self._settings.max_poll_interval_ms
+        if self.membership.member_id == NO_MEMBER or self._coordinator.now_ms < due_ms:
             return
         self._say_goodbye("the program did not poll within max.poll.interval.ms")
         self._is_stalled = True

@@ -61,8 +61,9 @@ def draw_clients(options: Options, random: Random) -> tuple[ClientSpec, ...]:
     ]
     if random.random() < 0.35:
         # A stream of its own, so that the other clients of a seed stay what they are.
-        assignors = Streams(options.seed)("assignors").choice(_ASSIGNORS)
-        clients += _group(topics, usual | {"assignors": assignors}, random)
+        own = Streams(options.seed)("assignors")
+        drawn = {"assignors": own.choice(_ASSIGNORS), "rejoins": own.choice(("yes", "yes", "no"))}
+        clients += _group(topics, usual | drawn, random)
     if random.random() < 0.4:
         clients.append(_ends("e1", random.choice(topics), usual, random))
     if random.random() < 0.1:

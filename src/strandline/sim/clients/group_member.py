@@ -81,6 +81,10 @@ class GroupMember(Reader):
         self._commit_every_us = options.time_us("commit-every", "500ms")
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "2s")
+        self._rejoins = options.flag("rejoins")
+        """Whether it joins again when the coordinator may be another one: then it is told what is
+        committed, which shows whether that one knows it."""
+        self._had_coordinator = False
         self._vanishes = options.one_of("goes", ("leave", "vanish")) == "vanish"
         self._committed: dict[TopicPartition, int] = {}
         self._core: MemberCore | None = None
@@ -157,6 +161,7 @@ class GroupMember(Reader):
         """Let the member do what is due, and do what it says."""
         while core is self._core:
             core.polled(self.now_ms)
+            self._look_for_coordinator(core)
             for ask in core.step(self.now_ms):
                 self._send(core, ask)
             events = core.events()
@@ -166,6 +171,12 @@ class GroupMember(Reader):
                 self._hear(core, event)
         if core is self._core:
             self._wake_for(core)
+
+    def _look_for_coordinator(self, core: MemberCore) -> None:
+        has_coordinator = core.coordinator is not None
+        if self._rejoins and has_coordinator and not self._had_coordinator:
+            core.enforce_rebalance("the coordinator may be another one")
+        self._had_coordinator = has_coordinator
 
     def _wake_for(self, core: MemberCore) -> None:
         wake_ms = core.wake_ms
