@@ -76,7 +76,7 @@ class World:
         self._links = Links(self.sim, ids.values(), self._is_cut)
         self.followers = Followers(self.sim, self.replicas, self._links, self.events.append)
         self._held_alters: dict[str, Callable[[], None]] = {}
-        self._is_wanted = set(names)
+        self._wanted = set(names)
         """Those that the script wants to run."""
         for replica in self.replicas.values():
             replica.machine.start()
@@ -146,7 +146,7 @@ class World:
 
     def start(self, name: str) -> None:
         """A broker process starts on its disk, registers, and learns the partition's state."""
-        self._is_wanted.add(name)
+        self._wanted.add(name)
         self.replicas[name].machine.start()
         self._links.flow()
 
@@ -203,7 +203,7 @@ class World:
 
     def _ended(self, name: str) -> None:
         self.sim.store.expire(self.replicas[name].broker_id)
-        self._is_wanted.discard(name)
+        self._wanted.discard(name)
         self.followers.ended(name)
         self._held_alters.pop(name, None)
         self._links.flow()
@@ -233,7 +233,7 @@ class World:
         """The metadata reaches a broker."""
         replica = self.replicas[name]
         self.sim.store.heal(replica.broker_id)
-        if name in self._is_wanted:
+        if name in self._wanted:
             self._until(lambda: is_informed(replica.machine))
         self._links.flow()
 
