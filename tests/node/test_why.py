@@ -14,6 +14,7 @@ from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
 from strandline.errors import ErrorCode
 from strandline.node import group_host
+from strandline.node.outbox import Origin, Refused
 from strandline.node.why import refusals
 from strandline.node.why.document import page
 from strandline.node.why.refusals import ENTRIES_MAX, LOG_INTERVAL_MS
@@ -29,6 +30,7 @@ from strandline.protocol.messages.delete_records import (
 from strandline.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
+from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.protocol.messages.inspect import InspectRequest
 from strandline.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.protocol.messages.offset_commit import (
@@ -74,6 +76,14 @@ def send(cluster: Cluster, *values: bytes, **more: Any) -> None:
     timeout_ms = more.pop("timeout_ms", 0)
     request = produce(batch(*values, **more), topic, acks=acks, timeout_ms=timeout_ms)
     cluster.world.connect().ask(request, 9)
+
+
+def refuse(cluster: Cluster, code: ErrorCode) -> None:
+    """As a handler does that needs a transaction under way (`test_transactions_in_cluster`)."""
+    world = cluster.world
+    origin = Origin("client", world.connect().connection)
+    refused = Refused(code, "TXN", ("orders", 0, None), origin, None)
+    world.node.telemetry.refusals.note_refused([refused], world.now)
 
 
 def new_topic(cluster: Cluster, **configs: str) -> None:
@@ -226,6 +236,23 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     send(cluster, b"m", producer_id=5, epoch=0, sequence=0)
 
 
+@causes("transaction-ending", ErrorCode.CONCURRENT_TRANSACTIONS)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(cluster, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+@causes("offsets-undecided", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(cluster, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+
+
+@causes("transaction-refused", ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=0)
+    cluster.world.connect().ask(request, 5)
+
+
 @causes("bad-request", ErrorCode.INVALID_REQUIRED_ACKS)
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     send(cluster, b"m", acks=5)
@@ -235,12 +262,14 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def coordinate(cluster: Cluster) -> None:
-    """This broker coordinates all groups."""
+    """This broker coordinates all groups and transactions."""
     for broker_id in (2, 3):
         cluster.leave(BrokerId(broker_id))
-    answer = cluster.world.connect().ask(FindCoordinatorRequest(key="g", key_type=0), 2)
-    cluster.world.turn()
-    assert answer.node_id == 1
+    for key_type in (0, 1):
+        request = FindCoordinatorRequest(key="g", key_type=key_type)
+        answer = cluster.world.connect().ask(request, 2)
+        cluster.world.turn()
+        assert answer.node_id == 1
 
 
 def join(member_id: str = "") -> JoinGroupRequest:

@@ -25,8 +25,14 @@ ENTRIES_MAX: Final = 1000
 LOG_INTERVAL_MS: Final = 60_000
 STEPS: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Steps of the protocol that look like errors, and refuse nothing."""
-_QUIET: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS})
-"""Told to every member of every group in the normal course of things: not for the log."""
+_QUIET: Final = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+"""Told to clients in the normal course of things, which ask again: not for the log."""
 
 
 class About(NamedTuple):

@@ -11,6 +11,7 @@ from strandline.node.why import (
     leader_rules,
     partition_rules,
     reading_rules,
+    transaction_rules,
     writing_rules,
 )
 from strandline.node.why.refusals import Refusal
@@ -21,6 +22,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *leader_rules.RULES,
     *reading_rules.RULES,
     *writing_rules.RULES,
+    *transaction_rules.RULES,
     *group_rules.RULES,
     *cluster_rules.RULES,
 )

@@ -22,7 +22,7 @@ def refused(scene: Scene, *, codes: tuple[ErrorCode, ...], cause: str) -> Iterat
         )
 
 
-def _rule(
+def refusal_rule(
     name: str,
     title: str,
     codes: tuple[ErrorCode, ...],
@@ -31,12 +31,13 @@ def _rule(
     settings: tuple[str, ...] = (),
     scope: Scope = Scope.PARTITION,
 ) -> Rule:
+    """A rule whose findings are the refusals with these codes."""
     examine = partial(refused, codes=codes, cause=cause)
     return Rule(name, title, scope, codes, cause, remedy, settings, examine)
 
 
 RULES: Final = (
-    _rule(
+    refusal_rule(
         "invalid-record",
         "Records are refused as invalid",
         (ErrorCode.INVALID_RECORD,),
@@ -46,7 +47,7 @@ RULES: Final = (
         "compact.",
         ("cleanup.policy",),
     ),
-    _rule(
+    refusal_rule(
         "timestamp-refused",
         "Records are refused because of their timestamps",
         (ErrorCode.INVALID_TIMESTAMP,),
@@ -59,7 +60,7 @@ RULES: Final = (
             "message.timestamp.type",
         ),
     ),
-    _rule(
+    refusal_rule(
         "damaged-batch",
         "A batch is refused as damaged",
         (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
@@ -67,7 +68,7 @@ RULES: Final = (
         "codec cannot be used in that version.",
         "The producer sends a new batch. If it happens again, look at its library and the network.",
     ),
-    _rule(
+    refusal_rule(
         "too-large",
         "A batch is too large",
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE),
@@ -75,7 +76,7 @@ RULES: Final = (
         "Raise max.message.bytes, or lower the producer's batch.size and max.request.size.",
         ("max.message.bytes", "segment.bytes"),
     ),
-    _rule(
+    refusal_rule(
         "policy-violation",
         "Something is forbidden by the topic's policy",
         (ErrorCode.POLICY_VIOLATION,),
@@ -83,7 +84,7 @@ RULES: Final = (
         "Add delete to cleanup.policy, or write tombstones.",
         ("cleanup.policy",),
     ),
-    _rule(
+    refusal_rule(
         "out-of-sequence",
         "An idempotent producer is refused: records are missing, or it is not known",
         (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID),
@@ -93,14 +94,14 @@ RULES: Final = (
         "were not acknowledged are to be sent again.",
         ("producer.id.expiration.ms",),
     ),
-    _rule(
+    refusal_rule(
         "producer-fenced",
         "A producer is fenced by a newer one with its id",
         (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED),
         "Another producer with the same transactional id began later, and has a later epoch.",
         "Let only one producer have a transactional id at a time.",
     ),
-    _rule(
+    refusal_rule(
         "bad-request",
         "A request is refused because of what it asks",
         (
