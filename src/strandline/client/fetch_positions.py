@@ -6,7 +6,7 @@
 
 This file knows positions, fetch sessions and what is believed of a log. It has no socket, thread or
 clock: a driver finds leaders, carries requests and says what time it is. Drivers are `consumer`
-(blocking) and `aio.consumer` (asyncio).
+(blocking) and `aio.fetcher` (asyncio).
 
 Theory: a position moves only when records are handed out, so what the caller holds and the
 positions always agree. A leader that has been elected since may lack what was read, after an

@@ -6,7 +6,7 @@
 
 This file knows in which order batches go, what each error means for one, and when a producer's
 identity is given up. It has no socket, thread or clock: a driver finds the leaders, carries the
-requests and says what time it is. Drivers are `sending.Sender` (blocking), `aio.producer` (asyncio)
+requests and says what time it is. Drivers are `sending.Sender` (blocking), `aio.sending` (asyncio)
 and the simulator's producers. It must not know how records are collected.
 
 Theory: an outcome is definite or unknown (I-41). An error that a broker only gives before it
