@@ -152,6 +152,17 @@ def test_a_batch_that_is_too_large_is_split_in_its_place_unless_it_may_be_writte
     assert heard.outcomes[-1] == (1, NO_OFFSET, ErrorCode.MESSAGE_TOO_LARGE)
 
 
+def test_a_batch_without_a_number_is_not_split_while_those_behind_it_may_be_written() -> None:
+    """They would lie before its second part."""
+    heard = Heard(is_idempotent=False, batches_in_flight_max=2)
+    heard.add(2, records=2)
+    first, second = heard.send()
+    heard.tell(first, ErrorCode.MESSAGE_TOO_LARGE)
+    assert heard.outcomes == [(0, NO_OFFSET, ErrorCode.MESSAGE_TOO_LARGE)]
+    heard.tell(second, ErrorCode.MESSAGE_TOO_LARGE)
+    assert [len(batch.records) for batch in heard.queues.queue(AT).batches] == [1, 1]
+
+
 def test_a_number_is_tried_anew_so_often() -> None:
     heard = Heard()
     heard.add()

@@ -250,6 +250,8 @@ class ProduceQueues(Generic[B]):
     def _maybe_split(self, queue: PartitionQueue[B], batch: B) -> bool:
         if len(batch.records) < 2 or batch.maybe_written:
             return False
+        if batch.identity is None and queue.in_flight:
+            return False  # those behind it may be written: its parts would come after them
         self._release_number(queue, batch)
         queue.replace(batch, batch.split())
         return True

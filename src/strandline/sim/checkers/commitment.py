@@ -102,7 +102,9 @@ class Commitment:
                 )
             if broker not in leader.in_sync.maximal or replica is None or self._scope.may_lose:
                 continue
-            low = replica.check_leading().low_watermark if low is None else low
+            if replica.leading is None:
+                return  # it failed in the turn that is not over yet
+            low = replica.leading.low_watermark if low is None else low
             if low > log.log_start_offset:
                 self._findings.add(
                     "I-27",
