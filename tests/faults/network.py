@@ -98,14 +98,18 @@ class Network:
         """Close gates and connections and end the thread."""
 
         async def closed() -> None:
-            for gate in self._gates:
-                if gate.server is not None:
-                    gate.server.close()
+            # A server that is closed while asyncio makes a transport for it leaves that half made,
+            # with its socket open (in Python 3.11): first nothing more is accepted.
+            servers = [gate.server for gate in self._gates if gate.server is not None]
+            for listener in (each for server in servers for each in server.sockets):
+                self._loop.remove_reader(listener.fileno())
             for pipe in list(self._pipes):
                 await pipe.stop_connecting()
             # A connection that was accepted just now becomes an end in a task of the loop's own.
             if accepting := asyncio.all_tasks() - {asyncio.current_task()}:
                 await asyncio.wait(accepting)
+            for server in servers:
+                server.close()
             for pipe in list(self._pipes):
                 await pipe.stop_connecting()
             for end in list(self._ends):

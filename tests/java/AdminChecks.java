@@ -297,8 +297,8 @@ public final class AdminChecks {
 
     private void refusals() throws Exception {
         TopicPartition partition = new TopicPartition(TOPIC, 0);
-        note("refused: producers", () -> done(admin.describeProducers(List.of(partition)).all()));
-        note("refused: transactions", () -> done(admin.listTransactions().all()));
+        note("producers", () -> done(admin.describeProducers(List.of(partition)).all()));
+        note("transactions", () -> done(admin.listTransactions().all()));
         note("elect who leads", () ->
             done(admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).all()));
         note("list reassignments", () ->

@@ -240,8 +240,6 @@ def test_elections_and_moves(run: Tools, tmp_path: Path) -> None:
     ("command", "api"),
     [
         ("MetadataQuorumCommand describe --status", "DESCRIBE_QUORUM"),
-        ("TransactionsCommand list", "LIST_TRANSACTIONS"),
-        ("TransactionsCommand describe-producers --topic t --partition 0", "DESCRIBE_PRODUCERS"),
         ("AclCommand --list", "DESCRIBE_ACLS"),
         ("FeatureCommand upgrade --feature group.version=1", "UPDATE_FEATURES"),
         (f"{CONFIGS} --describe --entity-type users", "DESCRIBE_CLIENT_QUOTAS"),
