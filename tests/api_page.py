@@ -55,6 +55,7 @@ SHELVES = {
     "Errors": (
         "StrandlineError",
         "ProtocolError",
+        "AuthenticationFailed",
         "ErrorCode",
         "InvalidSetting",
         "TableError",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from strandline.client.delivery import Delivery, FailedRecords, FlushResult
     from strandline.client.metadata import BrokerInfo, PartitionInfo, TopicInfo
     from strandline.errors import (
+        AuthenticationFailed,
         ErrorCode,
         InvalidSetting,
         ProtocolError,
@@ -85,6 +86,7 @@ __all__ = [
     "TableSpec",
     "parse_partitioning",
     # errors
+    "AuthenticationFailed",
     "ErrorCode",
     "InvalidSetting",
     "ProtocolError",
@@ -123,6 +125,7 @@ _MODULES: Final = {
     "TableError": "lakehouse.tables.errors",
     "TableSpec": "lakehouse.tables.spec",
     "parse_partitioning": "lakehouse.tables.spec",
+    "AuthenticationFailed": "errors",
     "ErrorCode": "errors",
     "InvalidSetting": "errors",
     "ProtocolError": "errors",

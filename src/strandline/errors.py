@@ -2,6 +2,7 @@
 
     StrandlineError
     ├── ProtocolError           an answer with a Kafka error code; says whether a retry may help
+    │   └── AuthenticationFailed    one of two sides does not trust the other; no retry helps
     ├── MalformedFrame          bytes that do not follow the protocol: one connection closes
     ├── CorruptRecords          the bytes of a record batch are damaged
     │   └── RecordsTooLarge     they decompress to more than is accepted
@@ -243,6 +244,22 @@ class ProtocolError(StrandlineError):
     def definite(self) -> bool:
         """Whether the refused operation certainly had no effect."""
         return self.code not in INDEFINITE
+
+
+class AuthenticationFailed(ProtocolError):
+    """A client could not authenticate, or a broker could not prove who it is.
+
+    Nothing was asked on the connection, and asking again changes nothing. Failures of TLS, for
+    which Kafka has no code, have that of a broken connection.
+    """
+
+    @property
+    def retriable(self) -> bool:
+        return False
+
+    @property
+    def definite(self) -> bool:
+        return True
 
 
 class MalformedFrame(StrandlineError):

@@ -10,6 +10,7 @@ import pytest
 from strandline.client.clock import SystemClock
 from strandline.client.connection import Connection
 from strandline.client.settings import Address, ClientSettings
+from strandline.client.stream import PlainStream
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey, api_of
 from strandline.protocol.framing import response_frame
@@ -31,7 +32,7 @@ class Scripted:
 
     def __init__(self) -> None:
         near, self.far = socket.socketpair()
-        self.connection = Connection(near, Address("test", 1), SETTINGS, SystemClock())
+        self.connection = Connection(PlainStream(near), Address("test", 1), SETTINGS, SystemClock())
 
     def answer(self, key: ApiKey, version: int, correlation_id: int, message: object) -> None:
         chunks = response_frame(api_of(key), version, correlation_id, message)

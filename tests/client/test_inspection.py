@@ -41,7 +41,7 @@ def test_refusals_keep_the_brokers_sentence(client: ClusterClient) -> None:
 def test_a_connection_that_ended_meanwhile_is_made_anew(client: ClusterClient) -> None:
     inspect(client, ONE, "status")
     connection = client.connection_to(ONE)
-    connection._socket.shutdown(socket.SHUT_RDWR)
+    connection._stream._socket.shutdown(socket.SHUT_RDWR)
     assert inspect(client, ONE, "status")["broker"] == ONE
 
 

@@ -41,20 +41,22 @@ broker.session.timeout.ms=6000
 class Kafka:
     """Kafka on a directory of its own, started and stopped as often as needed."""
 
-    def __init__(self, workshop: Workshop, tools: ToolServer, data: Path) -> None:
+    def __init__(
+        self, workshop: Workshop, tools: ToolServer, data: Path, *format_options: str
+    ) -> None:
         self._workshop = workshop
         self.data = data
-        port, controller_port = _free_ports(2)
+        port, controller_port = free_ports(2)
         self.address = f"127.0.0.1:{port}"
+        self.controller_address = f"127.0.0.1:{controller_port}"
         self._properties = data.with_suffix(".properties")
         self._properties.write_text(
             _PROPERTIES.format(
                 node_id=NODE_ID, port=port, controller_port=controller_port, data=self.data
             )
         )
-        tools.run(
-            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self._properties
-        ).succeeded()
+        format_it = ("format", "-t", CLUSTER_ID, "-c", self._properties, *format_options)
+        tools.run("kafka.tools.StorageTool", *format_it).succeeded()
         self._process: Process | None = None
 
     def move_to(self, data: Path) -> None:
@@ -108,7 +110,7 @@ class Kafka:
         self._process.end(signal.SIGKILL)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now; all are held until all are chosen, so that they differ.
 
     They are from a range that the system gives to no connection, so nobody has them before Kafka.

@@ -92,6 +92,10 @@ class Channel(Generic[R]):
         """Queue a request. It goes out with `next_frame`."""
         self._queued.append(request)
 
+    def ask_first(self, request: R) -> None:
+        """As `ask`, in front of what is queued: an authentication, for which the others wait."""
+        self._queued.appendleft(request)
+
     def next_frame(self) -> list[Any] | None:
         """The chunks of the next request to write, or None if none may be sent now.
 

@@ -31,7 +31,7 @@ from strandline.client.settings import (
     join_addresses,
     parse_addresses,
 )
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import AuthenticationFailed, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.find_coordinator import FindCoordinatorResponse
 from strandline.protocol.messages.metadata import MetadataResponse
@@ -161,6 +161,8 @@ class ClusterClient:
         for address in candidates:
             try:
                 return self._connect(address)
+            except AuthenticationFailed:
+                raise  # the other brokers would say the same
             except ProtocolError as error:
                 failures.append(error.message)
         if len(failures) == 1:

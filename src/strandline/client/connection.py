@@ -1,6 +1,6 @@
 """One connection to one broker on a socket: requests out, answers waited for.
 
-This file drives a `channel` by a blocking socket: it reads and writes, waits, and says in sentences
+This file drives a `channel` by a blocking stream: it reads and writes, waits, and says in sentences
 what went wrong. It must not know which broker is asked for what (`cluster.py`) nor retry anything.
 
 Requests may be sent one after the other (`send`) and their answers taken later (`result`). What
@@ -10,13 +10,18 @@ ends the connection fails everything that waits on it, with the same error.
 from __future__ import annotations
 
 import select
-import socket
+import ssl
 from collections.abc import Callable
+from random import SystemRandom
 from typing import Final, TypeVar
 
 from strandline.client.channel import Channel, Request
 from strandline.client.clock import Clock, SystemClock
+from strandline.client.security import tls
+from strandline.client.security.authentication import Authentication
+from strandline.client.security.exchanges import exchange_of
 from strandline.client.settings import Address, ClientSettings
+from strandline.client.stream import Stream, open_stream
 from strandline.client.versions import ServedVersions, VersionHandshake
 from strandline.errors import ErrorCode, InvariantViolated, MalformedFrame, ProtocolError
 from strandline.protocol.apis import Api, ApiKey, api_of
@@ -53,13 +58,14 @@ class Connection:
     """See the module. Made by `Connection.open`; usable until `close` or the first error."""
 
     def __init__(
-        self, sock: socket.socket, address: Address, settings: ClientSettings, clock: Clock
+        self, stream: Stream, address: Address, settings: ClientSettings, clock: Clock
     ) -> None:
         self.address = address
         self.on_silence: Callable[[ProtocolError], None] = _nothing_told
         """Told about once a second that `result` waits for an answer, for a person who waits."""
         self.closed = False
-        self._socket = sock
+        self._stream = stream
+        self._is_plain = settings.security.tls is None
         self._settings = settings
         self._clock = clock
         self._served = ServedVersions(f"broker at {address}", {})
@@ -67,6 +73,8 @@ class Connection:
         self._frame = bytearray(SIZE_BYTES)
         self._filled = 0
         self._in_body = False
+        self._authenticates_again_ms: int | None = None
+        """From when on the next request is preceded by another authentication (KIP-368)."""
 
     @classmethod
     def open(
@@ -76,21 +84,19 @@ class Connection:
         clock: Clock | None = None,
         on_silence: Callable[[ProtocolError], None] | None = None,
     ) -> Connection:
-        """Connect and agree on versions. Raises `ProtocolError` (NETWORK_EXCEPTION)."""
+        """Connect, agree on versions and authenticate.
+
+        Raises `ProtocolError` (NETWORK_EXCEPTION), `AuthenticationFailed`, and `InvalidSetting` if
+        a certificate or a secret is not where the settings say.
+        """
         settings = settings or ClientSettings()
-        try:
-            sock = socket.create_connection(address, settings.connect_timeout_ms / 1000)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError as error:
-            raise ProtocolError(
-                ErrorCode.NETWORK_EXCEPTION,
-                f"Cannot connect to {address}: {error.strerror or error}.",
-            ) from error
-        connection = cls(sock, address, settings, clock or SystemClock())
+        stream = open_stream(address, settings)
+        connection = cls(stream, address, settings, clock or SystemClock())
         if on_silence is not None:
             connection.on_silence = on_silence
         try:
             connection._negotiate()
+            connection._authenticate()
         except BaseException:
             connection.close()
             raise
@@ -125,12 +131,14 @@ class Connection:
         makes the message for the agreed version. Raises `ProtocolError`: UNSUPPORTED_VERSION if
         there is no common one, or NETWORK_EXCEPTION.
         """
+        self._maybe_authenticate_again()
         version = self.version_for(key, highest)
         message = request(version) if callable(request) else request
         return self._send(api_of(key), version, message, timeout_ms)
 
     def send_unanswered(self, key: ApiKey, request: object, *, highest: int | None = None) -> None:
         """Send a request that the broker does not answer: a produce with acks 0."""
+        self._maybe_authenticate_again()
         version = self.version_for(key, highest)
         self._send(api_of(key), version, request, is_answered=False)
 
@@ -180,7 +188,7 @@ class Connection:
 
     def fileno(self) -> int:
         """For `select`: readable when an answer, or the end of the connection, has come."""
-        return self._socket.fileno()
+        return self._stream.fileno()
 
     def close(self) -> None:
         """Close the socket; what waits fails."""
@@ -208,6 +216,34 @@ class Connection:
             served = handshake.answered(self.result(pending, ApiVersionsResponse))
         self._served = served
 
+    # -- Authentication ----------------------------------------------------------------------
+
+    def _authenticate(self) -> None:
+        sasl = self._settings.security.sasl
+        if sasl is None:
+            return
+        self._authenticates_again_ms = None
+        exchange = exchange_of(self._settings.security, sasl)
+        started_ms = self._clock.monotonic_ms()
+        broker = f"broker at {self.address}"
+        authentication = Authentication(broker, sasl.mechanism, exchange, self._served)
+        while (step := authentication.next) is not None:
+            api = api_of(step.key)
+            pending = self._send(api, step.version, step.request)
+            authentication.answered(self.result(pending, api.response_class))
+        again_after_ms = authentication.again_after_ms(SystemRandom())
+        if again_after_ms is not None:
+            self._authenticates_again_ms = started_ms + again_after_ms
+
+    def _maybe_authenticate_again(self) -> None:
+        """Before a request whose session is about to end: the broker would hang up on it."""
+        due_ms = self._authenticates_again_ms
+        if due_ms is None or self.closed or self._clock.monotonic_ms() < due_ms:
+            return
+        while self._channel.in_flight and self._advance(self._settings.request_timeout_ms):
+            continue  # the broker takes nothing else while it authenticates
+        self._authenticate()
+
     # -- Bytes -------------------------------------------------------------------------------
 
     def _send(
@@ -232,28 +268,41 @@ class Connection:
         if chunks is None:
             raise InvariantViolated(f"{_IN_FLIGHT_MAX} requests wait on one connection.")
         try:
-            self._socket.settimeout(self._settings.request_timeout_ms / 1000)
-            self._socket.sendall(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            self._stream.write(data, self._settings.request_timeout_ms / 1000)
         except OSError as error:
             self._fail(self._broken(error.strerror or str(error)))
             raise self._broken(error.strerror or str(error)) from error
         return pending
 
     def _advance(self, wait_ms: int) -> bool:
-        """Read until a frame is complete or the connection failed; False if `wait_ms` passed."""
+        """Read until a frame is complete or the connection failed; False if `wait_ms` passed.
+
+        Afterwards nothing has come that a poll of the socket would not see.
+        """
         deadline_ms = self._clock.monotonic_ms() + wait_ms
+        has_frame = False
         while True:
-            left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
             try:
-                # poll, not select: descriptors above 1023 are fine with it.
-                poller = select.poll()
-                poller.register(self._socket, select.POLLIN)
-                if not poller.poll(left_ms):
-                    return False
-                received = self._socket.recv_into(memoryview(self._frame)[self._filled :])
+                if not self._stream.is_waiting:
+                    if has_frame:
+                        return True
+                    left_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+                    # poll, not select: descriptors above 1023 are fine with it.
+                    poller = select.poll()
+                    poller.register(self._stream.fileno(), select.POLLIN)
+                    if not poller.poll(left_ms):
+                        return False
+                received = self._stream.read_into(memoryview(self._frame)[self._filled :])
+            except ssl.SSLError as error:
+                # With TLS 1.3 a certificate is refused after the handshake.
+                self._fail(tls.failed(self.address, error))
+                return True
             except OSError as error:
                 self._fail(self._broken(error.strerror or str(error)))
                 return True
+            if received is None:
+                continue
             if not received:
                 self._fail(self._broken("the broker closed the connection"))
                 return True
@@ -261,8 +310,10 @@ class Connection:
             if self._filled < len(self._frame):
                 continue
             try:
-                if self._finish_part():
-                    return True
+                has_frame |= self._finish_part()
+            except ProtocolError as error:
+                self._fail(error)
+                return True
             except MalformedFrame as error:
                 self._fail(MalformedFrame(f"The broker at {self.address} sent no answer: {error}"))
                 return True
@@ -271,6 +322,9 @@ class Connection:
         """Go from a size to its frame, or take in a whole frame; whether it was the latter."""
         self._filled = 0
         if not self._in_body:
+            alert = tls.alert(self.address, self._frame) if self._is_plain else None
+            if alert is not None:
+                raise alert
             size = frame_size(self._frame, 0, self._settings.response_bytes_max)
             if size < SIZE_BYTES:
                 raise MalformedFrame(f"A frame of {size} bytes is too short.")
@@ -292,7 +346,7 @@ class Connection:
     def _fail(self, error: ProtocolError | MalformedFrame) -> None:
         """Close for good; everything that waits fails with `error`."""
         self.closed = True
-        self._socket.close()
+        self._stream.close()
         for pending, _ in self._channel.end(error.args[0]):
             pending.error = error
 

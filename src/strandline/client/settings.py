@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from strandline.client.backoff import RETRY_BACKOFF_MAX_MS, RETRY_BACKOFF_MS
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.errors import InvalidSetting
 
 DEFAULT_PORT: Final = 9092
@@ -45,6 +46,7 @@ class ClientSettings:
     """How long to wait for a topic that a request for metadata may just have created."""
     response_bytes_max: int = 256 * 1024 * 1024
     """A response that announces more is taken for garbage."""
+    security: Security = PLAINTEXT
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

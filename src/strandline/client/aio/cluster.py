@@ -24,7 +24,7 @@ from strandline.client.metadata import (
 from strandline.client.retry import is_worth_retrying
 from strandline.client.router import Router
 from strandline.client.settings import Address, ClientSettings, join_addresses
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import AuthenticationFailed, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.find_coordinator import FindCoordinatorResponse
 from strandline.protocol.messages.metadata import MetadataResponse
@@ -164,6 +164,8 @@ class AsyncClusterClient:
         for address in candidates:
             try:
                 return await self._connect(address)
+            except AuthenticationFailed:
+                raise  # the other brokers would say the same
             except ProtocolError as error:
                 failures.append(error.message)
         if len(failures) == 1:

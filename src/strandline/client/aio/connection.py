@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
+from random import SystemRandom
 from typing import Final, TypeVar, cast
 
 from strandline.client.channel import Channel, Request
+from strandline.client.security import tls
+from strandline.client.security.authentication import Authentication
+from strandline.client.security.exchanges import exchange_of
+from strandline.client.security.settings import Sasl
 from strandline.client.settings import Address, ClientSettings
 from strandline.client.versions import ServedVersions, VersionHandshake
-from strandline.errors import ErrorCode, InvariantViolated, MalformedFrame, ProtocolError
+from strandline.errors import (
+    ErrorCode,
+    InvalidSetting,
+    InvariantViolated,
+    MalformedFrame,
+    ProtocolError,
+)
 from strandline.protocol.apis import Api, ApiKey, api_of
 from strandline.protocol.framing import split_frames
 from strandline.protocol.messages.api_versions import ApiVersionsResponse
@@ -46,32 +58,57 @@ class Connection(asyncio.Protocol):
     def __init__(self, address: Address, settings: ClientSettings) -> None:
         self.address = address
         self.closed = False
+        self._is_plain = settings.security.tls is None
         self._settings = settings
         self._served = ServedVersions(f"broker at {address}", {})
         self._channel: Channel[_Asked] = Channel(settings.client_id, _IN_FLIGHT_MAX)
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._alarm: asyncio.TimerHandle | None = None
+        self._again: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        """Until another authentication is due (KIP-368), and that authentication itself."""
+        self._is_authenticating = False
+        self._idle: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, address: Address, settings: ClientSettings) -> Connection:
-        """Connect and agree on versions. Raises `ProtocolError` (NETWORK_EXCEPTION)."""
+        """Connect, agree on versions and authenticate.
+
+        Raises `ProtocolError` (NETWORK_EXCEPTION), `AuthenticationFailed`, and `InvalidSetting` if
+        a certificate or a secret is not where the settings say.
+        """
         connection = cls(address, settings)
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(settings.connect_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, address.host, address.port)
-        except (OSError, TimeoutError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or "timed out"
-            raise ProtocolError(
-                ErrorCode.NETWORK_EXCEPTION, f"Cannot connect to {address}: {reason}."
-            ) from error
-        try:
+            await connection._connect()
             await connection._negotiate()
+            if settings.security.sasl is not None:
+                await connection._authenticate(settings.security.sasl)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    async def _connect(self) -> None:
+        wanted = self._settings.security.tls
+        context = None if wanted is None else await asyncio.to_thread(tls.context_of, wanted)
+        host, port = self.address
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
+                await loop.create_connection(
+                    lambda: self,
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=None if context is None else host,
+                )
+        except ssl.SSLError as error:
+            raise tls.failed(self.address, error) from error
+        except (OSError, TimeoutError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "timed out"
+            raise ProtocolError(
+                ErrorCode.NETWORK_EXCEPTION, f"Cannot connect to {self.address}: {reason}."
+            ) from error
 
     async def _negotiate(self) -> None:
         handshake = VersionHandshake(f"broker at {self.address}")
@@ -81,6 +118,41 @@ class Connection(asyncio.Protocol):
             asked = self._ask(api, handshake.version, handshake.request)
             served = handshake.answered(cast("ApiVersionsResponse", await asked.future))
         self._served = served
+
+    async def _authenticate(self, sasl: Sasl) -> None:
+        """The others' requests wait meanwhile: the broker takes nothing else."""
+        loop = asyncio.get_running_loop()
+        self._is_authenticating = True
+        if self._channel.in_flight:
+            self._idle = loop.create_future()
+            await self._idle
+        # A token endpoint may take its time; SCRAM takes milliseconds.
+        exchange = await asyncio.to_thread(exchange_of, self._settings.security, sasl)
+        started = loop.time()
+        broker = f"broker at {self.address}"
+        authentication = Authentication(broker, sasl.mechanism, exchange, self._served)
+        while (step := authentication.next) is not None:
+            asked = self._ask(api_of(step.key), step.version, step.request, is_first=True)
+            authentication.answered(await asked.future)
+        self._is_authenticating = False
+        again_after_ms = authentication.again_after_ms(SystemRandom())
+        if again_after_ms is not None:
+            due = started + again_after_ms / 1000
+            self._again = loop.call_at(due, self._authenticate_again, sasl)
+        self._write()
+
+    def _authenticate_again(self, sasl: Sasl) -> None:
+        async def again() -> None:
+            try:
+                await self._authenticate(sasl)
+            except (ProtocolError, InvalidSetting) as error:
+                self._fail(
+                    error
+                    if isinstance(error, ProtocolError)
+                    else ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error))
+                )
+
+        self._again = asyncio.get_running_loop().create_task(again())
 
     # -- Requests ----------------------------------------------------------------------------
 
@@ -139,6 +211,7 @@ class Connection(asyncio.Protocol):
         timeout_ms: int | None = None,
         *,
         is_answered: bool = True,
+        is_first: bool = False,
     ) -> _Asked:
         if self.closed:
             raise ProtocolError(
@@ -148,14 +221,25 @@ class Connection(asyncio.Protocol):
             timeout_ms = self._settings.request_timeout_ms
         asked = _Asked(api, version, message, timeout_ms)
         asked.is_answered = is_answered
-        self._channel.ask(asked)
-        self._write()
+        if is_first:
+            self._channel.ask_first(asked)
+            self._write_one()
+        else:
+            self._channel.ask(asked)
+            self._write()
         self._set_alarm()
         return asked
 
     def _write(self) -> None:
-        while self._transport is not None and (chunks := self._channel.next_frame()) is not None:
-            self._transport.write(b"".join(chunks))
+        while not self._is_authenticating and self._write_one():
+            continue
+
+    def _write_one(self) -> bool:
+        chunks = None if self._transport is None else self._channel.next_frame()
+        if self._transport is None or chunks is None:
+            return False
+        self._transport.write(b"".join(chunks))
+        return True
 
     # -- What the transport says (`asyncio.Protocol`) ----------------------------------------
 
@@ -168,6 +252,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._received += data
+        alert = tls.alert(self.address, self._received) if self._is_plain else None
+        if alert is not None:
+            self._fail(alert)
+            return
         received = bytes(self._received) if self._is_whole() else b""
         try:
             frames, end = split_frames(
@@ -186,6 +274,8 @@ class Connection(asyncio.Protocol):
             )
             return
         del self._received[:end]
+        if self._idle is not None and not self._channel.in_flight and not self._idle.done():
+            self._idle.set_result(None)
         self._write()
         self._set_alarm()
 
@@ -197,6 +287,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.Protocol`."""
+        if isinstance(error, ssl.SSLError):
+            self._fail(tls.failed(self.address, error))
+            return
         reason = "the broker closed the connection" if error is None else str(error)
         if isinstance(error, OSError) and error.strerror:
             reason = error.strerror
@@ -221,6 +314,9 @@ class Connection(asyncio.Protocol):
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         for asked, _ in self._channel.end(error.message):
             if not asked.future.done():
                 asked.future.set_exception(error)

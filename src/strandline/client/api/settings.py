@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 from strandline.client.fetching import FetchSettings, Isolation
 from strandline.client.group_settings import NAMES, GroupSettings, parse_group_settings
 from strandline.client.producer import ProducerSettings
+from strandline.client.security.names import NAMES as SECURITY_NAMES
+from strandline.client.security.names import is_refused, security_of
 from strandline.client.settings import Address, ClientSettings, parse_addresses
 from strandline.errors import InvalidSetting
 from strandline.records.codec import Codec
@@ -166,7 +168,8 @@ def _connecting(settings: Settings) -> Connecting:
     if _BOOTSTRAP not in settings:
         raise InvalidSetting(_BOOTSTRAP, f"{_BOOTSTRAP} is missing: host:port, or several of them.")
     addresses = parse_addresses(_text(_BOOTSTRAP, settings[_BOOTSTRAP]))
-    return Connecting(addresses, ClientSettings(**_fields(settings, _CLIENT)))
+    security = security_of(settings)
+    return Connecting(addresses, ClientSettings(**_fields(settings, _CLIENT), security=security))
 
 
 def _fields(settings: Settings, known: Mapping[str, _Setting]) -> dict[str, Any]:
@@ -180,8 +183,8 @@ def _fields(settings: Settings, known: Mapping[str, _Setting]) -> dict[str, Any]
 def _refuse_unknown(
     settings: Settings, who: str, *known: Mapping[str, object] | tuple[str, ...]
 ) -> None:
-    names = sorted({_BOOTSTRAP, *(name for each in known for name in each)})
-    unknown = next((name for name in settings if name not in names), None)
+    names = sorted({_BOOTSTRAP, *(name for each in known for name in each), *SECURITY_NAMES})
+    unknown = next((name for name in settings if name not in names and not is_refused(name)), None)
     if unknown is not None:
         raise InvalidSetting(
             unknown, f"There is no setting '{unknown}' of {who}; there are {', '.join(names)}."

@@ -1,0 +1,13 @@
+"""How a client proves who it is, and knows whom it speaks to: TLS and SASL.
+
+    settings         what is wanted, as values
+    names            the same by Kafka's names of settings
+    secret           passwords that are printed nowhere, and references to them
+    tls              contexts of Python's `ssl` from PEM files, PEM texts and PKCS#12
+    mechanisms       PLAIN, SCRAM and OAUTHBEARER as exchanges of messages
+    authentication   the requests by which a connection authenticates, and when it must again
+    tokens           where OAUTHBEARER's tokens come from
+
+Only `tokens` and `tls` read files or the network. A connection's driver (`client.connection`,
+`client.aio.connection`) carries the bytes.
+"""
