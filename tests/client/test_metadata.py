@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from strandline.client.metadata import Metadata
 from strandline.client.settings import Address
 from strandline.errors import ErrorCode
@@ -100,13 +102,26 @@ def test_answers_about_some_topics_leave_the_others() -> None:
 
 def test_a_hint_counts_if_its_epoch_is_newer_and_its_broker_can_be_reached() -> None:
     metadata = knowing((1, 3))
-    assert not metadata.hint(AT, hint(2, 3))
-    assert not metadata.hint(AT, hint(-1, 4))
-    assert not metadata.hint(AT, hint(3, 4))
-    assert not metadata.hint(TopicPartition("t", 1), hint(2, 4))
-    assert metadata.hint(AT, hint(2, 4))
+    assert not metadata.hint(AT, ID, hint(2, 3))
+    assert not metadata.hint(AT, ID, hint(-1, 4))
+    assert not metadata.hint(AT, ID, hint(3, 4))
+    assert not metadata.hint(TopicPartition("t", 1), ID, hint(2, 4))
+    assert metadata.hint(AT, ID, hint(2, 4))
     assert believed(metadata) == (2, 4)
     endpoint = NodeEndpoint(node_id=3, host="c", port=3)
-    assert metadata.hint(AT, hint(3, 5), [endpoint])
+    assert metadata.hint(AT, ID, hint(3, 5), [endpoint])
     assert believed(metadata) == (3, 5)
     assert metadata.view.brokers[BrokerId(3)].address == Address("c", 3)
+
+
+@pytest.mark.parametrize("named", [OTHER, NO_TOPIC_ID])
+def test_a_hint_about_another_topic_of_that_name_says_nothing(named: TopicId) -> None:
+    """Its leader epochs are higher: the present leader would not be believed any more."""
+    metadata = knowing((1, 0))
+    assert not metadata.hint(AT, named, hint(2, 4))
+    assert believed(metadata) == (1, 0)
+
+
+def test_where_brokers_tell_no_ids_a_hint_needs_none() -> None:
+    metadata = knowing((1, 3), topic_id=NO_TOPIC_ID)
+    assert metadata.hint(AT, NO_TOPIC_ID, hint(2, 4))

@@ -45,5 +45,5 @@ def test_answers_are_found_by_name_or_id_and_those_of_other_topics_left_out() ->
             TopicProduceResponse(name="w", partition_responses=parts),
         ]
     )
-    found = [partition for partition, _ in answers_by_partition(response, IDS)]
-    assert found == [TopicPartition("t", 3), TopicPartition("u", 3)]
+    found = [(at, topic_id) for at, topic_id, _ in answers_by_partition(response, IDS)]
+    assert found == [(TopicPartition("t", 3), NO_TOPIC_ID), (TopicPartition("u", 3), U)]

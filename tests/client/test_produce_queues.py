@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from strandline.client.delivery import Batch
-from strandline.client.produce_queues import ProducePolicy, ProduceQueues
+from strandline.client.produce_queues import DOUBTS_MAX, ProducePolicy, ProduceQueues
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -18,7 +18,7 @@ from strandline.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from strandline.records.record import Record
-from strandline.types import NO_OFFSET, Offset, TopicPartition
+from strandline.types import NO_OFFSET, Offset, TopicId, TopicPartition
 
 AT = TopicPartition("t", 0)
 IDS = {"t": UUID(int=7)}
@@ -31,7 +31,7 @@ class Heard:
 
     def __init__(self, *, is_idempotent: bool = True, **policy: int) -> None:
         self.outcomes: list[tuple[int, Offset, ErrorCode | None]] = []
-        self.lost_identities = 0
+        self.refused_numbers = 0
         self.repeated = 0
         self.now_ms = DAY_MS
         self.identity = ProducerIdentity()
@@ -73,7 +73,11 @@ class Heard:
         self.now_ms += 2000
 
     def answered(
-        self, batch: Batch, answer: PartitionProduceResponse, response: ProduceResponse
+        self,
+        batch: Batch,
+        topic_id: TopicId,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
     ) -> None:
         """See `ProduceWatcher`."""
 
@@ -81,9 +85,9 @@ class Heard:
         """See `ProduceWatcher`."""
         self.repeated += 1
 
-    def identity_lost(self, batch: Batch, error: ProtocolError) -> None:
+    def number_refused(self, batch: Batch, error: ProtocolError) -> None:
         """See `ProduceWatcher`."""
-        self.lost_identities += 1
+        self.refused_numbers += 1
 
     def finished(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:
         """See `ProduceWatcher`."""
@@ -122,7 +126,7 @@ def test_of_two_numberings_only_one_is_on_its_way() -> None:
     assert heard.send() == [third]
     assert ids_of([third]) == [(200, 0)]
     assert heard.send() == []
-    assert heard.lost_identities == 0
+    assert heard.refused_numbers == 0
 
 
 @pytest.mark.parametrize("was_sent", [True, False])
@@ -167,10 +171,24 @@ def test_a_number_is_tried_anew_so_often() -> None:
     heard = Heard()
     heard.add()
     for number in range(4):
-        heard.tell(*heard.send(), ErrorCode.UNKNOWN_PRODUCER_ID)
+        for _ in range(1 + DOUBTS_MAX):
+            heard.tell(*heard.send(), ErrorCode.UNKNOWN_PRODUCER_ID)
         heard.identify(200 + number)
     assert heard.outcomes == [(0, NO_OFFSET, ErrorCode.UNKNOWN_PRODUCER_ID)]
-    assert heard.lost_identities == 4
+    assert heard.refused_numbers == 4 * (1 + DOUBTS_MAX)
+
+
+def test_a_refused_number_is_sent_again_since_the_broker_may_be_deposed() -> None:
+    heard = Heard(batches_in_flight_max=5)
+    heard.add(2)
+    heard.tell(*heard.send(), offset=0)
+    (batch,) = heard.send()
+    for attempt in range(DOUBTS_MAX):
+        heard.tell(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        assert heard.repeated == attempt + 1, "its driver looks for the leader anew"
+        assert ids_of(heard.send()) == [(100, 1)]
+    heard.tell(batch, offset=1)
+    assert [outcome for _, _, outcome in heard.outcomes] == [None, None]
 
 
 def test_what_was_meant_for_a_topic_does_not_get_into_the_next_of_its_name() -> None:

@@ -153,9 +153,7 @@ class Checked:
 
 def model_of(checked: Checked, broker_id: int) -> LogModel:
     """What the checkers know of a log."""
-    partition = checked.checkers.rules.partitions.newest(AT)
-    assert partition is not None
-    return partition.models[BrokerId(broker_id)]
+    return checked.checkers.rules.partitions.named(AT)[-1].models[BrokerId(broker_id)]
 
 
 def always(value: Any) -> Callable[..., Any]:

@@ -131,6 +131,8 @@ class Stage:
         self.leaders: dict[tuple[str, int], tuple[int, int]] = {}
         """(broker, epoch) by (topic, partition); metadata requests are answered with them."""
         self.topic_ids: dict[str, UUID] = {}
+        self.epochs_behind = 0
+        """How many leaders there were since those that are told, and lead as far as they know."""
         self.controller = 1
         self.compacted: set[str] = set()
         self.ends_at = 0
@@ -144,7 +146,7 @@ class Stage:
 
     def leader_epoch(self, at: TopicPartition) -> int:
         """See `ClientWorld`."""
-        return self.leaders[at.topic, at.partition][1]
+        return self.leaders[at.topic, at.partition][1] + self.epochs_behind
 
     def high_watermark(self, broker_id: BrokerId, at: TopicPartition) -> int:
         """See `ClientWorld`."""

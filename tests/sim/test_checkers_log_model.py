@@ -179,8 +179,7 @@ def test_a_topic_that_is_made_anew_is_another_one(checked: Checked) -> None:
     assert checked.world.run_until(checked.world.is_settled)
     checked._sequence = 0
     checked.write(2, to=3)
-    new = checked.checkers.rules.partitions.newest(AT)
-    assert new is not None
+    new = checked.checkers.rules.partitions.named(AT)[-1]
     assert new is not old
     assert (old.committed_end, new.committed_end) == (5, 2)
     checked.checkers.at_phase_end()

@@ -21,7 +21,7 @@ from strandline.replication.in_sync import Committed
 from strandline.replication.leader import Leader
 from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.storage.log_reader import LogSlice
-from strandline.types import BrokerId, LeaderEpoch, Offset
+from strandline.types import BrokerId, LeaderEpoch, Offset, TopicId
 from tests.sim.callers import Caller
 from tests.sim.checked_world import AT, Checked, model_of
 
@@ -308,11 +308,20 @@ def test_an_answer_from_a_log_that_nobody_knows(checked: Checked) -> None:
 
 
 def test_deleted_records_that_are_there_again(checked: Checked) -> None:
-    checked.checkers.note_records_deleted(AT, 3)
-    checked.checkers.note_records_deleted(AT, 2)
+    topic_id = checked.replica(1).topic_id
+    checked.checkers.note_records_deleted(AT, topic_id, 3)
+    checked.checkers.note_records_deleted(AT, topic_id, 2)
     lead(checked, 2)
     what = checked.only("I-27").what
     assert "its log starts at 0, but a client was told that everything below 3 is deleted" in what
+
+
+def test_what_is_deleted_in_a_former_topic_is_there_in_the_next_of_its_name(
+    checked: Checked,
+) -> None:
+    checked.checkers.note_records_deleted(AT, TopicId(int=8), 3)
+    lead(checked, 2)
+    assert checked.found == []
 
 
 def test_the_model_follows_records_that_are_deleted(checked: Checked) -> None:

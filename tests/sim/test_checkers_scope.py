@@ -35,7 +35,7 @@ def lossy() -> Iterator[Checked]:
 
 
 def test_beyond_its_budget_a_cluster_may_lose_what_it_promised(lossy: Checked) -> None:
-    lossy.checkers.note_records_deleted(AT, 3)
+    lossy.checkers.note_records_deleted(AT, lossy.replica(1).topic_id, 3)
     lossy.drop_out(3)
     lead(lossy, 3)  # without what is committed, and with what is deleted
     assert lossy.found == []

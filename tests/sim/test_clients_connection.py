@@ -15,7 +15,7 @@ from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.scenarios.script import BadScript
 from strandline.types import BrokerId, TopicPartition
-from tests.sim.clients_stage import Asked, Stage
+from tests.sim.clients_stage import TOPIC_ID, Asked, Stage
 
 AT = TopicPartition("t", 0)
 
@@ -196,9 +196,9 @@ def test_a_hint_counts_if_its_epoch_is_newer() -> None:
     stage = Stage()
     stage.lead("t", 0, 1, 3)
     client = known(stage)
-    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=3))
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=2, leader_epoch=3))
     assert client.cluster.leader(AT) == (1, 3)
-    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=4))
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=2, leader_epoch=4))
     assert client.cluster.leader(AT) == (2, 4)
 
 

@@ -187,7 +187,7 @@ def test_log_starts_of_two_leaders_are_not_compared(start: int, found: list[str]
     stage = Stage()
     client, asked = read_up_to_two(stage)
     stage.lead("t", 0, 2, 1)
-    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
     fetched(asked, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     question = stage.next_request(ApiKey.LIST_OFFSETS)
     assert question.broker_id == 2
@@ -217,7 +217,7 @@ def test_of_another_incarnation_nothing_is_concluded() -> None:
 def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
     stage = Stage()
     client, asked = read_up_to_two(stage)
-    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
     fetched(asked)
     question = stage.next_request(ApiKey.OFFSET_FOR_LEADER_EPOCH)
     (part,) = question.body.topics[0].partitions
@@ -231,7 +231,7 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
 def test_a_truncation_is_found_and_the_reader_goes_back() -> None:
     stage = Stage()
     client, asked = read_up_to_two(stage)
-    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
     fetched(asked)
     epoch_told(stage.next_request(ApiKey.OFFSET_FOR_LEADER_EPOCH), 0, 1)
     assert offset_of(fetch(stage)) == 1
@@ -243,7 +243,7 @@ def test_a_truncation_is_found_and_the_reader_goes_back() -> None:
 def test_without_epochs_nothing_is_asked() -> None:
     stage = Stage()
     client, asked = read_up_to_two(stage, check_epochs="no")
-    client.cluster.hint(AT, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
+    client.cluster.hint(AT, TOPIC_ID, LeaderIdAndEpoch(leader_id=2, leader_epoch=1))
     fetched(asked)
     asked = fetch(stage)
     assert (asked.broker_id, asked.body.topics[0].partitions[0].current_leader_epoch) == (2, -1)

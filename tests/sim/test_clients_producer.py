@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from strandline.client.produce_queues import DOUBTS_MAX
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -171,7 +172,7 @@ def test_a_plain_producer_does_not_overtake_itself_at_a_new_leader() -> None:
     stage = Stage()
     client = producing(stage, in_flight="3")
     first = produce(stage)
-    client.cluster.hint(TopicPartition("t", 0), NEW_LEADER)
+    client.cluster.hint(TopicPartition("t", 0), TOPIC_ID, NEW_LEADER)
     stage.run(100)
     assert not stage.requests
     told(first, offset=0)
@@ -182,7 +183,7 @@ def test_an_idempotent_one_may_since_brokers_know_the_order() -> None:
     stage = Stage()
     client = settled(stage)
     assert produce(stage).broker_id == 1
-    client.cluster.hint(TopicPartition("t", 0), NEW_LEADER)
+    client.cluster.hint(TopicPartition("t", 0), TOPIC_ID, NEW_LEADER)
     assert produce(stage).broker_id == 2
 
 
@@ -311,7 +312,7 @@ def test_out_of_order_behind_a_batch_that_failed_only_came_too_early() -> None:
     stage.requests.clear()
     again = produce(stage)
     assert sequence_of(again) == sequence_of(first)
-    assert client.counters["new identity"] == 0
+    assert client.counters["number refused"] == 0
 
 
 def test_out_of_order_of_the_oldest_needs_a_new_identity_from_it_on() -> None:
@@ -321,10 +322,13 @@ def test_out_of_order_of_the_oldest_needs_a_new_identity_from_it_on() -> None:
     client.finish()
     stage.requests.clear()
     told(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    identify(stage, 200)
     stage.run(50)
-    assert not stage.requests, "what is on its way under the old number may be written yet"
+    assert not stage.requests, "what is on its way behind it may be written yet"
     told(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.starts_at = 8  # by which the further refusals are excused
+    for _ in range(DOUBTS_MAX):
+        told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    identify(stage, 200)
     numbers = []
     while not client.is_done:
         if stage.requests:
@@ -334,7 +338,7 @@ def test_out_of_order_of_the_oldest_needs_a_new_identity_from_it_on() -> None:
         stage.run(10)
     assert numbers[:2] == [((200, 0), [b"p-2"]), ((200, 1), [b"p-3"])]
     assert not any(isinstance(event, Refused) for event in stage.history)
-    assert client.counters["new identity"] == 1
+    assert client.counters["number refused"] == 1 + DOUBTS_MAX
     [finding] = client.findings
     assert (finding.invariant, finding.partition) == ("I-54", "t-0")
 
@@ -350,11 +354,29 @@ def test_what_may_be_written_is_not_numbered_anew() -> None:
     again = produce(stage)
     stage.compacted = {"t"}  # which is why a broker may have lost count
     told(again, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    for _ in range(DOUBTS_MAX):
+        told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     stage.run(50)
     unknown = values_of(again)[0]
     assert unknown not in [event.value for event in stage.history if isinstance(event, Refused)]
     assert client.counters["outcome unknown"] == 1
-    assert (client.counters["new identity"], client.findings) == (1, [])
+    assert (client.counters["number refused"], client.findings) == (1 + DOUBTS_MAX, [])
+
+
+def test_out_of_order_from_a_leader_that_was_deposed_before_is_no_finding() -> None:
+    stage = Stage()
+    client = settled(stage)
+    asked = produce(stage)
+    told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.epochs_behind = 1
+    told(asked, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(10)
+    assert len(client.findings) == 1, "it may have been the leader when it was asked"
+    stage.requests.clear()
+    told(produce(stage), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    stage.run(10)
+    assert len(client.findings) == 1
+    assert client.counters["number refused by a deposed leader"] == 1
 
 
 def test_out_of_order_where_the_repeated_batch_may_be_deleted_is_no_finding() -> None:
@@ -387,7 +409,7 @@ def test_out_of_order_of_one_that_was_sent_behind_another_is_sent_again() -> Non
     told(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     stage.run(5)
     assert client.findings == []
-    assert client.counters["new identity"] == 0
+    assert client.counters["number refused"] == 0
 
 
 def test_behind_a_refused_batch_the_numbering_begins_anew() -> None:

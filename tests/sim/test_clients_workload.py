@@ -257,7 +257,7 @@ def test_deleted_records_are_remembered(quiet: Run) -> None:
     quiet.workload = Workload(
         quiet.world,
         [spec.spec for spec in quiet.workload.clients],
-        on_deleted=lambda at, offset: told.append((at, offset)),
+        on_deleted=lambda at, _, offset: told.append((at, offset)),
     )
     quiet.work(1_000)
     assert quiet.do("delete-records t-0 fraction=50") == "done"

@@ -35,7 +35,7 @@ from strandline.errors import AuthenticationFailed, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.find_coordinator import FindCoordinatorResponse
 from strandline.protocol.messages.metadata import MetadataResponse
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 T = TypeVar("T")
 
@@ -124,11 +124,13 @@ class ClusterClient:
     def hint(
         self,
         partition: TopicPartition,
+        topic_id: TopicId,
         hint: LeaderHint | None,
         endpoints: Iterable[LeaderEndpoint],
     ) -> None:
-        """A broker said who leads (KIP-951). Metadata that is older will not be believed."""
-        self.router.hint(partition, hint, endpoints)
+        """An answer that names this topic said who leads (KIP-951). Metadata that is older will not
+        be believed."""
+        self.router.hint(partition, topic_id, hint, endpoints)
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ask again for these topics before they are used next."""

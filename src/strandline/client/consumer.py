@@ -295,8 +295,10 @@ class Consumer:
                 continue
             now_ms = self._cluster.clock.monotonic_ms()
             parts = self._positions.take_in(request.broker, request.asked, response, now_ms, taken)
-            for partition, data in parts:
-                self._cluster.hint(partition, data.current_leader, response.node_endpoints)
+            for partition, topic_id, data in parts:
+                self._cluster.hint(
+                    partition, topic_id, data.current_leader, response.node_endpoints
+                )
         self._cluster.forget(taken.stale)
         self._find_anew(taken.lost)
         if taken.failed is not None and not any(each.records for each in taken.fetched):

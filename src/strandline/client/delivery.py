@@ -62,13 +62,15 @@ class Batch:
     `identity` and `encoded` are set together when it is sent first and stay: a repetition must be
     the same bytes. `maybe_written` says that an attempt may have succeeded without our knowing.
     `topic_id` is that of the topic it was first sent to, which may be deleted and made anew;
-    `was_next` says whether nothing before it was in doubt when it was sent last.
+    `was_next` says whether nothing before it was in doubt when it was sent last, and `doubts`
+    how often its number was refused all the same.
     """
 
     __slots__ = (
         "base_offset",
         "created_ms",
         "deliveries",
+        "doubts",
         "encoded",
         "error",
         "identity",
@@ -94,6 +96,7 @@ class Batch:
         self.identity: Identity | None = None
         self.maybe_written = False
         self.renewals = 0
+        self.doubts = 0
         self.is_done = False
         self.base_offset: Offset = NO_OFFSET
         self.error: ProtocolError | None = None

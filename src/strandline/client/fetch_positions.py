@@ -236,8 +236,9 @@ class FetchPositions:
         response: FetchResponse,
         now_ms: int,
         taken: Taken,
-    ) -> list[tuple[TopicPartition, PartitionData]]:
-        """Add to `taken` what an answer holds; its parts that are about present positions."""
+    ) -> list[tuple[TopicPartition, TopicId, PartitionData]]:
+        """Add to `taken` what an answer holds; its parts that are about present positions, with
+        their topics' ids as far as it has them."""
         session = self.session(broker)
         try:
             if response.error_code != ErrorCode.NONE:
@@ -248,12 +249,12 @@ class FetchPositions:
             return []
         session.answered(response.session_id)
         names = {each.topic_id: partition.topic for partition, each in asked.items()}
-        parts: list[tuple[TopicPartition, PartitionData]] = []
-        for partition, data in answers_by_partition(response, names):
+        parts: list[tuple[TopicPartition, TopicId, PartitionData]] = []
+        for partition, topic_id, data in answers_by_partition(response, names):
             wanted = asked.get(partition)
             if wanted is None or self.offsets.get(partition) != wanted.offset:
                 continue
-            parts.append((partition, data))
+            parts.append((partition, topic_id, data))
             try:
                 self._take_in_one(broker, wanted, data, now_ms, taken)
             except (ProtocolError, CorruptRecords) as error:

@@ -138,13 +138,14 @@ def highest_version(wanted: Sequence[FetchFrom]) -> int | None:
 
 def answers_by_partition(
     response: FetchResponse, names: Mapping[TopicId, str]
-) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """The parts of a response; those of topics that were not asked for are left out."""
+) -> Iterator[tuple[TopicPartition, TopicId, PartitionData]]:
+    """The parts of a response, with the topic's id if the response has it; those of topics that
+    were not asked for are left out."""
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id)
         if name:
             for data in topic.partitions:
-                yield TopicPartition(name, data.partition_index), data
+                yield TopicPartition(name, data.partition_index), topic.topic_id, data
 
 
 def records_of(asked: FetchFrom, data: PartitionData, settings: FetchSettings) -> FetchedRecords:

@@ -91,7 +91,7 @@ class Metadata:
     before, and one of them would say of a reader's position that it is out of its log. So leader
     epochs never go back (KIP-320), not even to a leader from none. Partitions are never taken away,
     so a known one that an answer lacks stays. A topic with another id is another topic, of which
-    nothing was known; that needs brokers that tell ids.
+    nothing was known, with epochs of its own; that needs brokers that tell ids.
     """
 
     def __init__(self) -> None:
@@ -132,17 +132,22 @@ class Metadata:
     def hint(
         self,
         partition: TopicPartition,
+        topic_id: TopicId,
         hint: LeaderHint | None,
         endpoints: Iterable[LeaderEndpoint] = (),
     ) -> bool:
         """A broker that does not lead a partition said who does, and where (KIP-951).
+
+        `topic_id` is the topic that the answer names, the nil one if it names it by name alone. So
+        the leader epochs of a topic that was deleted are not taken for those of another one of that
+        name: metadata with lower epochs, which are the true ones, would not be believed any more.
 
         Whether that was news, and can be used: the leader's address is known or told.
         """
         view = self.view
         topic = view.topics.get(partition.topic)
         known = None if topic is None else topic.partitions.get(partition.partition)
-        if hint is None or topic is None or known is None:
+        if hint is None or topic is None or known is None or topic_id != topic.topic_id:
             return False
         leader, epoch = BrokerId(hint.leader_id), LeaderEpoch(hint.leader_epoch)
         if leader < 0 or epoch <= known.leader_epoch:

@@ -61,11 +61,12 @@ def highest_version(ids: Mapping[str, TopicId]) -> int | None:
 
 def answers_by_partition(
     response: ProduceResponse, ids: Mapping[str, TopicId]
-) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
-    """The parts of the answer to a request with these topics; others are left out."""
+) -> Iterator[tuple[TopicPartition, TopicId, PartitionProduceResponse]]:
+    """The parts of the answer to a request with these topics, with the topic's id if the answer has
+    it; others are left out."""
     names = {topic_id: name for name, topic_id in ids.items()}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         if name in ids:
             for answer in topic.partition_responses:
-                yield TopicPartition(name, answer.index), answer
+                yield TopicPartition(name, answer.index), topic.topic_id, answer

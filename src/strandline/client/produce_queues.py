@@ -14,7 +14,9 @@ appends is definite; a broken connection, a time-out, and errors that may also c
 are not. A batch that fails in a way that a retry may mend stays in its place and is sent again,
 byte for byte, until the delivery timeout; its number makes the repetition recognisable (KIP-98). A
 batch that was refused because of its number gets another one, but only if no attempt can have
-written it: under a new number it could be there twice.
+written it: under a new number it could be there twice. Before that it is sent some more times under
+its number, to the leader that new metadata names: one that was deposed and does not know it yet
+lacks what its successor has acknowledged, and so refuses what comes next.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ from strandline.types import NO_OFFSET, Offset, TopicId, TopicPartition
 
 RENEWALS_MAX: Final = 3
 """So often a batch gets another number."""
+DOUBTS_MAX: Final = 3
+"""So often it is sent again under a number that was refused; with the pauses that is long enough
+for a deposed leader to hear of its end, if it reaches the metadata store."""
 
 _LOST_COUNT: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
@@ -75,14 +80,19 @@ class ProduceWatcher(Protocol[B_contra]):
     """Hears what happens to batches."""
 
     def answered(
-        self, batch: B_contra, answer: PartitionProduceResponse, response: ProduceResponse
+        self,
+        batch: B_contra,
+        topic_id: TopicId,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
     ) -> None:
-        """A broker spoke of a batch, whatever it said. What it means is heard next."""
+        """A broker spoke of a batch, whatever it said. What it means is heard next. The topic's id
+        is that in the answer, if it has one."""
 
     def failed(self, batch: B_contra, error: ProtocolError) -> None:
         """An attempt failed, and the batch is tried again."""
 
-    def identity_lost(self, batch: B_contra, error: ProtocolError) -> None:
+    def number_refused(self, batch: B_contra, error: ProtocolError) -> None:
         """A broker refused the number of a batch before which there was nothing in doubt."""
 
     def finished(self, batch: B_contra, base_offset: Offset, error: ProtocolError | None) -> None:
@@ -190,10 +200,10 @@ class ProduceQueues(Generic[B]):
         unanswered = dict(batches)
         for batch in batches.values():
             self.queue(batch.topic_partition).answered(batch)
-        for partition, answer in answers_by_partition(response, ids):
+        for partition, topic_id, answer in answers_by_partition(response, ids):
             batch_or_none = unanswered.pop(partition, None)
             if batch_or_none is not None:
-                self._watcher.answered(batch_or_none, answer, response)
+                self._watcher.answered(batch_or_none, topic_id, answer, response)
                 self._take_in(batch_or_none, answer, now_ms)
         error = ProtocolError(ErrorCode.NETWORK_EXCEPTION, "The broker's answer lacks it.")
         for batch in unanswered.values():
@@ -269,7 +279,12 @@ class ProduceQueues(Generic[B]):
             queue.pause(now_ms)
             return True
         if is_current:
-            self._watcher.identity_lost(batch, error)
+            self._watcher.number_refused(batch, error)
+            if error.code in _LOST_COUNT and batch.doubts < DOUBTS_MAX:
+                batch.doubts += 1
+                queue.pause(now_ms)
+                self._watcher.failed(batch, error)
+                return True
             self._renew(queue)
         if batch.maybe_written or batch.renewals >= RENEWALS_MAX:
             return False
@@ -343,4 +358,5 @@ class ProduceQueues(Generic[B]):
 
 def _forget_number(batch: Batch) -> None:
     batch.renewals += 1
+    batch.doubts = 0
     batch.identity = batch.encoded = None

@@ -39,7 +39,7 @@ from strandline.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 _NULL_TOPICS_SINCE: Final = 1
 _AUTO_CREATION_SINCE: Final = 4
@@ -127,12 +127,13 @@ class Router:
     def hint(
         self,
         partition: TopicPartition,
+        topic_id: TopicId,
         hint: LeaderHint | None,
         endpoints: Iterable[LeaderEndpoint] = (),
     ) -> bool:
-        """A broker said who leads (KIP-951); whether that was news. Older metadata does not
-        undo it."""
-        return self._metadata.hint(partition, hint, endpoints)
+        """An answer that names this topic said who leads (KIP-951); whether that was news. Older
+        metadata does not undo it."""
+        return self._metadata.hint(partition, topic_id, hint, endpoints)
 
     # -- Brokers -----------------------------------------------------------------------------
 

@@ -261,17 +261,23 @@ class AsyncSender:
     # -- What the queues tell (`ProduceWatcher`) ---------------------------------------------
 
     def answered(
-        self, batch: Batch, answer: PartitionProduceResponse, response: ProduceResponse
+        self,
+        batch: Batch,
+        topic_id: TopicId,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
     ) -> None:
         """See `ProduceWatcher`."""
-        self._cluster.hint(batch.topic_partition, answer.current_leader, response.node_endpoints)
+        self._cluster.hint(
+            batch.topic_partition, topic_id, answer.current_leader, response.node_endpoints
+        )
 
     def failed(self, batch: Batch, error: ProtocolError) -> None:
         """See `ProduceWatcher`."""
         del error
         self._cluster.forget([batch.topic_partition.topic])
 
-    def identity_lost(self, batch: Batch, error: ProtocolError) -> None:
+    def number_refused(self, batch: Batch, error: ProtocolError) -> None:
         """See `ProduceWatcher`."""
 
     def finished(self, batch: Batch, base_offset: Offset, error: ProtocolError | None) -> None:

@@ -133,7 +133,7 @@ class RangeFetches:
         except MalformedFrame as error:
             raise ProtocolError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         check(response.error_code, None, "the fetch")
-        for partition, data in answers_by_partition(
+        for partition, _, data in answers_by_partition(
             response, {asked.topic_id: self._planned.topic}
         ):
             if partition == self._partition:

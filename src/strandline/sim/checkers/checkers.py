@@ -116,11 +116,11 @@ class Checkers:
         for partition in self.rules.partitions:
             partition.models.clear()
 
-    def note_records_deleted(self, at: TopicPartition, low_watermark: int) -> None:
-        """A client was told that the records below are gone for good (I-27)."""
-        partition = self.rules.partitions.newest(at)
-        if partition is not None:
-            partition.deleted(low_watermark)
+    def note_records_deleted(
+        self, at: TopicPartition, topic_id: TopicId, low_watermark: int
+    ) -> None:
+        """A client was told that the records of this topic below are gone for good (I-27)."""
+        self.rules.partitions.of(at, topic_id).deleted(low_watermark)
 
     # -- Events ------------------------------------------------------------------------------
 

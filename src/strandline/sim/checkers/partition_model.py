@@ -15,7 +15,7 @@ from strandline.cluster.image import PartitionImage
 from strandline.sim.checkers.batches import Batch, Batches
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.violations import Findings
-from strandline.types import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 
 class PartitionModel:
@@ -122,7 +122,6 @@ class PartitionModels:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._known: dict[tuple[TopicId, TopicPartition], PartitionModel] = {}
-        self._newest: dict[TopicPartition, PartitionModel] = {}
 
     def __iter__(self) -> Iterator[PartitionModel]:
         return iter(self._known.values())
@@ -133,13 +132,7 @@ class PartitionModels:
         if partition is None:
             partition = PartitionModel(at, topic_id, self._findings)
             self._known[topic_id, at] = partition
-            if topic_id != NO_TOPIC_ID:
-                self._newest[at] = partition
         return partition
-
-    def newest(self, at: TopicPartition) -> PartitionModel | None:
-        """The partition of the last topic with that name."""
-        return self._newest.get(at)
 
     def named(self, at: TopicPartition) -> list[PartitionModel]:
         """The partitions of all topics that had that name."""

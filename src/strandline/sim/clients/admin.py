@@ -24,7 +24,7 @@ from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
 from strandline.sim.scenarios.script import BadScript
-from strandline.types import BrokerId, TopicPartition
+from strandline.types import BrokerId, TopicId, TopicPartition
 
 TIMEOUT_MS: Final = 3_000
 """How long a broker may wait until the cluster has done what was asked."""
@@ -81,7 +81,7 @@ class AdminOperation(SimClient):
         """In words, once it is done: `done`, `refused CODE`, or `expired`."""
         self.deleted: list[tuple[TopicPartition, int]] = []
         """What DeleteRecords said: the partition, and the offset before which nothing is left."""
-        self.on_deleted: Callable[[TopicPartition, int], None] | None = None
+        self.on_deleted: Callable[[TopicPartition, TopicId, int], None] | None = None
         self.connection: Connection | None = None
         """The one that the last answer came over."""
         self._backoff = ExponentialBackoff(self.random)

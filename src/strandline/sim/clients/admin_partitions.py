@@ -165,14 +165,15 @@ class DeleteRecords(AdminOperation):
         if code == ErrorCode.NONE:
             # The request names the topic: of which incarnation was that?
             after = yield identity_of(at)
-            if before.topics[0].topic_id == after.topics[0].topic_id:
+            topic_id = before.topics[0].topic_id
+            if topic_id == after.topics[0].topic_id:
                 low_watermark = answer.topics[0].partitions[0].low_watermark
-                place = place_of(at, before.topics[0].topic_id)
+                place = place_of(at, topic_id)
                 newest = self.world.leader_epoch(at)
                 self.world.history.append(Deleted(place, low_watermark, newest))
                 self.deleted.append((at, low_watermark))
                 if self.on_deleted is not None:
-                    self.on_deleted(at, low_watermark)
+                    self.on_deleted(at, topic_id, low_watermark)
         return verdict(code)
 
 

@@ -40,7 +40,16 @@ _PER_CENT: Final = 100
 class RecordedBatch(Batch):
     """Records for one partition that stay together, and what the history knows of them."""
 
-    __slots__ = ("attempts", "claimed_ms", "codec", "is_answered", "led_by", "place", "values")
+    __slots__ = (
+        "attempts",
+        "claimed_ms",
+        "codec",
+        "is_answered",
+        "led_by",
+        "newest_epoch",
+        "place",
+        "values",
+    )
 
     def __init__(self, topic_partition: TopicPartition, created_ms: int) -> None:
         super().__init__(topic_partition, created_ms)
@@ -54,7 +63,9 @@ class RecordedBatch(Batch):
         """The incarnation of the partition that it was first sent to, in the history."""
         self.attempts = 0
         self.led_by: Leadership | None = None
-        """Of a last attempt with acks=1: who led when it was sent."""
+        """As what the broker led to which it was sent last, when it was sent."""
+        self.newest_epoch = -1
+        """The newest leader epoch that there was then."""
         self.is_answered = False
         """Whether the last answer spoke of it."""
 

@@ -97,11 +97,12 @@ class Cluster:
     def hint(
         self,
         at: TopicPartition,
+        topic_id: TopicId,
         hint: LeaderHint | None,
         endpoints: Iterable[LeaderEndpoint] = (),
     ) -> None:
-        """A broker said who leads (KIP-951)."""
-        if self.router.hint(at, hint, endpoints):
+        """An answer that names this topic said who leads (KIP-951)."""
+        if self.router.hint(at, topic_id, hint, endpoints):
             self.counters["leader hint used"] += 1
 
     def controller(self) -> BrokerId | None:

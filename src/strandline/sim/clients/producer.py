@@ -214,9 +214,9 @@ class Producer(SimClient):
         if self.acks == 0:
             connection.tell(ApiKey.PRODUCE, self.produce_version, request)
             return
-        if self.acks == 1:
-            for at, batch in batches.items():
-                batch.led_by = self.world.leadership(connection.broker_id, at)
+        for at, batch in batches.items():
+            batch.led_by = self.world.leadership(connection.broker_id, at)
+            batch.newest_epoch = self.world.leader_epoch(at)
         self.cluster.ask(connection, ApiKey.PRODUCE, request, partial(self._told, batches, ids))
 
     def _note(self, batch: RecordedBatch) -> None:
@@ -297,12 +297,16 @@ class Producer(SimClient):
         self.pump()
 
     def answered(
-        self, batch: RecordedBatch, answer: PartitionProduceResponse, response: ProduceResponse
+        self,
+        batch: RecordedBatch,
+        topic_id: TopicId,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
     ) -> None:
         """See `ProduceWatcher`."""
         at = batch.topic_partition
         batch.is_answered = True
-        self.cluster.hint(at, answer.current_leader, response.node_endpoints)
+        self.cluster.hint(at, topic_id, answer.current_leader, response.node_endpoints)
         code = ErrorCode(answer.error_code)
         track = self.tracks[at]
         start = StartSeen(self.name, batch.place, answer.log_start_offset)
@@ -318,6 +322,7 @@ class Producer(SimClient):
         """See `ProduceWatcher`."""
         if batch.maybe_written:
             self.counters[f"unknown after {error.code.name}"] += 1
+        self.cluster.stale()
         self.wake_at(1000 * self.queues.queue(batch.topic_partition).not_before_ms)
 
     def finished(
@@ -359,16 +364,21 @@ class Producer(SimClient):
         """
         led = batch.led_by
         at = batch.topic_partition
-        if led is None or led != self.world.leadership(led.broker_id, at):
+        if self.acks != 1 or led is None or led != self.world.leadership(led.broker_id, at):
             return -1
         return led.leader_epoch
 
-    def identity_lost(self, batch: RecordedBatch, error: ProtocolError) -> None:
+    def number_refused(self, batch: RecordedBatch, error: ProtocolError) -> None:
         """I-54: librdkafka ends here. A broker may only have lost count where records were lost,
         which the judge of the run knows, or where what this batch repeats is deleted (KIP-360), or
-        compacted away: a start reads from the log what it must know again."""
-        self.counters["new identity"] += 1
+        compacted away: a start reads from the log what it must know again. One that was deposed
+        before it was asked, and does not know it yet, lacks what its successor has acknowledged.
+        """
+        self.counters["number refused"] += 1
         at = batch.topic_partition
+        if batch.led_by is not None and batch.led_by.leader_epoch < batch.newest_epoch:
+            self.counters["number refused by a deposed leader"] += 1
+            return
         if batch.maybe_written and self.world.is_compacted(at):
             self.counters["lost count behind a compaction"] += 1
             return

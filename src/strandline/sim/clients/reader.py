@@ -195,7 +195,9 @@ class Reader(SubscriptionState):
                     and position.topic_id == wanted.topic_id
                     and position.offset == wanted.offset
                 ):
-                    self.cluster.hint(at, data.current_leader, response.node_endpoints)
+                    self.cluster.hint(
+                        at, topic.topic_id, data.current_leader, response.node_endpoints
+                    )
                     self._take_one(connection, position, wanted, when, data)
 
     def _take_one(

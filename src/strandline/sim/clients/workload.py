@@ -24,7 +24,7 @@ from strandline.sim.history.lookups import TimeAnswer
 from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent, Value
 from strandline.sim.history.report import Report
 from strandline.sim.plan import Action, ClientSpec
-from strandline.types import TopicPartition
+from strandline.types import TopicId, TopicPartition
 
 _DELETING: Final = ("delete-topic", "recreate-topic")
 _PROBE: Final = "probe"
@@ -39,7 +39,7 @@ class Workload:
         world: ClientWorld,
         specs: Sequence[ClientSpec],
         *,
-        on_deleted: Callable[[TopicPartition, int], None] | None = None,
+        on_deleted: Callable[[TopicPartition, TopicId, int], None] | None = None,
         on_time: Callable[[TimeAnswer], None] | None = None,
     ) -> None:
         """`on_deleted` hears what DeleteRecords has promised, as soon as it has, and `on_time` what
