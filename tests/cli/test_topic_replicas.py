@@ -69,6 +69,32 @@ def test_a_broker_that_is_down_is_shown_and_can_be_unregistered() -> None:
         assert "There is no broker 2." in run(cluster, "cluster", "unregister", "2").err
 
 
+def test_levels_of_features_are_shown_and_changed(cluster: Cluster) -> None:
+    def level() -> int:
+        found = run(cluster, "cluster", "features", "--json").json
+        return {each["name"]: each["level"] for each in found}["transaction.version"]
+
+    (line,) = [
+        line
+        for line in run(cluster, "cluster", "features").out.splitlines()
+        if "transaction.version" in line
+    ]
+    assert line.split()[1:] == ["2", "0", "2"]
+    tried = run(cluster, "cluster", "features", "--set", "transaction.version=1", "--dry-run")
+    assert tried == (0, "Would set 1 level.\n", "")
+    assert level() == 2
+    done = run(cluster, "cluster", "features", "--set", "transaction.version=1")
+    assert done == (0, "Set 1 level.\n", "")
+    while level() != 1:  # the broker that is asked may hear of it later
+        pass
+    unknown = run(cluster, "cluster", "features", "--set", "metadata.version=7")
+    assert unknown.code == 1
+    assert "does not support this feature" in unknown.err
+    assert run(cluster, "cluster", "features", "--set", "transaction.version=x").code == 2
+    assert run(cluster, "cluster", "features", "--dry-run").code == 2
+    assert run(cluster, "cluster", "features", "--set", "transaction.version=2").code == 0
+
+
 def test_partitions_are_moved(cluster: Cluster, name: str) -> None:
     cluster.create_topic(name, partitions=2, replication_factor=1)
     ended = run(cluster, "topics", "move", name, "--to", "1,2", "--wait")

@@ -27,6 +27,7 @@ from strandline.cluster.controller import (
     report_offline,
     touched_by,
 )
+from strandline.cluster.features import SUPPORTED
 from strandline.cluster.image import ClusterImage, ImageDelta, PartitionImage, TopicImage
 from strandline.cluster.store import (
     NO_SESSION,
@@ -42,6 +43,7 @@ from strandline.cluster.znodes import (
     BrokerNode,
     ConfigResource,
     Endpoint,
+    FeatureRange,
     TopicNode,
     state_path,
 )
@@ -106,6 +108,7 @@ class Story:
         *,
         previous_epoch: int = NO_PREVIOUS_EPOCH,
         lives: Lives | None = None,
+        features: Mapping[str, FeatureRange] = SUPPORTED,
     ) -> None:
         """A broker registers."""
         node = BrokerNode(
@@ -114,6 +117,7 @@ class Story:
             rack,
             previous_epoch=previous_epoch,
             lives=lives,
+            features=features,
         )
         self.do(register_broker(self.image, node), session_of(number))
 

@@ -236,12 +236,35 @@ def test_elections_and_moves(run: Tools, tmp_path: Path) -> None:
     assert "is completed" in run(move, *where, "--verify").succeeded()
 
 
+def test_levels_of_features_are_shown_and_changed(run: Tools) -> None:
+    features = TOOLS + "FeatureCommand"
+
+    def level() -> str:
+        said = run(features, "describe").succeeded()
+        (line,) = [line for line in said.splitlines() if "transaction.version" in line]
+        return line.partition("FinalizedVersionLevel:")[2].split()[0]
+
+    assert level() == "2"
+    change = ("--feature", "transaction.version=1")
+    run(features, "downgrade", "--dry-run", *change).succeeded()
+    assert "without setting the upgrade type" in run(features, "upgrade", *change).failed()
+    assert level() == "2"
+    said = run(features, "downgrade", *change).succeeded()
+    assert "transaction.version was downgraded to 1." in said
+    assert level() == "1"
+    run(features, "disable", "--feature", "transaction.version").succeeded()
+    assert level() == "0"
+    run(features, "upgrade", "--feature", "transaction.version=2").succeeded()
+    assert level() == "2"
+    refused = run(features, "upgrade", "--feature", "metadata.version=25").failed()
+    assert "does not support this feature" in refused
+
+
 @pytest.mark.parametrize(
     ("command", "api"),
     [
         ("MetadataQuorumCommand describe --status", "DESCRIBE_QUORUM"),
         ("AclCommand --list", "DESCRIBE_ACLS"),
-        ("FeatureCommand upgrade --feature group.version=1", "UPDATE_FEATURES"),
         (f"{CONFIGS} --describe --entity-type users", "DESCRIBE_CLIENT_QUOTAS"),
     ],
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from strandline.cluster.controller import register_broker
+from strandline.cluster.features import SUPPORTED
 from strandline.cluster.image import PartitionImage
 from strandline.cluster.store import Operation, SessionId, SetData
 from strandline.cluster.znodes import BrokerNode, Endpoint, PartitionStateNode, TopicNode
@@ -78,6 +79,7 @@ class Cluster:
             (Endpoint("PLAINTEXT", "localhost", 9092 + broker_id),),
             self.racks.get(broker_id),
             self.world.now.wall_ms,
+            features=SUPPORTED,
         )
         self.write(register_broker(self.world.node.metadata.image, node), _session(broker_id))
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from strandline.cluster.controller import FoundPartition, adopt_partitions, bootstrap
+from strandline.cluster.features import SUPPORTED
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
@@ -150,6 +151,7 @@ class World:
             lives=None
             if self.directory.clean_shutdown is None
             else self.directory.clean_shutdown.lives,
+            features=SUPPORTED,
         )
         self.node = Node(
             self.config,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +84,15 @@ transactions = st.builds(
 @given(transactions)
 def test_what_is_written_is_read(transaction: Transaction) -> None:
     assert decode_record(encode_record("x", transaction)) == ("x", transaction)
+
+
+def test_a_cluster_of_version_0_writes_no_tags_unless_they_mean_something() -> None:
+    plain = encode_record("x", ONGOING, 0)
+    assert plain.value is not None
+    assert plain.value[:2] == b"\0\0"
+    assert decode_record(plain) == ("x", ONGOING)
+    raising = replace(ONGOING, client_version=2)
+    assert encode_record("x", raising, 0) == encode_record("x", raising)
 
 
 def test_a_tombstone_forgets_the_id() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from strandline.cli.connecting import bootstrap_option, json_option, open_cluster
+from strandline.cli.features import features
 from strandline.cli.output import print_json, print_table, size_text
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.client.admin_cluster import (
@@ -19,7 +20,10 @@ from strandline.types import BrokerId
 
 @click.group(cls=SentencesGroup)
 def cluster() -> None:
-    """Show brokers and their disks, and forget brokers that are gone."""
+    """Show brokers, their disks and features, and forget brokers that are gone."""
+
+
+cluster.add_command(features)
 
 
 @cluster.command()

@@ -38,6 +38,7 @@ from strandline.cluster.znodes import (
     ConfigResource,
     ControllerEpochNode,
     ControllerNode,
+    FeatureNode,
     ProducerIdBlockNode,
     RegistrationNode,
 )
@@ -77,6 +78,8 @@ class ClusterImage:
     registrations: Mapping[BrokerId, RegistrationNode] = field(default_factory=dict)
     """What the cluster remembers of every broker that was ever registered, until it is
     unregistered: also of those that are down (`fenced`, as Kafka calls them)."""
+    feature_levels: Versioned[FeatureNode] | None = None
+    """What an administrator set; which levels are in force is told by `cluster.features`."""
 
     @classmethod
     def from_view(cls, view: StoreView) -> ClusterImage:
@@ -159,6 +162,7 @@ class _Step:
         self._controller = image.controller
         self._controller_epoch = image.controller_epoch
         self._producer_id_block = image.producer_id_block
+        self._feature_levels = image.feature_levels
 
     def put(self, path: str, data: bytes, stat: NodeStat) -> None:
         """The node has this content now."""
@@ -238,6 +242,7 @@ class _Step:
             requested_deletions=self._requested_deletions,
             adopted_by=self._adopted_by,
             registrations=self._registrations.current,
+            feature_levels=self._feature_levels,
         )
         delta = ImageDelta(
             topics_created=tuple(topic_changes.created),
@@ -267,6 +272,8 @@ class _Step:
             self._controller_epoch = Versioned(epoch, stat.version)
         elif path == ProducerIdBlockNode.path:
             self._producer_id_block = Versioned(ProducerIdBlockNode.decode(data), stat.version)
+        elif path == FeatureNode.path:
+            self._feature_levels = Versioned(FeatureNode.decode(data), stat.version)
 
     def _remove_single(self, path: str) -> None:
         if path == ClusterIdNode.path:
@@ -277,6 +284,8 @@ class _Step:
             self._controller_epoch = None
         elif path == ProducerIdBlockNode.path:
             self._producer_id_block = None
+        elif path == FeatureNode.path:
+            self._feature_levels = None
 
 
 class _Draft(Generic[_Key, _Value]):

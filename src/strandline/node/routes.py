@@ -44,6 +44,7 @@ class Routes:
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._describe,
             ApiKey.DESCRIBE_LOG_DIRS: self._describe,
             ApiKey.UNREGISTER_BROKER: self._unregister_broker,
+            ApiKey.UPDATE_FEATURES: self._update_features,
             ApiKey.CREATE_TOPICS: self._topics,
             ApiKey.DELETE_TOPICS: self._topics,
             ApiKey.CREATE_PARTITIONS: self._topics,
@@ -96,7 +97,7 @@ class Routes:
         """Answer ApiVersions in a version that is not known here."""
         from strandline.node.handlers.api_versions import ApiVersionsHandler
 
-        ApiVersionsHandler(self._served()).handle_unknown_version(request)
+        ApiVersionsHandler(self._served(), self._node.metadata).handle_unknown_version(request)
 
     def _served(self) -> list[ApiKey]:
         return [ApiKey(key) for key in self._families if key not in _NOT_ADVERTISED]
@@ -104,7 +105,8 @@ class Routes:
     def _api_versions(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.api_versions import ApiVersionsHandler
 
-        return {ApiKey.API_VERSIONS: ApiVersionsHandler(self._served()).handle}
+        handler = ApiVersionsHandler(self._served(), self._node.metadata)
+        return {ApiKey.API_VERSIONS: handler.handle}
 
     def _produce(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.produce import ProduceHandler
@@ -164,6 +166,12 @@ class Routes:
 
         handler = UnregisterBrokerHandler(self._node.controller)
         return {ApiKey.UNREGISTER_BROKER: handler.handle}
+
+    def _update_features(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.update_features import UpdateFeaturesHandler
+
+        handler = UpdateFeaturesHandler(self._node.controller_loop)
+        return {ApiKey.UPDATE_FEATURES: handler.handle}
 
     def _topics(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.topics import TopicsHandler

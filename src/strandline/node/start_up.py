@@ -18,6 +18,7 @@ from random import Random
 from typing import Final, TypeAlias
 
 from strandline.cluster.controller import adopt_partitions, bootstrap, strays
+from strandline.cluster.features import SUPPORTED
 from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
@@ -132,6 +133,7 @@ class StartUp:
             self._clock().wall_ms,
             previous_epoch=previous_epoch,
             lives=None if previous_epoch == UNKNOWN_EPOCH else self.directories.lives,
+            features=SUPPORTED,
         )
         return Node(
             self._config,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from strandline.cluster.features import TRANSACTION_VERSION, level_of
 from strandline.node.controller import Controller
 from strandline.node.group_access import GroupAccess
 from strandline.node.metadata import Metadata
@@ -86,6 +87,7 @@ class TransactionAccess:
             partition_count=(
                 len(topic.partitions) if topic else broker.transaction_state_log_num_partitions
             ),
+            version=lambda: level_of(self._metadata.image, TRANSACTION_VERSION),
         )
         markers = MarkerSender(
             self._metadata, self._peers, self._timers, self.writer, self._broker_id

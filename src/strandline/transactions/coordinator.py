@@ -61,14 +61,18 @@ class TransactionCoordinator:
     """All transactional ids that one broker coordinates."""
 
     def __init__(
-        self, settings: TransactionSettings, *, partition_count: int, version: int = VERSION_2
+        self,
+        settings: TransactionSettings,
+        *,
+        partition_count: int,
+        version: Callable[[], int] = lambda: VERSION_2,
     ) -> None:
-        """`version` is the one of transactions that the cluster has (`transaction.version`)."""
+        """`version` tells that of transactions in the cluster now (`transaction.version`)."""
         self._settings = settings
-        self._surroundings = Surroundings(settings)
+        self._surroundings = Surroundings(settings, version)
         self._outbox = self._surroundings.outbox
         self._partition_count = partition_count
-        self.version = version
+        self._version = version
         self._owned: dict[int, _Owned] = {}
         self._newest_epochs: dict[int, LeaderEpoch] = {}
         """The newest epoch heard of, for every partition ever owned or given up."""
@@ -96,7 +100,7 @@ class TransactionCoordinator:
             match call.body:
                 case InitProducerIdRequest() as request:
                     shard = self._served(request.transactional_id)
-                    initialize(shard, request, fresh, self.version, now, reply)
+                    initialize(shard, request, fresh, self._version(), now, reply)
                 case EndTxnRequest() as request:
                     shard = self._served(request.transactional_id)
                     end(shard, request, call.version, fresh, now, reply)
@@ -239,7 +243,7 @@ class TransactionCoordinator:
         for entry in list(shard.entries.values()):
             if entry.current.is_overdue(now.wall_ms) and not entry.is_pending:
                 try:
-                    fence(shard, entry, self.version, None, now)
+                    fence(shard, entry, self._version(), None, now)
                 except NeedsProducerId:
                     self._take_producer_id(partial(self._fence_with_id, shard, entry))
 
@@ -254,7 +258,7 @@ class TransactionCoordinator:
             and not entry.is_pending
             and entry.current.is_overdue(now.wall_ms)
         ):
-            fence(shard, entry, self.version, taken, now)
+            fence(shard, entry, self._version(), taken, now)
 
     def _expire(self, shard: Shard, now: Instant) -> None:
         expiration_ms = self._settings.id_expiration_ms

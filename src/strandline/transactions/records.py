@@ -17,11 +17,12 @@ from strandline.protocol.messages.transaction_state_topic import (
     TransactionLogValue,
 )
 from strandline.protocol.schema import encode_versioned
-from strandline.transactions.transaction import Transaction, TransactionState
-from strandline.types import ProducerEpoch, ProducerId, TopicPartition
+from strandline.transactions.transaction import VERSION_2, Transaction, TransactionState
+from strandline.types import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 
 TRANSACTION_KEY: Final = 0
-_VALUE_VERSION: Final = 1
+_PLAIN: Final = 0
+_TAGGED: Final = 1
 
 
 def decode_record(record: CoordinatorRecord) -> tuple[str, Transaction | None] | None:
@@ -37,12 +38,25 @@ def decode_record(record: CoordinatorRecord) -> tuple[str, Transaction | None] |
     return transactional_id, _from_value(read_message(TransactionLogValue, record.value))
 
 
-def encode_record(transactional_id: str, transaction: Transaction | None) -> CoordinatorRecord:
-    """The bytes of a state, or of a tombstone."""
+def encode_record(
+    transactional_id: str, transaction: Transaction | None, version: int = VERSION_2
+) -> CoordinatorRecord:
+    """The bytes of a state, or of a tombstone, in a cluster of that version of transactions.
+
+    Version 0 has no place for tagged fields: early releases of Kafka would not read them. A state
+    that needs one is written with it all the same, since its meaning would be another without.
+    """
     key = encode_versioned(TransactionLogKey(transactional_id=transactional_id), TRANSACTION_KEY)
     if transaction is None:
         return CoordinatorRecord(key, None)
-    return CoordinatorRecord(key, encode_versioned(_to_value(transaction), _VALUE_VERSION))
+    is_plain = version == 0 and not (
+        transaction.raises_epoch
+        or transaction.previous_producer_id != NO_PRODUCER_ID
+        or transaction.next_producer_id != NO_PRODUCER_ID
+    )
+    return CoordinatorRecord(
+        key, encode_versioned(_to_value(transaction), _PLAIN if is_plain else _TAGGED)
+    )
 
 
 def _to_value(transaction: Transaction) -> TransactionLogValue:

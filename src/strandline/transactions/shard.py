@@ -46,6 +46,8 @@ class Surroundings:
     """What all shards of a coordinator share."""
 
     settings: TransactionSettings
+    version: Callable[[], int]
+    """The version of transactions that the cluster has now (`transaction.version`)."""
     outbox: Outbox = field(default_factory=Outbox)
     appends: int = 0
     """How many appends there have been; the newest one's id."""
@@ -125,7 +127,8 @@ class Shard:
         append_id = self._surroundings.appends
         deadline_ms = now.monotonic_ms + self.settings.append_timeout_ms
         self._appends[append_id] = _PendingAppend(wanted, deadline_ms, answer, durable, refused)
-        records = tuple(encode_record(c.entry.transactional_id, c.target) for c in wanted)
+        version = self._surroundings.version()
+        records = tuple(encode_record(c.entry.transactional_id, c.target, version) for c in wanted)
         self.outbox.add(AppendRecords(append_id, self.partition, self.leader_epoch, records))
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> bool:

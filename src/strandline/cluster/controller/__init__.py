@@ -70,6 +70,11 @@ from strandline.cluster.controller.reconciliation import (
     reconcile,
     touched_by,
 )
+from strandline.cluster.controller.update_features import (
+    FeatureUpdate,
+    UpdateKind,
+    update_features,
+)
 
 __all__ = [
     "PARTITIONS_PER_MULTI",
@@ -82,6 +87,7 @@ __all__ = [
     "Elected",
     "ElectionKind",
     "Event",
+    "FeatureUpdate",
     "FoundPartition",
     "InSyncProposal",
     "OngoingReassignment",
@@ -96,6 +102,7 @@ __all__ = [
     "TopicDeleted",
     "TopicReference",
     "TopicSpec",
+    "UpdateKind",
     "adopt_partitions",
     "allocate_producer_ids",
     "alter_configs",
@@ -120,4 +127,5 @@ __all__ = [
     "strays",
     "touched_by",
     "unregister_broker",
+    "update_features",
 ]

@@ -20,6 +20,7 @@ from strandline.cluster.znodes.configs import (
     ConfigResource,
     ResourceKind,
 )
+from strandline.cluster.znodes.features import FeatureNode
 from strandline.cluster.znodes.registrations import RegistrationNode, registration_path
 from strandline.cluster.znodes.singles import (
     ClusterIdNode,
@@ -49,6 +50,7 @@ __all__ = [
     "ControllerEpochNode",
     "ControllerNode",
     "Endpoint",
+    "FeatureNode",
     "FeatureRange",
     "PartitionStateNode",
     "ProducerIdBlockNode",

@@ -102,10 +102,7 @@ class BrokerNode:
             "timestamp": str(self.timestamp_ms),
             "endpoints": [str(endpoint) for endpoint in self.endpoints],
             "listener_security_protocol_map": {e.listener: e.protocol for e in self.endpoints},
-            "features": {
-                name: {"min_version": supported.min_version, "max_version": supported.max_version}
-                for name, supported in self.features.items()
-            },
+            "features": features_json(self.features),
         }
         if self.rack is not None:
             values["rack"] = self.rack
@@ -133,7 +130,7 @@ class BrokerNode:
             ),
             rack=content.optional_text("rack"),
             timestamp_ms=content.integer("timestamp", -1),
-            features=_features(content),
+            features=features_of(content),
             previous_epoch=content.integer("previous_epoch", NO_PREVIOUS_EPOCH),
             lives=content.optional_pairs("lives"),
             is_shutting_down=content.flag("shutting_down"),
@@ -175,7 +172,16 @@ def endpoint_of(content: Content, text: str, protocols: Mapping[str, str]) -> En
     return Endpoint(listener, bracketed if plain is None else plain, int(port), protocol)
 
 
-def _features(content: Content) -> dict[str, FeatureRange]:
+def features_json(features: Mapping[str, FeatureRange]) -> dict[str, Json]:
+    """The JSON form of supported features."""
+    return {
+        name: {"min_version": supported.min_version, "max_version": supported.max_version}
+        for name, supported in features.items()
+    }
+
+
+def features_of(content: Content) -> dict[str, FeatureRange]:
+    """The features that a node says its broker supports. Raises `MalformedNode`."""
     features = {}
     for name, supported in content.mapping("features").items():
         match supported:

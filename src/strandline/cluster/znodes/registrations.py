@@ -3,7 +3,8 @@
     {"version": 1,
      "endpoints": ["PLAINTEXT://h:9092"],
      "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
-     "rack": "r1"}                                              only when there is one
+     "rack": "r1",                                              only when there is one
+     "features": {"name": {"min_version": 1, "max_version": 3}}}  only when there are any
 
 Written in the multi in which the broker registers, and removed when it is unregistered. Kafka's
 tree forgot a broker with its ephemeral node; since KRaft a stopped broker is still registered,
@@ -13,10 +14,18 @@ version 0.1.0 neither write nor read this node: those that are not running are u
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from strandline.cluster.znodes.brokers import BrokerNode, Endpoint, endpoint_of
+from strandline.cluster.znodes.brokers import (
+    BrokerNode,
+    Endpoint,
+    FeatureRange,
+    endpoint_of,
+    features_json,
+    features_of,
+)
 from strandline.cluster.znodes.content import Content, Extra, Json, encoded
 from strandline.types import BrokerId
 
@@ -32,6 +41,8 @@ class RegistrationNode:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     extra: Extra = field(default_factory=dict)
+    features: Mapping[str, FeatureRange] = field(default_factory=dict)
+    """Empty: an earlier release wrote this node, or the broker told of none."""
 
     @property
     def path(self) -> str:
@@ -45,6 +56,8 @@ class RegistrationNode:
         }
         if self.rack is not None:
             values["rack"] = self.rack
+        if self.features:
+            values["features"] = features_json(self.features)
         return encoded(values, self.extra)
 
     def endpoint_for(self, listener: str) -> Endpoint:
@@ -62,12 +75,13 @@ class RegistrationNode:
         )
         if not endpoints:
             raise content.malformed("it has no endpoints")
-        return cls(broker_id, endpoints, content.optional_text("rack"), content.rest())
+        rack, features = content.optional_text("rack"), features_of(content)
+        return cls(broker_id, endpoints, rack, content.rest(), features)
 
     @classmethod
     def of(cls, broker: BrokerNode) -> RegistrationNode:
         """What is remembered of that broker."""
-        return cls(broker.broker_id, broker.endpoints, broker.rack)
+        return cls(broker.broker_id, broker.endpoints, broker.rack, features=broker.features)
 
 
 def registration_path(broker_id: BrokerId) -> str:

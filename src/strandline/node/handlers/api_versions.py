@@ -1,4 +1,4 @@
-"""ApiVersions: which APIs and versions this node serves (KIP-35, KIP-511)."""
+"""ApiVersions: which APIs, versions and features this node serves (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from strandline.cluster.features import SUPPORTED, levels
 from strandline.errors import ErrorCode
+from strandline.node.metadata import Metadata
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages.api_versions import (
@@ -20,9 +22,6 @@ from strandline.types import Instant
 
 _SOFTWARE_SINCE: Final = 3
 _LEVEL_0_SINCE: Final = 4
-TRANSACTION_VERSION: Final = "transaction.version"
-"""The feature by which producers know that each transaction has an epoch of its own (KIP-890)."""
-VERSION_2: Final = 2
 # KIP-511: letters, digits, dots and dashes, beginning and ending with a letter or digit.
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -30,7 +29,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsHandler:
     """Answers ApiVersions, versions 0 to 4, and, with version 0, those that are not known."""
 
-    def __init__(self, served: Iterable[ApiKey]) -> None:
+    def __init__(self, served: Iterable[ApiKey], metadata: Metadata) -> None:
+        self._metadata = metadata
         self._versions = [
             ApiVersion(
                 api_key=key,
@@ -51,23 +51,16 @@ class ApiVersionsHandler:
         ):
             request.reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
-        # Old clients take a feature that begins at 0 for a malformed answer (KAFKA-17011).
-        lowest = 0 if request.version >= _LEVEL_0_SINCE else 1
+        image = self._metadata.image
         request.reply(
             ApiVersionsResponse(
                 api_keys=self._versions,
-                supported_features=[
-                    SupportedFeatureKey(
-                        name=TRANSACTION_VERSION, min_version=lowest, max_version=VERSION_2
-                    )
-                ],
-                finalized_features_epoch=0,
+                supported_features=_supported(request.version),
+                # Clients believe the answer with the largest one, whichever broker gave it.
+                finalized_features_epoch=image.zxid,
                 finalized_features=[
-                    FinalizedFeatureKey(
-                        name=TRANSACTION_VERSION,
-                        max_version_level=VERSION_2,
-                        min_version_level=VERSION_2,
-                    )
+                    FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+                    for name, level in levels(image).items()
                 ],
             )
         )
@@ -78,3 +71,16 @@ class ApiVersionsHandler:
         request.reply(
             ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[self._own])
         )
+
+
+def _supported(version: int) -> list[SupportedFeatureKey]:
+    # Old clients take a feature that begins at 0 for a malformed answer (KAFKA-17011).
+    lowest = 0 if version >= _LEVEL_0_SINCE else 1
+    return [
+        SupportedFeatureKey(
+            name=name,
+            min_version=max(lowest, supported.min_version),
+            max_version=supported.max_version,
+        )
+        for name, supported in SUPPORTED.items()
+    ]

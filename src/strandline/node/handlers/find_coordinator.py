@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.cluster.controller import Refusal
+from strandline.cluster.features import knows_transactions
 from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.errors import ErrorCode
 from strandline.node.group_access import GroupAccess
@@ -95,6 +96,12 @@ class FindCoordinatorHandler:
             answer.error_message = f"There is no coordinator for keys of type {key_type}."
             return answer
         image = self._metadata.image
+        if key_type == _TRANSACTION_KEY and not knows_transactions(image):
+            answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            answer.error_message = (
+                "A broker of a release without transactions is running in this cluster."
+            )
+            return answer
         topic = image.topics.get(_TOPICS[key_type])
         partition = topic and topic.partitions.get(self._partition_for(key_type, key))
         broker = image.brokers.get(partition.leader) if partition else None
