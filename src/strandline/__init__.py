@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from strandline.client.api.consumer import Consumer, ConsumerRecord
     from strandline.client.api.producer import Producer
     from strandline.client.delivery import Delivery, FailedRecords, FlushResult
+    from strandline.client.group_requests import Membership
     from strandline.client.metadata import BrokerInfo, PartitionInfo, TopicInfo
     from strandline.errors import (
         AuthenticationFailed,
         ErrorCode,
         InvalidSetting,
+        ProducerFailed,
         ProtocolError,
         StrandlineError,
+        TransactionFailed,
     )
     from strandline.lakehouse.pipeline.errors import PipelineError
     from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
@@ -70,6 +73,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "Membership",
     "PartitionInfo",
     "Producer",
     "TopicInfo",
@@ -89,8 +93,10 @@ __all__ = [
     "AuthenticationFailed",
     "ErrorCode",
     "InvalidSetting",
+    "ProducerFailed",
     "ProtocolError",
     "StrandlineError",
+    "TransactionFailed",
 ]
 
 _MODULES: Final = {
@@ -111,6 +117,7 @@ _MODULES: Final = {
     "GroupDescription": "client.admin_groups",
     "GroupListing": "client.admin_groups",
     "GroupMember": "client.admin_groups",
+    "Membership": "client.group_requests",
     "PartitionInfo": "client.metadata",
     "Producer": "client.api.producer",
     "TopicInfo": "client.metadata",
@@ -128,8 +135,10 @@ _MODULES: Final = {
     "AuthenticationFailed": "errors",
     "ErrorCode": "errors",
     "InvalidSetting": "errors",
+    "ProducerFailed": "errors",
     "ProtocolError": "errors",
     "StrandlineError": "errors",
+    "TransactionFailed": "errors",
 }
 
 

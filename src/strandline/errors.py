@@ -2,7 +2,9 @@
 
     StrandlineError
     ├── ProtocolError           an answer with a Kafka error code; says whether a retry may help
-    │   └── AuthenticationFailed    one of two sides does not trust the other; no retry helps
+    │   ├── AuthenticationFailed    one of two sides does not trust the other; no retry helps
+    │   ├── TransactionFailed   a transaction cannot be committed: abort it, and try it again
+    │   └── ProducerFailed      a transactional producer may not go on: close it
     ├── MalformedFrame          bytes that do not follow the protocol: one connection closes
     ├── CorruptRecords          the bytes of a record batch are damaged
     │   └── RecordsTooLarge     they decompress to more than is accepted
@@ -260,6 +262,21 @@ class AuthenticationFailed(ProtocolError):
     @property
     def definite(self) -> bool:
         return True
+
+
+class TransactionFailed(ProtocolError):
+    """A transaction cannot be committed. Abort it; then what it was to do can be done again.
+
+    The producer is as good as before once the transaction is aborted.
+    """
+
+
+class ProducerFailed(ProtocolError):
+    """A transactional producer may not go on, and nothing that it does will succeed: close it.
+
+    PRODUCER_FENCED: another producer with its `transactional.id` has begun, or a transaction was
+    open for longer than `transaction.timeout.ms`. What it had not committed will be aborted.
+    """
 
 
 class MalformedFrame(StrandlineError):

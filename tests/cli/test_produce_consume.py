@@ -197,3 +197,31 @@ def _start(address: str, *arguments: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env={**os.environ, "STRANDLINE_BOOTSTRAP": address},
     )
+
+
+def test_an_input_is_one_transaction(spawn: Run, name: str) -> None:
+    read = ("consume", name, "-e", "--isolation", "read_committed")
+    whole = ("produce", name, "--format", "json", "--transactional-id", name)
+    made = spawn(*whole, stdin=_json_lines([{"value": "a"}, {"value": "b"}]))
+    assert (made.code, made.out) == (0, "")
+    assert made.err.startswith("2 records (2 bytes of values) written")
+    assert spawn(*read).out == "a\nb\n"
+    # A bad line aborts all of it, or all behind the last commit.
+    bad = spawn(*whole, stdin=b'{"value": "c"}\nnonsense\n')
+    assert bad.code == 1
+    assert "The transaction with the last 1 record was aborted." in bad.err
+    assert "0 records" in bad.err
+    some = (*whole, "--transaction-records", "1")
+    assert spawn(*some, stdin=b'{"value": "d"}\nnonsense\n').code == 1
+    assert spawn(*read).out == "a\nb\nd\n"
+
+
+def test_transactions_need_what_they_need(spawn: Run, name: str) -> None:
+    for options, sentence in (
+        (("--transaction-records", "2"), "--transaction-records needs --transactional-id."),
+        (("--transactional-id", ""), "--transactional-id must not be empty."),
+        (("--transactional-id", "t", "--acks", "1"), "--transactional-id needs --acks all."),
+    ):
+        refused = spawn("produce", name, *options, stdin=b"")
+        assert refused.code == 2
+        assert sentence in refused.err

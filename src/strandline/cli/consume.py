@@ -18,7 +18,7 @@ from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer, Start
-from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.fetching import ISOLATIONS, FetchSettings
 from strandline.client.group_consumer import GroupConsumer
 from strandline.client.group_settings import GroupSettings, parse_group_settings
 from strandline.client.offsets import commit_offsets, committed_offsets
@@ -63,7 +63,19 @@ _FORMS: Final = ("bytes", "avro")
     multiple=True,
     help="A setting of the member, as session.timeout.ms. Repeatable.",
 )
-@click.option("--committed", is_flag=True, help="Skip records of open or aborted transactions.")
+@click.option(
+    "--isolation",
+    type=click.Choice(list(ISOLATIONS)),
+    default="read_uncommitted",
+    show_default=True,
+    help="Whether records of open and aborted transactions are left out.",
+)
+@click.option(
+    "--committed",
+    "isolation",
+    flag_value="read_committed",
+    help="The same as --isolation read_committed.",
+)
 @click.option(
     "--format",
     "form",
@@ -99,7 +111,7 @@ def consume(
     exit_at_end: bool,
     group: str | None,
     settings: tuple[str, ...],
-    committed: bool,
+    isolation: str,
     form: str,
     key_form: str,
     value_form: str,
@@ -116,8 +128,7 @@ def consume(
     if "avro" in (key_form, value_form):
         formatter = _decoding(formatter, topic, key_form, value_form, (schema_directory, registry))
     start = _start(offset, timestamp)
-    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-    fetch = FetchSettings(isolation=isolation)
+    fetch = FetchSettings(isolation=ISOLATIONS[isolation])
     member = _member_settings(group, settings, numbers)
     with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
         if member is not None:
@@ -220,6 +231,8 @@ def _starts(
 ) -> dict[TopicPartition, Start]:
     starts = dict.fromkeys(partitions, start or Start.earliest())
     if group is not None and start is None:
-        for partition, stored in committed_offsets(client, group, partitions).items():
+        for partition, stored in committed_offsets(
+            client, group, partitions, is_stable=True
+        ).items():
             starts[partition] = Start.at_offset(stored.offset)
     return starts

@@ -54,6 +54,18 @@ _PROGRESS_S: Final = 1.0
     show_default=True,
     help="How batches are compressed.",
 )
+@click.option(
+    "--transactional-id",
+    metavar="ID",
+    help="Send all of the input in one transaction: readers of committed records see all or "
+    "nothing.",
+)
+@click.option(
+    "--transaction-records",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --transactional-id: commit after every N records, and at the end.",
+)
 @bootstrap_option
 def produce(
     topic: str,
@@ -64,12 +76,15 @@ def produce(
     headers: tuple[str, ...],
     acks: str,
     compression: str,
+    transactional_id: str | None,
+    transaction_records: int | None,
     bootstrap: str | None,
 ) -> None:
     """Send records to TOPIC, one per line of input, and say at the end how many were written.
 
-    Ctrl-C sends what was read and stops.
+    Ctrl-C sends what was read and stops; an open transaction is aborted by it, and by a bad line.
     """
+    _check_transaction(transactional_id, transaction_records, acks)
     if form == "json" and key_separator is not None:
         raise click.UsageError("--key-separator is for --format lines; JSON has a field 'key'.")
     if key_separator == "":
@@ -82,10 +97,17 @@ def produce(
     def record_of(line: bytes, number: int) -> InputRecord:
         return from_json(line, number) if form == "json" else from_line(line, number, separator)
 
-    settings = ProducerSettings(acks=_ACKS[acks], codec=CODECS[compression])
+    settings = ProducerSettings(
+        acks=_ACKS[acks], codec=CODECS[compression], transactional_id=transactional_id
+    )
     descriptor = sys.stdin.fileno() if path is None else os.open(path, os.O_RDONLY)
     with open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
-        run = _Run(Producer(client, settings), topic, partition, extra)
+        producer = Producer(client, settings)
+        if transactional_id is None:
+            run = _Run(producer, topic, partition, extra)
+        else:
+            run = _TransactionalRun(producer, topic, partition, extra)
+            run.records_max = transaction_records
         try:
             for lines, is_pause in read_lines(descriptor, lambda: stop.is_set):
                 for line in lines:
@@ -94,12 +116,23 @@ def produce(
                     run.flush()
                 if run.failed:
                     break
+            run.complete(is_interrupted=stop.is_set)
         finally:
             # What was read before a bad line or a refused record is still sent and counted.
-            run.flush()
+            run.end()
             run.summarize()
     if run.failed:
         raise click.exceptions.Exit(1)
+
+
+def _check_transaction(transactional_id: str | None, records_max: int | None, acks: str) -> None:
+    if transactional_id is None:
+        if records_max is not None:
+            raise click.UsageError("--transaction-records needs --transactional-id.")
+    elif not transactional_id:
+        raise click.UsageError("--transactional-id must not be empty.")
+    elif acks != "all":
+        raise click.UsageError("--transactional-id needs --acks all.")
 
 
 class _Run:
@@ -119,6 +152,7 @@ class _Run:
         self._partition = partition
         self._headers = headers
         self._delivered = 0
+        self._in_transaction = self._bytes_before = 0
         self._bytes = 0
         self._begun = self._shown = time.monotonic()
         self._shows_progress = sys.stderr.isatty()
@@ -143,6 +177,13 @@ class _Run:
         self._delivered += result.delivered
         self.failed += result.failed
 
+    def complete(self, *, is_interrupted: bool) -> None:
+        """The input has ended, by itself or by Ctrl-C."""
+
+    def end(self) -> None:
+        """Nothing more is sent."""
+        self.flush()
+
     def summarize(self) -> None:
         taken = time.monotonic() - self._begun
         start = "\r" if self._shows_progress else ""
@@ -159,3 +200,39 @@ class _Run:
                 f"{each.error.message} [{each.error.code.name}]",
                 err=True,
             )
+
+
+class _TransactionalRun(_Run):
+    """Commits at the end, or every so many records; only what is committed counts as written."""
+
+    records_max: int | None = None
+
+    def send(self, record: InputRecord) -> None:
+        if not self._producer.is_in_transaction:
+            self._producer.begin()
+            self._in_transaction, self._bytes_before = 0, self._bytes
+        super().send(record)
+        self._in_transaction += 1
+        if self._in_transaction == self.records_max:
+            self._commit()
+
+    def flush(self) -> None:
+        self._producer.flush().raise_failure()
+
+    def complete(self, *, is_interrupted: bool) -> None:
+        if not is_interrupted and self._producer.is_in_transaction:
+            self._commit()
+
+    def end(self) -> None:
+        if self._producer.is_in_transaction:
+            self._producer.abort()
+            self._bytes = self._bytes_before
+            click.echo(
+                f"The transaction with the last {counted(self._in_transaction, 'record')} was "
+                "aborted.",
+                err=True,
+            )
+
+    def _commit(self) -> None:
+        self._producer.commit()
+        self._delivered += self._in_transaction

@@ -206,6 +206,8 @@ class ClusterClient:
                 self.router.failed(address, self.clock.monotonic_ms())
                 raise
             self.router.connected(address)
+            served = connection.served
+            self.router.learn_features(served.features_epoch, served.features)
             self._connections[address] = connection
         return connection
 

@@ -200,6 +200,11 @@ class Connection:
 
     # -- Versions ----------------------------------------------------------------------------
 
+    @property
+    def served(self) -> ServedVersions:
+        """What the broker serves."""
+        return self._served
+
     def serves(self, key: ApiKey) -> bool:
         """Whether there is a version of the API that both sides know."""
         return self._served.serves(key)

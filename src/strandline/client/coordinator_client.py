@@ -1,9 +1,9 @@
-"""Asks the coordinator of a group, which it finds first: requests out, outcomes in.
+"""Asks the coordinator of a group or transactional id, which it finds first.
 
 This file knows the coordinator's address and what every refusal means that is about the coordinator
 itself. It has no socket, thread or clock. It must not know what is asked.
 
-Theory: a broker that does not coordinate the group says so, or cannot be reached; in both cases it
+Theory: a broker that does not coordinate it says so, or cannot be reached; in both cases it
 is forgotten and looked for again, after a wait. What was asked fails, since whether it was carried
 out is unknown, and is asked again by whoever needs it.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
-from strandline.client.group_settings import GroupSettings
 from strandline.client.refusal import refusal
-from strandline.client.router import Router
+from strandline.client.router import CoordinatorKey, Router
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.types import BrokerId
@@ -45,7 +45,8 @@ class Ask:
     request: Callable[[int], object]
     """The message, by version. May raise `ProtocolError` (UNSUPPORTED_VERSION)."""
     to: BrokerId | None
-    """The coordinator, on a connection of its own, since a join may wait long; None: any broker."""
+    """The coordinator (of a group: on a connection of its own, since a join may wait long); None:
+    any broker."""
     timeout_ms: int
     highest: int | None
     """The newest version to use."""
@@ -58,17 +59,31 @@ def error_code(answer: Any) -> int:
     return code
 
 
+class Coordination(Protocol):
+    """The settings of what has a coordinator."""
+
+    @property
+    def coordinator_key(self) -> CoordinatorKey: ...
+
+    @property
+    def request_timeout_ms(self) -> int: ...
+
+    def backoff(self, random: Random) -> ExponentialBackoff:
+        """Growing waits of something that is tried again."""
+
+
 class CoordinatorClient:
     """See the module. `now_ms` is set by its user before anything else is called."""
 
-    def __init__(self, settings: GroupSettings, router: Router, random: Random) -> None:
+    def __init__(self, settings: Coordination, router: Router, random: Random) -> None:
         self.now_ms = 0
         self.router = router
         self.failed: Callable[[ProtocolError], None] = _ignored
         """Called when no coordinator will ever be found."""
         self.trouble: ProtocolError | None = None
         """Why the coordinator does not answer at the moment."""
-        self._settings = settings
+        self._key = settings.coordinator_key
+        self._request_timeout_ms = settings.request_timeout_ms
         self._backoff = settings.backoff(random)
         self._retry_at_ms = 0
         self._is_looking = False
@@ -77,7 +92,7 @@ class CoordinatorClient:
     @property
     def broker(self) -> BrokerId | None:
         """The coordinator; None while it is not known."""
-        return self.router.coordinator(self._settings.group)
+        return self.router.coordinator(self._key.name, self._key.kind)
 
     @property
     def wake_ms(self) -> int | None:
@@ -106,7 +121,7 @@ class CoordinatorClient:
             code = _code(outcome, code_of)
             if code in _GONE and self.broker == broker:
                 self.lost()
-            self.trouble = _trouble(code, outcome, self._settings.group)
+            self.trouble = _trouble(code, outcome, self._key)
             if then is not None:
                 then(code, None if isinstance(outcome, (RequestFailed, ProtocolError)) else outcome)
 
@@ -126,12 +141,12 @@ class CoordinatorClient:
         if self.broker is not None or self._is_looking or self.now_ms < self._retry_at_ms:
             return
         self._is_looking = True
-        request = self.router.coordinator_request(self._settings.group)
+        request = self.router.coordinator_request(self._key.name, self._key.kind)
         self._put(ApiKey.FIND_COORDINATOR, request, None, self._found)
 
     def lost(self) -> None:
         """The coordinator is another one now, or cannot be reached."""
-        self.router.forget_coordinator(self._settings.group)
+        self.router.forget_coordinator(self._key.name, self._key.kind)
         self._retry_at_ms = self.now_ms + self._backoff.next_ms()
 
     def _put(
@@ -144,7 +159,7 @@ class CoordinatorClient:
         highest: int | None = None,
     ) -> None:
         if timeout_ms is None:
-            timeout_ms = self._settings.request_timeout_ms
+            timeout_ms = self._request_timeout_ms
         self._asks.append(Ask(key, request, to, timeout_ms, highest, then))
 
     def _found(self, outcome: Outcome) -> None:
@@ -152,7 +167,7 @@ class CoordinatorClient:
         error = _failure(outcome)
         if error is None:
             try:
-                self.router.learn_coordinator(self._settings.group, outcome)
+                self.router.learn_coordinator(self._key.name, outcome, self._key.kind)
             except ProtocolError as refused:
                 error = refused
         self.trouble = error
@@ -190,10 +205,10 @@ def _failure(outcome: Outcome) -> ProtocolError | None:
     return outcome if isinstance(outcome, ProtocolError) else None
 
 
-def _trouble(code: ErrorCode, outcome: Outcome, group: str) -> ProtocolError | None:
-    """What a person is told who waits for a group."""
+def _trouble(code: ErrorCode, outcome: Outcome, key: CoordinatorKey) -> ProtocolError | None:
+    """What a person is told who waits."""
     if code in _GONE or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        return _failure(outcome) or sentence(code, group)
+        return _failure(outcome) or refusal(code, None, str(key))
     return None
 
 

@@ -54,6 +54,7 @@ class Identity:
     producer_id: ProducerId
     epoch: ProducerEpoch
     base_sequence: int
+    is_transactional: bool = False
 
 
 class Batch:

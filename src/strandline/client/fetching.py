@@ -44,6 +44,10 @@ class Isolation(IntEnum):
     READ_COMMITTED = 1
 
 
+ISOLATIONS: Final = {level.name.lower(): level for level in Isolation}
+"""By their names in `isolation.level`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSettings:
     """Limits of one fetch request."""

@@ -14,7 +14,7 @@ there are the listener's functions called.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
@@ -28,7 +28,7 @@ from strandline.client.group_events import (
     PartitionsAssigned,
     PartitionsRevoked,
 )
-from strandline.client.group_requests import Committed
+from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import GroupSettings
 from strandline.client.group_thread import GroupThread
 from strandline.errors import ErrorCode, ProtocolError
@@ -76,6 +76,7 @@ class GroupConsumer:
         self._listener = RebalanceListener()
         self._thread: GroupThread | None = None
         self._generation: GenerationJoined | None = None
+        self._membership = Membership(settings.group, settings.instance_id)
         self._committed: dict[TopicPartition, Offset] = {}
         self._commit_at_ms = 0
 
@@ -100,6 +101,12 @@ class GroupConsumer:
         """The generation in which the member is, and what it was given there; None before the
         first one, and while partitions are given up."""
         return self._generation
+
+    @property
+    def membership(self) -> Membership:
+        """As whom the partitions are read that are read now, or were last: also a member that the
+        group has taken out since is refused by this, and not taken for a stranger."""
+        return self._membership
 
     @property
     def positions(self) -> Mapping[TopicPartition, Offset]:
@@ -200,6 +207,9 @@ class GroupConsumer:
         match event:
             case GenerationJoined():
                 self._generation = event
+                self._membership = replace(
+                    self._membership, member_id=event.member_id, generation=event.generation
+                )
             case PartitionsAssigned(committed):
                 self._begin(committed)
             case PartitionsRevoked():

@@ -41,7 +41,7 @@ _STATIC_SINCE: Final = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "OffsetC
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """As whom a member speaks."""
+    """As whom a member of a group speaks to its coordinator (Kafka's `ConsumerGroupMetadata`)."""
 
     group: str
     instance_id: str | None

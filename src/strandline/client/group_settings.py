@@ -13,6 +13,7 @@ from strandline.client.backoff import (
     RETRY_BACKOFF_MS,
     ExponentialBackoff,
 )
+from strandline.client.router import Coordinated, CoordinatorKey
 from strandline.errors import InvalidSetting
 
 RESETS: Final = ("earliest", "latest", "none")
@@ -69,6 +70,11 @@ class GroupSettings:
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be less than "
                 f"session.timeout.ms ({self.session_timeout_ms}).",
             )
+
+    @property
+    def coordinator_key(self) -> CoordinatorKey:
+        """Whose coordinator a member asks."""
+        return CoordinatorKey(Coordinated.GROUP, self.group)
 
     def backoff(self, random: Random) -> ExponentialBackoff:
         """Growing waits of something that is tried again."""

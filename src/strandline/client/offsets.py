@@ -127,16 +127,23 @@ def _ask_leader(
 
 
 def committed_offsets(
-    cluster: ClusterClient, group: str, partitions: Iterable[TopicPartition] | None = None
+    cluster: ClusterClient,
+    group: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    is_stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """The stored offsets of a group, of all partitions by default. Those without one are absent."""
+    """The stored offsets of a group, of all partitions by default. Those without one are absent.
+
+    `is_stable` waits for transactions that store others, for who is to go on from there.
+    """
     wanted = None if partitions is None else sorted(partitions)
 
     def attempt(connection: Connection) -> dict[TopicPartition, Committed]:
         response = connection.call(
             ApiKey.OFFSET_FETCH,
             OffsetFetchResponse,
-            lambda version: fetch_offsets_request(group, wanted, version),
+            lambda version: fetch_offsets_request(group, wanted, version, is_stable=is_stable),
             highest=LAST_BY_NAME,
         )
         told = stored_offsets(response, {})

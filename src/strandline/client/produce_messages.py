@@ -31,6 +31,7 @@ def encode_batch(batch: Batch, codec: tuple[Codec, int | None]) -> bytes:
             producer_id=batch.identity.producer_id,
             producer_epoch=batch.identity.epoch,
             base_sequence=batch.identity.base_sequence,
+            is_transactional=batch.identity.is_transactional,
         )
     builder = BatchBuilder(options)
     for record in batch.records:
@@ -44,6 +45,7 @@ def produce_request(
     *,
     acks: int,
     timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """One batch per partition; `ids` has the topics."""
     topics: dict[str, TopicProduceData] = {}
@@ -51,12 +53,19 @@ def produce_request(
         topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=ids[name]))
         data = PartitionProduceData(index=number, records=memoryview(batch))
         topic.partition_data.append(data)
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+    )
 
 
-def highest_version(ids: Mapping[str, TopicId]) -> int | None:
-    """The newest usable version: without topic ids it is one that names topics."""
-    return _LAST_BY_NAME if NO_TOPIC_ID in ids.values() else None
+def highest_version(ids: Mapping[str, TopicId], highest: int | None = None) -> int | None:
+    """The newest usable version up to `highest`: without topic ids it is one that names topics."""
+    if NO_TOPIC_ID not in ids.values():
+        return highest
+    return _LAST_BY_NAME if highest is None else min(highest, _LAST_BY_NAME)
 
 
 def answers_by_partition(

@@ -37,6 +37,7 @@ from strandline.client.produce_messages import answers_by_partition
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.refusal import refusal
 from strandline.client.retry import is_worth_waiting_for
+from strandline.client.transaction_manager import TransactionManager
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from strandline.protocol.produce_errors import is_definite
@@ -117,6 +118,8 @@ class ProduceQueues(Generic[B]):
         self._random = random
         self._encode = encode
         self._watcher = watcher
+        self.transactions: TransactionManager | None = None
+        """Set by `join_transactions`."""
         self._queues: dict[TopicPartition, PartitionQueue[B]] = {}
         self._busy: dict[TopicPartition, PartitionQueue[B]] = {}
 
@@ -146,6 +149,29 @@ class ProduceQueues(Generic[B]):
             )
         return queue
 
+    # -- Transactions ------------------------------------------------------------------------
+
+    def join_transactions(self, transactions: TransactionManager) -> None:
+        """All batches are of these transactions, whose `identity` is that of the queues."""
+        self.transactions = transactions
+        transactions.batches = self
+
+    def number_anew(self) -> None:
+        """Another id or epoch is used from now on: the first batch under it goes alone."""
+        for each in self._queues.values():
+            each.is_sequence_confirmed = False
+
+    def _give_up_aborted(self) -> None:
+        """Fail what an aborted transaction, or the end of the producer, leaves without sense."""
+        for queue in self.busy:
+            for batch in list(queue.batches):
+                is_numbered = batch.encoded is not None
+                transactions = self.transactions
+                if transactions is not None and not queue.is_in_flight(batch):
+                    error = transactions.gives_up(is_numbered=is_numbered)
+                    if error is not None:
+                        self._finish(batch, NO_OFFSET, error)
+
     # -- Sending -----------------------------------------------------------------------------
 
     def add(self, batch: B) -> None:
@@ -157,7 +183,31 @@ class ProduceQueues(Generic[B]):
     @property
     def needs_identity(self) -> bool:
         """Whether a producer id is to be asked for before anything can be sent."""
-        return self.identity is not None and not self.identity.is_known
+        identity = self.identity
+        return identity is not None and not identity.is_known and self.transactions is None
+
+    def sendable(self, queue: PartitionQueue[B], now_ms: int) -> list[B]:
+        """The batches of a queue that may go now, in order."""
+        batches = queue.sendable(now_ms)
+        transactions = self.transactions
+        if transactions is None:
+            return batches
+        at = queue.topic_partition
+        return [
+            batch
+            for batch in batches
+            if transactions.admits(at, is_numbered=batch.encoded is not None)
+        ]
+
+    @property
+    def transactional_id(self) -> str | None:
+        """For produce requests."""
+        return None if self.transactions is None else self.transactions.transactional_id
+
+    @property
+    def highest_produce(self) -> int | None:
+        """The newest version of Produce that may be used; None: any."""
+        return None if self.transactions is None else self.transactions.highest_produce
 
     def prepare(self, batch: B) -> bytes:
         """The bytes of a batch that is to be sent; the first attempt fixes them."""
@@ -262,7 +312,9 @@ class ProduceQueues(Generic[B]):
             return False
         if batch.identity is None and queue.in_flight:
             return False  # those behind it may be written: its parts would come after them
-        self._release_number(queue, batch)
+        is_number_free = self._release_number(queue, batch)
+        if not is_number_free and self.transactions is not None:
+            return False  # those behind it will be refused: the transaction is to be aborted
         queue.replace(batch, batch.split())
         return True
 
@@ -278,6 +330,8 @@ class ProduceQueues(Generic[B]):
             # Behind one that is not decided, or failed, it only came too early.
             queue.pause(now_ms)
             return True
+        if self.identity.is_transactional:
+            return False  # the transaction is aborted, and the next one has other numbers
         if is_current:
             self._watcher.number_refused(batch, error)
             if error.code in _LOST_COUNT and batch.doubts < DOUBTS_MAX:
@@ -292,7 +346,10 @@ class ProduceQueues(Generic[B]):
         return True
 
     def give_up_old(self, now_ms: int) -> None:
-        """Fail batches that waited longer than the delivery timeout."""
+        """Fail batches that waited longer than the delivery timeout, or whose transaction is
+        aborted."""
+        if self.transactions is not None:
+            self._give_up_aborted()
         timeout_ms = self._policy.delivery_timeout_ms
         for queue in self.busy:
             oldest = queue.batches[0]
@@ -326,22 +383,27 @@ class ProduceQueues(Generic[B]):
             if self.identity is not None and batch.identity is not None:
                 queue.is_sequence_confirmed |= self.identity.is_current(batch.identity)
         else:
-            self._release_number(queue, batch)
+            is_number_lost = not self._release_number(queue, batch)
+            if self.transactions is not None:
+                self.transactions.batch_failed(error, is_number_lost=is_number_lost)
         queue.remove(batch)
         if not queue.batches:
             del self._busy[batch.topic_partition]
         self._watcher.finished(batch, base_offset, error)
         batch.finish(base_offset, error)
 
-    def _release_number(self, queue: PartitionQueue[B], batch: B) -> None:
-        """The batch will not be sent under its number any more."""
+    def _release_number(self, queue: PartitionQueue[B], batch: B) -> bool:
+        """The batch will not be sent under its number any more; False: no other can have it."""
         identity = batch.identity
         if self.identity is None or identity is None or not self.identity.is_current(identity):
-            return
-        if batch.maybe_written or not self.identity.take_back(
+            return True
+        if not batch.maybe_written and self.identity.take_back(
             batch.topic_partition, identity, len(batch.records)
         ):
+            return True
+        if not self.identity.is_transactional:
             self._renew(queue)
+        return False
 
     def _renew(self, queue: PartitionQueue[B]) -> None:
         """Number anew. In other partitions, what is numbered is brought through as it is; in this

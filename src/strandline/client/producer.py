@@ -13,18 +13,22 @@ pause flush before it, or call `poll`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.client.accumulator import RecordAccumulator
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Batch, Delivery, FlushResult, checked_size
+from strandline.client.group_requests import Committed, Membership
 from strandline.client.produce_queues import ProducePolicy
 from strandline.client.sending import Sender
+from strandline.client.settings import ClientSettings
+from strandline.client.transaction_manager import TransactionManager, needed_transactions
+from strandline.client.transaction_settings import TRANSACTION_TIMEOUT_MS, TransactionSettings
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.codec import Codec
 from strandline.records.record import Record
-from strandline.types import NO_OFFSET
+from strandline.types import NO_OFFSET, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,21 @@ class ProducerSettings:
     append_timeout_ms: int = 30_000
     """How long a broker may wait for its followers."""
     may_create_topics: bool = True
+    transactional_id: str | None = None
+    """With it all records are sent in transactions."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+
+    def transactions(self, client: ClientSettings) -> TransactionSettings | None:
+        """How transactions are made, if there are any."""
+        if self.transactional_id is None:
+            return None
+        return TransactionSettings(
+            transactional_id=self.transactional_id,
+            timeout_ms=self.transaction_timeout_ms,
+            request_timeout_ms=client.request_timeout_ms,
+            retry_backoff_ms=client.retry_backoff_ms,
+            retry_backoff_max_ms=client.retry_backoff_max_ms,
+        )
 
 
 class Producer:
@@ -66,6 +85,7 @@ class Producer:
             codec=(settings.codec, settings.compression_level),
             append_timeout_ms=settings.append_timeout_ms,
             is_idempotent=settings.is_idempotent and settings.acks == -1,
+            transactions=settings.transactions(cluster.settings),
         )
         self._outcomes = self._sender.outcomes
         self._accumulator = RecordAccumulator(
@@ -80,8 +100,9 @@ class Producer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
+        if kind is None and self._sender.transactions is None:
             self.flush()
+        self.abort_open()
 
     @property
     def buffered_bytes(self) -> int:
@@ -103,6 +124,8 @@ class Producer:
         `timestamp` is in milliseconds, now by default. Raises `ProtocolError` when the topic or
         partition is not known, or no room became free in time.
         """
+        if self._sender.transactions is not None:
+            self._sender.transactions.check_open()
         if timestamp is None:
             timestamp = self._cluster.clock.wall_ms()
         record = Record(NO_OFFSET, timestamp, key, value, tuple(headers))
@@ -129,6 +152,77 @@ class Producer:
         while self._sender.has_work:
             self._sender.pump(wait=True)
         return self._outcomes.take()
+
+    # -- Transactions ------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Fence the producers of this transactional id that began before; once is enough.
+
+        Raises `ProtocolError`; REQUEST_TIMED_OUT after the time of an operation: it goes on if it
+        is called again. `ProducerFailed` if the producer is of no use.
+        """
+        transactions = self._transactions
+        transactions.initialize()
+        self._await(transactions, "init_transactions")
+
+    def begin(self) -> None:
+        """Begin a transaction: all records that are sent now belong to it."""
+        self.init_transactions()
+        self._transactions.begin()
+
+    def send_offsets(
+        self, offsets: Mapping[TopicPartition, Committed], membership: Membership
+    ) -> None:
+        """Have a group's offsets stored with the transaction, and wait until they are noted.
+
+        Raises `TransactionFailed` if the group has gone on without this member.
+        """
+        transactions = self._transactions
+        transactions.send_offsets(offsets, membership)
+        self._await(transactions, "send_offsets")
+
+    def commit(self) -> None:
+        """Write what is left, and commit. Raises `TransactionFailed`: `abort` then."""
+        transactions = self._transactions
+        transactions.commit()
+        self._accumulator.close_all()
+        self._await(transactions, "commit")
+        self._outcomes.take()
+
+    def abort(self) -> None:
+        """Abort the transaction; readers of committed records see nothing of it."""
+        transactions = self._transactions
+        transactions.abort()
+        self._accumulator.close_all()
+        self._await(transactions, "abort")
+        self._outcomes.take()
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open, be it that it can only be aborted."""
+        return self._sender.transactions is not None and self._sender.transactions.is_open
+
+    def abort_open(self) -> None:
+        """Abort a transaction that nothing has ended."""
+        if self.is_in_transaction:
+            self.abort()
+
+    @property
+    def _transactions(self) -> TransactionManager:
+        return needed_transactions(self._sender.transactions)
+
+    def _await(self, transactions: TransactionManager, call: str) -> None:
+        clock = self._cluster.clock
+        deadline_ms = clock.monotonic_ms() + self._cluster.settings.operation_timeout_ms
+        while transactions.is_busy:
+            self._sender.pump(wait=True)
+            if transactions.trouble is not None:
+                self._cluster.on_delay(transactions.trouble)
+            if transactions.is_busy and clock.monotonic_ms() >= deadline_ms:
+                raise transactions.overdue(call)
+        transactions.raise_error()
+
+    # -- Records on their way ----------------------------------------------------------------
 
     def _enqueue(self, batch: Batch) -> None:
         self._sender.enqueue(batch)

@@ -21,21 +21,28 @@ from strandline.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from strandline.records.batch import sequence_after
-from strandline.types import ProducerEpoch, ProducerId, TopicPartition
+from strandline.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 class ProducerIdentity:
-    """See the module."""
+    """See the module. That of a transactional producer is asked for by `transaction_manager`."""
 
     request: Final = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
     )
 
-    __slots__ = ("_current", "_sequences")
+    __slots__ = ("_current", "_sequences", "is_transactional")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_transactional: bool = False) -> None:
+        self.is_transactional = is_transactional
         self._current: tuple[ProducerId, ProducerEpoch] | None = None
         self._sequences: dict[TopicPartition, int] = {}
 
@@ -50,7 +57,21 @@ class ProducerIdentity:
         if response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             message = "The cluster grants no producer id yet: it cannot write its metadata."
         check(response.error_code, message, "the producer")
-        self._current = ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch)
+        self.become(ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch))
+
+    @property
+    def current(self) -> tuple[ProducerId, ProducerEpoch]:
+        """The present id and epoch; -1 both while there are none."""
+        return self._current or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+    def become(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
+        """Number under this id and epoch, from the first number on if they are new ones; whether
+        they are."""
+        is_new = self._current != (producer_id, epoch)
+        if is_new:
+            self._sequences.clear()
+        self._current = producer_id, epoch
+        return is_new
 
     def is_current(self, identity: Identity) -> bool:
         """Whether a batch was numbered under the present id."""
@@ -62,7 +83,7 @@ class ProducerIdentity:
             raise InvariantViolated("A batch was numbered without a producer id.")
         base_sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence_after(base_sequence, record_count)
-        return Identity(*self._current, base_sequence)
+        return Identity(*self._current, base_sequence, self.is_transactional)
 
     def take_back(self, partition: TopicPartition, identity: Identity, record_count: int) -> bool:
         """A batch is not written and never will be: whether the next one can have its numbers."""

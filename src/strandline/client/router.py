@@ -12,9 +12,10 @@ NOT_COORDINATOR); then what was believed is to be forgotten, and is asked for an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.metadata import (
@@ -29,6 +30,7 @@ from strandline.client.metadata import (
 )
 from strandline.client.refusal import check
 from strandline.client.settings import Address, ClientSettings
+from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -44,6 +46,24 @@ from strandline.types import BrokerId, TopicId, TopicPartition
 _NULL_TOPICS_SINCE: Final = 1
 _AUTO_CREATION_SINCE: Final = 4
 _COORDINATOR_LIST_SINCE: Final = 4
+_COORDINATOR_KINDS_SINCE: Final = 1
+
+
+class Coordinated(IntEnum):
+    """What has a coordinator; the numbers are those of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTIONAL_ID = 1
+
+
+class CoordinatorKey(NamedTuple):
+    """Whose coordinator is meant."""
+
+    kind: Coordinated
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower().replace('_', ' ')} '{self.name}'"
 
 
 class Router:
@@ -59,7 +79,9 @@ class Router:
         self._refreshed_ms: dict[str, int] = {}
         self._reconnecting: dict[Address, ExponentialBackoff] = {}
         self._left_alone_until_ms: dict[Address, int] = {}
-        self._coordinators: dict[str, BrokerId] = {}
+        self._coordinators: dict[CoordinatorKey, BrokerId] = {}
+        self._features: Mapping[str, int] = {}
+        self._features_epoch = -1
 
     # -- Metadata ----------------------------------------------------------------------------
 
@@ -172,35 +194,56 @@ class Router:
             )
         self._left_alone_until_ms[address] = now_ms + backoff.next_ms()
 
+    # -- Features ----------------------------------------------------------------------------
+
+    def feature(self, name: str) -> int:
+        """The level of a feature that the cluster has agreed on; 0 if it has not (KIP-584)."""
+        return self._features.get(name, 0)
+
+    def learn_features(self, epoch: int, levels: Mapping[str, int]) -> None:
+        """A broker said what the cluster has agreed on; older news does not undo newer."""
+        if epoch >= self._features_epoch:
+            self._features_epoch, self._features = epoch, dict(levels)
+
     # -- Coordinators ------------------------------------------------------------------------
 
-    def coordinator(self, group: str) -> BrokerId | None:
-        """Which broker coordinates a group; None if that is to be asked (again)."""
-        known = self._coordinators.get(group)
+    def coordinator(self, name: str, kind: Coordinated = Coordinated.GROUP) -> BrokerId | None:
+        """Which broker coordinates a group or a transactional id; None if that is to be asked
+        (again)."""
+        known = self._coordinators.get(CoordinatorKey(kind, name))
         return known if known in self.view.brokers else None
 
-    def coordinator_request(self, group: str) -> Callable[[int], FindCoordinatorRequest]:
+    def coordinator_request(
+        self, name: str, kind: Coordinated = Coordinated.GROUP
+    ) -> Callable[[int], FindCoordinatorRequest]:
         """What to ask of any broker, by version."""
 
         def request(version: int) -> FindCoordinatorRequest:
             if version >= _COORDINATOR_LIST_SINCE:
-                return FindCoordinatorRequest(coordinator_keys=[group])
-            return FindCoordinatorRequest(key=group)
+                return FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
+            if version < _COORDINATOR_KINDS_SINCE and kind is not Coordinated.GROUP:
+                raise ProtocolError(
+                    ErrorCode.UNSUPPORTED_VERSION, "The broker knows no coordinators but of groups."
+                )
+            return FindCoordinatorRequest(key_type=kind, key=name)
 
         return request
 
-    def learn_coordinator(self, group: str, response: FindCoordinatorResponse) -> BrokerId:
+    def learn_coordinator(
+        self, name: str, response: FindCoordinatorResponse, kind: Coordinated = Coordinated.GROUP
+    ) -> BrokerId:
         """Take the answer in. Raises `ProtocolError` if it names none."""
+        key = CoordinatorKey(kind, name)
         found = response.coordinators[0] if response.coordinators else _only_one(response)
-        check(found.error_code, found.error_message, f"group '{group}'")
+        check(found.error_code, found.error_message, str(key))
         broker = BrokerId(found.node_id)
         self._metadata.learn_broker(BrokerInfo(broker, Address(found.host, found.port), None))
-        self._coordinators[group] = broker
+        self._coordinators[key] = broker
         return broker
 
-    def forget_coordinator(self, group: str) -> None:
-        """Another broker coordinates the group, or none."""
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, name: str, kind: Coordinated = Coordinated.GROUP) -> None:
+        """Another broker coordinates it, or none."""
+        self._coordinators.pop(CoordinatorKey(kind, name), None)
 
 
 def _only_one(response: FindCoordinatorResponse) -> Coordinator:

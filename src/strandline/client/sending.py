@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from strandline.client.asking import Asking
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
+from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.delivery import Batch, Outcomes
 from strandline.client.produce_messages import encode_batch, highest_version, produce_request
 from strandline.client.produce_queues import ProducePolicy, ProduceQueues
 from strandline.client.producer_identity import ProducerIdentity
+from strandline.client.transaction_manager import TransactionManager
+from strandline.client.transaction_settings import TransactionSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -55,17 +59,26 @@ class Sender:
         codec: tuple[Codec, int | None],
         append_timeout_ms: int,
         is_idempotent: bool,
+        transactions: TransactionSettings | None = None,
     ) -> None:
         """`codec` comes with its level; the timeout is how long a broker may wait for replicas."""
+        self.transactions: TransactionManager | None = None
+        """With it all batches are sent in transactions."""
         self.outcomes = Outcomes()
         self._cluster = cluster
         self._acks = policy.acks
         self._append_timeout_ms = append_timeout_ms
         identity = ProducerIdentity() if is_idempotent else None
+        if transactions is not None:
+            self.transactions = TransactionManager(transactions, cluster.router, cluster.random)
+            identity = self.transactions.identity
         self._queues: ProduceQueues[Batch] = ProduceQueues(
             policy, cluster.random, partial(encode_batch, codec=codec), self, identity
         )
+        if self.transactions is not None:
+            self._queues.join_transactions(self.transactions)
         self._in_flight: list[_InFlight] = []
+        self._asking = Asking(cluster, self._told)
 
     @property
     def has_work(self) -> bool:
@@ -81,13 +94,34 @@ class Sender:
         self._take_in_answers()
         self._queues.give_up_old(self._now_ms)
         sent = self._send_ready()
-        if wait and not sent and self.has_work:
+        sent |= self._ask_coordinators()
+        if wait and not sent and (self.has_work or self._is_busy):
             self._wait()
             self._take_in_answers()
+            self._ask_coordinators()
 
     @property
     def _now_ms(self) -> int:
         return self._cluster.clock.monotonic_ms()
+
+    # -- Transactions ------------------------------------------------------------------------
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.transactions is not None and self.transactions.is_busy
+
+    def _ask_coordinators(self) -> bool:
+        """Send what the transaction needs; whether there was anything."""
+        if self.transactions is None:
+            return False
+        asks = self.transactions.step(self._now_ms)
+        for ask in asks:
+            self._asking.send(ask)
+        return bool(asks)
+
+    def _told(self, ask: Ask, outcome: Outcome) -> None:
+        if self.transactions is not None:
+            self.transactions.answered(ask, outcome, self._now_ms)
 
     # -- Sending -----------------------------------------------------------------------------
 
@@ -100,7 +134,7 @@ class Sender:
             known = self._cluster.view.topics.get(partition.topic)
             if known is not None:
                 self._queues.give_up_former(queue, known.topic_id)
-            for batch in queue.sendable(now_ms):
+            for batch in self._queues.sendable(queue, now_ms):
                 try:
                     leader = self._cluster.partition(partition).leader
                     self._identify()
@@ -143,8 +177,9 @@ class Sender:
             ids,
             acks=self._acks,
             timeout_ms=self._append_timeout_ms,
+            transactional_id=self._queues.transactional_id,
         )
-        highest = highest_version(ids)
+        highest = highest_version(ids, self._queues.highest_produce)
         if self._acks == 0:
             connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
         else:
@@ -158,7 +193,7 @@ class Sender:
     def _identify(self) -> None:
         """Ask for a producer id, if one is needed."""
         identity = self._queues.identity
-        if identity is None or identity.is_known:
+        if identity is None or not self._queues.needs_identity:
             return
 
         def attempt() -> None:
@@ -175,12 +210,13 @@ class Sender:
         """Sleep until an answer comes, a retry is due, or an answer is overdue."""
         now_ms = self._now_ms
         waking = [each.pending.deadline for each in self._in_flight]
-        pause_ends_ms = self._queues.next_ms(now_ms)
-        if pause_ends_ms is not None:
-            waking.append(pause_ends_ms)
+        waking += [each.deadline for each in self._asking.pending]
+        wakes_ms = None if self.transactions is None else self.transactions.wake_ms
+        waking += [each for each in (self._queues.next_ms(now_ms), wakes_ms) if each is not None]
         wait_ms = max(0, min(min(waking, default=now_ms) - now_ms, _WAIT_MS_MAX))
         poller = select.poll()
-        watched = [each.connection for each in self._in_flight if not each.connection.closed]
+        waited_on = [each.connection for each in self._in_flight] + self._asking.connections
+        watched = [connection for connection in waited_on if not connection.closed]
         if not watched:
             self._cluster.clock.sleep_ms(wait_ms)
             return
@@ -191,7 +227,9 @@ class Sender:
 
     def _tell_silence(self) -> None:
         """Tell a person who waits of the oldest request that a broker does not answer."""
-        oldest = min(self._in_flight, key=lambda each: each.pending.sent_ms)
+        oldest = min(self._in_flight, key=lambda each: each.pending.sent_ms, default=None)
+        if oldest is None:
+            return
         if self._now_ms - oldest.pending.sent_ms >= _WAIT_MS_MAX:
             self._cluster.on_delay(oldest.connection.silence(oldest.pending))
 
@@ -202,6 +240,7 @@ class Sender:
 
     def _take_in_answers(self) -> None:
         now_ms = self._now_ms
+        self._asking.take_arrived(now_ms)
         for request in list(self._in_flight):
             pending = request.pending
             if not pending.is_done:

@@ -20,9 +20,21 @@ _NONE: Final = VersionRange(0, -1)
 
 
 class ServedVersions:
-    """The versions that one broker serves, by API. `broker` is what sentences call it."""
+    """The versions that one broker serves, by API. `broker` is what sentences call it.
 
-    def __init__(self, broker: str, served: Mapping[int, VersionRange]) -> None:
+    `features` are the levels that the cluster has agreed on when it was asked, as of
+    `features_epoch` (KIP-584); none from brokers that know none.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        served: Mapping[int, VersionRange],
+        features: Mapping[str, int] | None = None,
+        features_epoch: int = -1,
+    ) -> None:
+        self.features = dict(features or {})
+        self.features_epoch = features_epoch
         self._broker = broker
         self._served = served
 
@@ -86,4 +98,6 @@ class VersionHandshake:
                 each.api_key: VersionRange(each.min_version, each.max_version)
                 for each in response.api_keys
             },
+            {each.name: each.max_version_level for each in response.finalized_features},
+            response.finalized_features_epoch,
         )

@@ -76,6 +76,11 @@ class AsyncClusterClient:
     # -- Metadata ----------------------------------------------------------------------------
 
     @property
+    def router(self) -> Router:
+        """What is known; for those parts of the client that use it themselves."""
+        return self._router
+
+    @property
     def view(self) -> ClusterView:
         """What is known at the moment, without asking."""
         return self._router.view
@@ -208,6 +213,8 @@ class AsyncClusterClient:
         finally:
             del self._opening[address]
         self._router.connected(address)
+        served = connection.served
+        self._router.learn_features(served.features_epoch, served.features)
         self._connections[address] = connection
         return connection
 

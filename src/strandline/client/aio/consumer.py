@@ -17,6 +17,7 @@ from strandline.client.api.consumer import (
 )
 from strandline.client.api.settings import reading_of
 from strandline.client.consumer import Start
+from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -146,9 +147,14 @@ class AsyncConsumer:
         return {each: at.offset for each, at in found.items()}
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """What `group.id` has committed; partitions without an offset are absent."""
+        """What `group.id` has committed; partitions without an offset are absent.
+
+        Waits while a transaction that stores offsets of these partitions is open (KIP-447).
+        """
         group, wanted = needed_group(self._group), list(partitions)
-        stored = await self._cluster.run(lambda cluster: committed_offsets(cluster, group, wanted))
+        stored = await self._cluster.run(
+            lambda cluster: committed_offsets(cluster, group, wanted, is_stable=True)
+        )
         return {each: at.offset for each, at in stored.items()}
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -160,6 +166,14 @@ class AsyncConsumer:
         stored = {each: Offset(offset) for each, offset in wanted.items()}
         group = needed_group(self._group)
         await self._cluster.run(lambda cluster: commit_offsets(cluster, group, stored))
+
+    @property
+    def group_metadata(self) -> Membership:
+        """As whom this consumer reads in `group.id`, for `AsyncProducer.send_offsets`.
+
+        Raises `InvalidSetting` without `group.id`.
+        """
+        return Membership(needed_group(self._group), None)
 
     async def close(self) -> None:
         """Close all connections. Nothing is committed by it."""

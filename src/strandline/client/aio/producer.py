@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Self
 
 from strandline.client.aio.cluster import AsyncClusterClient
@@ -11,9 +13,13 @@ from strandline.client.aio.connection import now_ms
 from strandline.client.aio.sending import AsyncSender
 from strandline.client.api.settings import producing_of
 from strandline.client.delivery import Delivery, FlushResult, checked_size
+from strandline.client.group_requests import Membership
+from strandline.client.transaction_manager import TransactionManager, needed_transactions
+from strandline.client.transaction_requests import offsets_of_group
+from strandline.errors import ProducerFailed, ProtocolError
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.record import Record
-from strandline.types import NO_OFFSET, Offset
+from strandline.types import NO_OFFSET, Offset, TopicPartition
 
 
 class AsyncProducer:
@@ -25,7 +31,11 @@ class AsyncProducer:
     - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
 
     It promises what `Producer` does. Batches go out by themselves after `linger.ms`. Leaving
-    `async with` sends what is left, and raises `ProtocolError` if any record was not written.
+    `async with` sends what is left, and raises `ProtocolError` if any record was not written. With
+    `transactional.id` it has transactions, as `Producer` has:
+
+        async with producer.transaction():
+            await producer.send("invoices", b"one more")
 
     Connects to nothing yet. Raises `InvalidSetting` for an unknown setting or value.
     """
@@ -41,7 +51,9 @@ class AsyncProducer:
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         try:
-            if kind is None:
+            if self._sender.transactions is not None:
+                await self._abort_open()
+            elif kind is None:
                 (await self.flush()).raise_failure()
         finally:
             await self._sender.stop()
@@ -60,6 +72,8 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """Give a record to the producer, as `Producer.send`; waits while the buffer is full."""
+        if self._sender.transactions is not None:
+            self._sender.transactions.check_open()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         record = Record(NO_OFFSET, timestamp_ms, key, value, tuple(headers))
@@ -107,6 +121,80 @@ class AsyncProducer:
             await self._sender.progress()
         return self._outcomes.take()
 
+    # -- Transactions ------------------------------------------------------------------------
+
+    async def init_transactions(self) -> None:
+        """Fence the producers before, as `Producer.init_transactions`."""
+        transactions = self._transactions
+        transactions.initialize()
+        await self._settled(transactions, "init_transactions")
+
+    async def begin(self) -> None:
+        """Begin a transaction, as `Producer.begin`."""
+        await self.init_transactions()
+        self._transactions.begin()
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], group: Membership | str
+    ) -> None:
+        """Store how far a group has read with the transaction, as `Producer.send_offsets`."""
+        transactions = self._transactions
+        transactions.send_offsets(*offsets_of_group(offsets, group))
+        await self._settled(transactions, "send_offsets")
+
+    async def commit(self) -> None:
+        """Commit the transaction, as `Producer.commit`."""
+        transactions = self._transactions
+        transactions.commit()
+        self._sender.accumulator.close_all()
+        await self._settled(transactions, "commit")
+        self._outcomes.take()
+
+    async def abort(self) -> None:
+        """Abort the transaction, as `Producer.abort`."""
+        transactions = self._transactions
+        transactions.abort()
+        self._sender.accumulator.close_all()
+        await self._settled(transactions, "abort")
+        self._outcomes.take()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A transaction around an `async with` block, as `Producer.transaction`."""
+        await self.begin()
+        try:
+            yield self
+            if self._transactions.is_open:
+                await self.commit()
+        except ProducerFailed:
+            raise  # nothing that it can do has an effect
+        except BaseException as error:
+            try:
+                await self._abort_open()
+            except ProtocolError as failure:
+                error.add_note(f"The transaction could not be aborted: {failure.message}")
+            raise
+
+    async def _abort_open(self) -> None:
+        if self._transactions.is_open:
+            await self.abort()
+
+    @property
+    def _transactions(self) -> TransactionManager:
+        return needed_transactions(self._sender.transactions)
+
+    async def _settled(self, transactions: TransactionManager, call: str) -> None:
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(self._cluster.settings.operation_timeout_ms / 1000):
+                while transactions.is_busy:
+                    await self._sender.progress()
+        except TimeoutError:
+            raise transactions.overdue(call) from None
+        transactions.raise_error()
+
+    # -- What is known -----------------------------------------------------------------------
+
     async def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic. Raises `ProtocolError` if there is no such topic."""
         return sorted((await self._cluster.topic(topic)).partitions)
@@ -117,7 +205,10 @@ class AsyncProducer:
         return self._outcomes.held_bytes
 
     async def close(self) -> None:
-        """Send what is left and close all connections. Raises `ProtocolError` as `async with`."""
+        """Send what is left, or abort an open transaction, and close all connections.
+
+        Raises `ProtocolError` as `async with`.
+        """
         await self.__aexit__(None)
 
     async def _make_room(self, size_bytes: int) -> None:

@@ -13,12 +13,15 @@ from typing import Final
 from strandline.client.accumulator import RecordAccumulator
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import Connection, now_ms
+from strandline.client.channel import RequestFailed
+from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.delivery import Batch, Delivery, Outcomes
 from strandline.client.produce_messages import encode_batch, highest_version, produce_request
 from strandline.client.produce_queues import ProducePolicy, ProduceQueues
 from strandline.client.producer import ProducerSettings
 from strandline.client.producer_identity import ProducerIdentity
 from strandline.client.sending import REQUEST_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
+from strandline.client.transaction_manager import TransactionManager
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -37,6 +40,13 @@ class AsyncSender:
         self._cluster = cluster
         self._settings = settings
         is_idempotent = settings.is_idempotent and settings.acks == -1
+        identity = ProducerIdentity() if is_idempotent else None
+        transacting = settings.transactions(cluster.settings)
+        self.transactions: TransactionManager | None = None
+        """With it all batches are sent in transactions."""
+        if transacting is not None:
+            self.transactions = TransactionManager(transacting, cluster.router, cluster.random)
+            identity = self.transactions.identity
         self._queues: ProduceQueues[Batch] = ProduceQueues(
             ProducePolicy(
                 acks=settings.acks,
@@ -48,8 +58,10 @@ class AsyncSender:
             cluster.random,
             partial(encode_batch, codec=(settings.codec, settings.compression_level)),
             self,
-            ProducerIdentity() if is_idempotent else None,
+            identity,
         )
+        if self.transactions is not None:
+            self._queues.join_transactions(self.transactions)
         self.accumulator = RecordAccumulator(
             cluster.random,
             self.outcomes,
@@ -62,6 +74,7 @@ class AsyncSender:
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connecting: dict[BrokerId, asyncio.Task[None]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
 
     @property
     def has_work(self) -> bool:
@@ -93,7 +106,8 @@ class AsyncSender:
 
     async def stop(self) -> None:
         """Send nothing any more."""
-        tasks = [each for each in (self._task, *self._connecting.values()) if each is not None]
+        started = (self._task, *self._connecting.values(), *self._asking)
+        tasks = [each for each in started if each is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -112,8 +126,13 @@ class AsyncSender:
             self._queues.give_up_old(now_ms())
             await self._learn()
             self._send_ready()
+            self._ask_coordinators()
             now = now_ms()
-            wakings = (self.accumulator.lingers_until_ms(), self._queues.next_ms(now))
+            wakings = (
+                self.accumulator.lingers_until_ms(),
+                self._queues.next_ms(now),
+                None if self.transactions is None else self.transactions.wake_ms,
+            )
             wake_ms = min([now + _LOOK_MS, *(each for each in wakings if each is not None)])
             try:
                 async with asyncio.timeout(max(0, wake_ms - now) / 1000):
@@ -121,10 +140,43 @@ class AsyncSender:
             except TimeoutError:
                 continue
 
+    def _ask_coordinators(self) -> None:
+        """Send what the transaction needs."""
+        if self.transactions is None:
+            return
+        for ask in self.transactions.step(now_ms()):
+            task = asyncio.create_task(self._ask(self.transactions, ask))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        self._progress.set()
+
+    async def _ask(self, transactions: TransactionManager, ask: Ask) -> None:
+        try:
+            if ask.to is None:
+                connection = await self._cluster.any_connection()
+            else:
+                connection = await self._cluster.connection_to(ask.to)
+            answer = connection.send(
+                ask.key, ask.request, highest=ask.highest, timeout_ms=ask.timeout_ms
+            )
+        except ProtocolError as error:
+            is_refused = error.code is ErrorCode.UNSUPPORTED_VERSION
+            failed = RequestFailed(error.message, was_sent=False)
+            transactions.answered(ask, error if is_refused else failed, now_ms())
+        else:
+            try:
+                outcome: Outcome = await answer
+            except ProtocolError as error:
+                outcome = RequestFailed(error.message, was_sent=True)
+            transactions.answered(ask, outcome, now_ms())
+        self._work.set()
+
     async def _learn(self) -> None:
         """Find out what must be known to send: topics, and a producer id."""
         now = now_ms()
-        ready = [each.topic_partition for each in self._queues.busy if each.sendable(now)]
+        ready = [
+            each.topic_partition for each in self._queues.busy if self._queues.sendable(each, now)
+        ]
         topics = {partition.topic for partition in ready}
         stale = {each for each in topics if self._cluster.known_topic(each) is None}
         error: ProtocolError | None = None
@@ -151,7 +203,7 @@ class AsyncSender:
             topic = self._cluster.view.topics.get(queue.topic_partition.topic)
             info = None if topic is None else topic.partitions.get(queue.topic_partition.partition)
             if broker is None or (info is not None and info.leader == broker):
-                for batch in queue.sendable(now_ms()):
+                for batch in self._queues.sendable(queue, now_ms()):
                     self._queues.settle(batch, error, now_ms(), was_sent=False)
 
     def _send_ready(self) -> None:
@@ -162,7 +214,7 @@ class AsyncSender:
             topic = self._cluster.view.topics.get(at.topic)
             if topic is not None:
                 self._queues.give_up_former(queue, topic.topic_id)
-            for batch in queue.sendable(now_ms()):
+            for batch in self._queues.sendable(queue, now_ms()):
                 leader = self._leader_of(batch)
                 if leader is None:
                     break
@@ -212,8 +264,9 @@ class AsyncSender:
             ids,
             acks=self._settings.acks,
             timeout_ms=timeout_ms,
+            transactional_id=self._queues.transactional_id,
         )
-        highest = highest_version(ids)
+        highest = highest_version(ids, self._queues.highest_produce)
         if self._settings.acks == 0:
             connection.send_unanswered(ApiKey.PRODUCE, request, highest=highest)
             self._queues.sent(batches, ids)

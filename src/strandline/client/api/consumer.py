@@ -11,6 +11,7 @@ from strandline.client.consumer import Consumer as PartitionConsumer
 from strandline.client.consumer import Start
 from strandline.client.fetching import FetchedRecords
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
+from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
     LATEST,
@@ -239,8 +240,12 @@ class Consumer:
         return {each: at.offset for each, at in found.items()}
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """What `group.id` has committed; partitions without an offset are absent."""
-        stored = committed_offsets(self._cluster, needed_group(self._group), partitions)
+        """What `group.id` has committed; partitions without an offset are absent.
+
+        Waits while a transaction that stores offsets of these partitions is open (KIP-447).
+        """
+        group = needed_group(self._group)
+        stored = committed_offsets(self._cluster, group, partitions, is_stable=True)
         return {each: at.offset for each, at in stored.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -255,6 +260,15 @@ class Consumer:
             self._member.commit(stored)
             return
         commit_offsets(self._cluster, needed_group(self._group), stored)
+
+    @property
+    def group_metadata(self) -> Membership:
+        """As whom this consumer reads in `group.id`, for `Producer.send_offsets`.
+
+        With `assign` that is the group alone. Raises `InvalidSetting` without `group.id`.
+        """
+        group = needed_group(self._group)
+        return Membership(group, None) if self._member is None else self._member.membership
 
     def close(self) -> None:
         """Leave the group, committing with `enable.auto.commit`, and close all connections."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 from strandline.client.api.settings import producing_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.delivery import Delivery, FlushResult
+from strandline.client.group_requests import Membership
 from strandline.client.producer import Producer as BatchingProducer
+from strandline.client.transaction_requests import offsets_of_group
+from strandline.errors import ProducerFailed, ProtocolError
+from strandline.types import TopicPartition
 
 
 class Producer:
@@ -26,6 +31,17 @@ class Producer:
     goes out, and answers come in, within `send`, `poll` and `flush`. A context manager: leaving
     it sends what is left, and raises `ProtocolError` if any record was not written.
 
+    With `transactional.id` records are sent in transactions: readers of committed records see all
+    of one or nothing. Of all producers with the same id only the one that began last may write.
+
+        settings = {"bootstrap.servers": "localhost:9092", "transactional.id": "billing-1"}
+        with strandline.Producer(settings) as producer:
+            with producer.transaction():
+                producer.send("invoices", b"one more")
+                producer.send("ledger", b"its entry")
+
+    A transaction that is open when the producer is closed is aborted.
+
     Connects to nothing yet. Raises `InvalidSetting` for an unknown setting or value.
     """
 
@@ -33,13 +49,16 @@ class Producer:
         connecting, producing = producing_of(settings)
         self._cluster = ClusterClient(connecting.bootstrap, connecting.client)
         self._producer = BatchingProducer(self._cluster, producing)
+        self._is_transactional = producing.transactional_id is not None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         try:
-            if kind is None:
+            if self._is_transactional:
+                self._producer.abort_open()
+            elif kind is None:
                 self.flush().raise_failure()
         finally:
             self._cluster.close()
@@ -59,7 +78,9 @@ class Producer:
         Without `partition` the key decides (as Kafka's clients do: murmur2), and without a key
         batches go round. `value` None is a tombstone of the key. `timestamp_ms` is in milliseconds
         since 1970, now by default. Raises `ProtocolError`: UNKNOWN_TOPIC_OR_PARTITION,
-        MESSAGE_TOO_LARGE for a record above `buffer.memory`, BROKER_NOT_AVAILABLE, ...
+        MESSAGE_TOO_LARGE for a record above `buffer.memory`, BROKER_NOT_AVAILABLE, ...; with
+        `transactional.id` INVALID_TXN_STATE outside of a transaction, `TransactionFailed` in one
+        that can only be aborted, and `ProducerFailed`.
         """
         return self._producer.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp_ms
@@ -80,6 +101,75 @@ class Producer:
         """
         return self._producer.flush()
 
+    # -- Transactions ------------------------------------------------------------------------
+
+    def init_transactions(self) -> None:
+        """Fence all producers with this `transactional.id` that began before, and end what they
+        left open. `begin` does so the first time, if the program has not.
+
+        A program that copies from one topic to another calls it before it asks how far it was.
+        Raises `ProtocolError`: REQUEST_TIMED_OUT after `default.api.timeout.ms` (call it again),
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT, ...
+        """
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        """Begin a transaction: all that is sent from now on belongs to it.
+
+        Raises `ProtocolError` (INVALID_TXN_STATE) if there is one, and `ProducerFailed`.
+        """
+        self._producer.begin()
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group: Membership | str) -> None:
+        """Store how far a group has read, as a part of the transaction (KIP-447).
+
+        `offsets` are those of the next records to read, and `group` is `Consumer.group_metadata`
+        of the member that has read them: then the offsets of a member that has lost its
+        partitions are refused. A group's name alone is not checked. Raises `TransactionFailed`
+        for what is refused, and what `commit` does.
+        """
+        self._producer.send_offsets(*offsets_of_group(offsets, group))
+
+    def commit(self) -> None:
+        """Write what is left, and commit the transaction.
+
+        Raises `TransactionFailed` if it cannot be committed: call `abort`, then do its work again.
+        Raises `ProducerFailed` if the producer may not go on: whether the transaction was
+        committed is not known only if that was its answer to a commit that was sent before.
+        Raises `ProtocolError` (REQUEST_TIMED_OUT) after `default.api.timeout.ms`: call it again.
+        """
+        self._producer.commit()
+
+    def abort(self) -> None:
+        """Abort the transaction; what was sent in it is no record for readers of committed ones.
+
+        Raises `ProducerFailed`, and `ProtocolError` (REQUEST_TIMED_OUT) as `commit` does.
+        """
+        self._producer.abort()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction around a `with` block: committed at its end, aborted for an exception.
+
+        `TransactionFailed` is raised after the abort: the block can be run again at once. A block
+        may also call `commit` or `abort` itself, as its last step.
+        """
+        self.begin()
+        try:
+            yield self
+            if self._producer.is_in_transaction:
+                self._producer.commit()
+        except ProducerFailed:
+            raise  # nothing that it can do has an effect
+        except BaseException as error:
+            try:
+                self._producer.abort_open()
+            except ProtocolError as failure:
+                error.add_note(f"The transaction could not be aborted: {failure.message}")
+            raise
+
+    # -- What is known -----------------------------------------------------------------------
+
     def partitions_for(self, topic: str) -> list[int]:
         """The partitions of a topic. Raises `ProtocolError` if there is no such topic."""
         return sorted(self._cluster.topic(topic).partitions)
@@ -90,5 +180,8 @@ class Producer:
         return self._producer.buffered_bytes
 
     def close(self) -> None:
-        """Send what is left and close all connections. Raises `ProtocolError` as `with` does."""
+        """Send what is left and close all connections. Raises `ProtocolError` as `with` does.
+
+        With `transactional.id`: abort what was not committed, and close all connections.
+        """
         self.__exit__(None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.fetching import ISOLATIONS, FetchSettings
 from strandline.client.group_settings import NAMES, GroupSettings, parse_group_settings
 from strandline.client.producer import ProducerSettings
 from strandline.client.security.names import NAMES as SECURITY_NAMES
@@ -25,10 +25,6 @@ _Read: TypeAlias = Callable[[str, object], Any]
 _INT_MAX: Final = 2**31 - 1
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CODECS: Final = {"none": Codec.NONE, **{codec.setting: codec for codec in Codec if codec}}
-_ISOLATIONS: Final = {
-    "read_uncommitted": Isolation.READ_UNCOMMITTED,
-    "read_committed": Isolation.READ_COMMITTED,
-}
 RESETS: Final = ("earliest", "latest", "none")
 
 
@@ -36,6 +32,12 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidSetting(name, f"{name} takes text, not {value!r}.")
     return value
+
+
+def _name(name: str, value: object) -> str:
+    if not _text(name, value):
+        raise InvalidSetting(name, f"{name} must not be empty.")
+    return str(value)
 
 
 def _number(name: str, value: object) -> int:
@@ -89,9 +91,11 @@ _PRODUCER: Final = {
     "buffer.memory": _Setting("buffer_bytes_max", _number),
     "delivery.timeout.ms": _Setting("delivery_timeout_ms", _number),
     "allow.auto.create.topics": _Setting("may_create_topics", _flag),
+    "transactional.id": _Setting("transactional_id", _name),
+    "transaction.timeout.ms": _Setting("transaction_timeout_ms", _number),
 }
 _CONSUMER: Final = {
-    "isolation.level": _Setting("isolation", _one_of(_ISOLATIONS)),
+    "isolation.level": _Setting("isolation", _one_of(ISOLATIONS)),
     "fetch.min.bytes": _Setting("min_bytes", _number),
     "fetch.max.bytes": _Setting("max_bytes", _number),
     "max.partition.fetch.bytes": _Setting("partition_max_bytes", _number),
@@ -139,8 +143,23 @@ def producing_of(settings: Settings) -> tuple[Connecting, ProducerSettings]:
         raise InvalidSetting(
             "enable.idempotence", "enable.idempotence needs acks=all: others cannot know."
         )
+    if "transactional_id" in fields:
+        _check_transactional(fields)
+    elif "transaction_timeout_ms" in fields:
+        raise InvalidSetting(
+            "transaction.timeout.ms", "transaction.timeout.ms needs a transactional.id."
+        )
     fields.setdefault("linger_ms", _LINGER_MS)
     return _connecting(settings), ProducerSettings(**fields)
+
+
+def _check_transactional(fields: Mapping[str, Any]) -> None:
+    if not fields.get("is_idempotent", True):
+        raise InvalidSetting(
+            "enable.idempotence", "transactional.id needs enable.idempotence=true."
+        )
+    if fields.get("acks", -1) != -1:
+        raise InvalidSetting("acks", "transactional.id needs acks=all.")
 
 
 def reading_of(settings: Settings, *, joins: bool = True) -> Reading:
