@@ -15,9 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import strandline
+from strandline.cli.main import cli
 from strandline.errors import AuthenticationFailed, ErrorCode, InvalidSetting, ProtocolError
+from strandline.lakehouse.reading.catalogue import Catalogue
+from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
+from strandline.lakehouse.source.options import parse_options
 from strandline.types import TopicPartition
 from tests.certificates import Authority
 from tests.java.kafka_broker import Kafka, free_ports
@@ -209,7 +214,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         "SASL_SSL",
         {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "al", "sasl_password": "my secret"},
     ),
-    "OAUTHBEARER token": (
+    "refused OAUTHBEARER: invalid_token": (
         "SASL_SSL",
         {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": token("late", -60)},
     ),
@@ -262,6 +267,54 @@ def test_the_wrong_protocol_is_a_sentence(secured: Secured) -> None:
         with pytest.raises(ProtocolError) as failed:
             admin.list_topics()
         assert failed.value.code is not ErrorCode.NONE
+
+
+def test_commands_take_a_file(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bootstrap.servers` of the file counts unless there is a `-b`; errors show no secret."""
+    file = secured.directory / "client.properties"
+    settings = secured.settings("SASL_SSL", sasl_mechanism="SCRAM-SHA-512")
+    settings |= {"sasl.username": "bob", "sasl.password": "env:PASSWORD_OF_BOB", "acks": "all"}
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    monkeypatch.setenv("PASSWORD_OF_BOB", "pässword")
+    runner = CliRunner()
+    created = runner.invoke(
+        cli, ["topics", "create", "typed", "--client-config", str(file)], catch_exceptions=False
+    )
+    assert created.exit_code == 0, created.output
+    listed = runner.invoke(
+        cli, ["--client-config", str(file), "topics", "list"], catch_exceptions=False
+    )
+    assert "typed" in listed.output
+    file.write_text(file.read_text() + "sasl.mechanism=NONE\nsasl.password=my secret\n")
+    refused = runner.invoke(cli, ["topics", "list", "--client-config", str(file)])
+    assert refused.exit_code == 2
+    assert "sasl.mechanism takes PLAIN" in refused.output
+    assert "my secret" not in refused.output
+
+
+def test_sparks_source_reads_with_its_options(secured: Secured) -> None:
+    """What its planner and its tasks do, without Spark."""
+    given = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice"}
+    settings = secured.settings("SASL_SSL", **given, sasl_password="alice-secret")
+    with strandline.Producer(settings) as producer:
+        for number in range(10):
+            producer.send("tabled", b'{"n": %d}' % number)
+    options = parse_options(
+        {
+            "subscribe": "tabled",
+            **{f"kafka.{name}": str(value) for name, value in settings.items()},
+        },
+        is_stream=False,
+    )
+    with Catalogue(options.reading) as catalogue, RangeReader(options.reading) as reader:
+        partition = TopicPartition("tabled", 0)
+        end = catalogue.latest([partition])[partition].offset
+        planned = OffsetRange(topic="tabled", partition=0, start=0, end=end)
+        rows = [
+            value for batch in reader.read(planned) for value in batch.column("value").to_pylist()
+        ]
+    assert rows == [b'{"n": %d}' % number for number in range(10)]
+    assert "alice-secret" not in repr(options)
 
 
 def test_an_unknown_mechanism_names_those_that_are_served(secured: Secured) -> None:

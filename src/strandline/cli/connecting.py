@@ -10,9 +10,16 @@ from typing import Any, Final, TypeVar
 import click
 from click.core import ParameterSource
 
+from strandline.cli.client_config import (
+    as_typed_option,
+    bootstrap_of_config,
+    client_config,
+    client_config_option,
+)
 from strandline.client.clock import Clock
 from strandline.client.cluster import ClusterClient
 from strandline.client.inspection import answers_of, inspect_each
+from strandline.client.security.settings import Security
 from strandline.client.settings import Address, ClientSettings, parse_addresses
 from strandline.errors import InvalidSetting, ProtocolError
 
@@ -20,14 +27,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def bootstrap_option(command: F) -> F:
-    """Add `-b/--bootstrap`, which wins over the one in front of the command."""
+    """Add `-b/--bootstrap`, which wins over the one in front of the command, and
+    `--client-config`."""
     return click.option(
         "-b",
         "--bootstrap",
         metavar="HOST:PORT,...",
         default=None,
         help="Brokers to ask first.",
-    )(command)
+    )(client_config_option(command))
+
+
+def bootstrap_of(given: str | None) -> tuple[Address, ...]:
+    """The addresses of the brokers: those behind the command, in front of it, or of the file.
+
+    Raises `click.UsageError` for what are none.
+    """
+    root = click.get_current_context().find_root()
+    text = given
+    if text is None and root.get_parameter_source("bootstrap") is ParameterSource.DEFAULT:
+        text = bootstrap_of_config()
+    try:
+        return parse_addresses(root.params["bootstrap"] if text is None else text)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def json_option(command: F) -> F:
@@ -40,29 +63,29 @@ def open_cluster(bootstrap: str | None, *, patience_ms: int | None = None) -> Cl
 
     `patience_ms` is for commands that look at brokers which may not answer: how long one may take.
     """
-    if bootstrap is None:
-        bootstrap = click.get_current_context().find_root().params["bootstrap"]
-    try:
-        addresses = parse_addresses(bootstrap)
-    except InvalidSetting as wrong:
-        raise click.UsageError(str(wrong)) from wrong
-    settings = ClientSettings(client_id="strandline-cli", connect_timeout_ms=CONNECTING_MS)
+    addresses = bootstrap_of(bootstrap)
+    security = client_config().security
+    settings = ClientSettings(
+        client_id="strandline-cli", connect_timeout_ms=CONNECTING_MS, security=security
+    )
     if patience_ms is not None:
         settings = replace(
             settings, request_timeout_ms=patience_ms, operation_timeout_ms=2 * patience_ms
         )
     client = ClusterClient(addresses, settings)
-    client.on_delay = Delay(client.clock, partial(_causes, addresses, bootstrap)).failed
+    typed = as_typed("`strandline why` tells more.", bootstrap)
+    client.on_delay = Delay(client.clock, partial(_causes, addresses, security, typed)).failed
     return client
 
 
-def _causes(addresses: Sequence[Address], bootstrap: str) -> list[str]:
+def _causes(addresses: Sequence[Address], security: Security, more: str) -> list[str]:
     """What the brokers know to be wrong, as `strandline why` tells it; of those that answer."""
     settings = ClientSettings(
         client_id="strandline-cli",
         connect_timeout_ms=_ASKING_MS,
         request_timeout_ms=_ASKING_MS,
         operation_timeout_ms=_ASKING_MS,
+        security=security,
     )
     with ClusterClient(addresses, settings) as client:
         try:
@@ -76,7 +99,7 @@ def _causes(addresses: Sequence[Address], bootstrap: str) -> list[str]:
     ]
     causes = list(dict.fromkeys(found_causes))[:_CAUSES_MAX]
     if len(set(found_causes)) > len(causes):
-        causes.append(as_typed("`strandline why` tells more.", bootstrap))
+        causes.append(more)
     return causes
 
 
@@ -85,12 +108,11 @@ def as_typed(text: str, bootstrap: str | None) -> str:
 
     What comes from the environment or is the default holds for the next command as well.
     """
-    if bootstrap is None:
-        root = click.get_current_context().find_root()
-        if root.get_parameter_source("bootstrap") is not ParameterSource.COMMANDLINE:
-            return text
+    root = click.get_current_context().find_root()
+    if bootstrap is None and root.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE:
         bootstrap = root.params["bootstrap"]
-    return text.replace("`strandline ", f"`strandline -b {bootstrap} ")
+    options = "" if bootstrap is None else f" -b {bootstrap}"
+    return text.replace("`strandline ", f"`strandline{options}{as_typed_option()} ")
 
 
 class Delay:

@@ -32,6 +32,10 @@ Change what it is made from, not the page.
 The brokers to ask are named by `-b`, in front of the command or behind it, or by the environment
 variable `STRANDLINE_BOOTSTRAP`; the default is `localhost:9092`.
 
+A cluster that wants TLS or SASL gets them from `--client-config FILE`, in the same places, or the
+file that `STRANDLINE_CLIENT_CONFIG` names. It is a properties file as Kafka's tools read it, with
+the settings of [the clients](clients.md#tls-and-sasl), and `bootstrap.servers` if there is no `-b`.
+
 Results go to standard output, everything else to standard error. A command ends with 0 when it did
 what it was asked to, with 1 when it could not (one sentence says why, with the protocol's name of
 the error in brackets), with 2 when the command line or a setting is wrong, and with 130 when it was

@@ -14,6 +14,7 @@ from strandline.cli import started  # first: it takes the time
 
 import click  # isort: skip
 
+from strandline.cli.client_config import client_config_option
 from strandline.cli.lazy import LazyCommand, LazyGroup
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.version import VERSION
@@ -70,6 +71,7 @@ COMMANDS = {
     show_envvar=True,
     help="Brokers to ask first. May also stand behind the command.",
 )
+@client_config_option
 @click.option(
     "--version",
     is_flag=True,

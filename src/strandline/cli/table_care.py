@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, size_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
@@ -122,7 +123,11 @@ def drop(name: str, yes: bool, tables: Path, bootstrap: str | None) -> None:
     (location / SPEC_FILE).unlink()
     shutil.rmtree(location)
     click.echo(f"Table {name} is deleted.")
-    settings = ClientSettings(client_id="strandline-cli", operation_timeout_ms=_PATIENCE_MS)
+    settings = ClientSettings(
+        client_id="strandline-cli",
+        operation_timeout_ms=_PATIENCE_MS,
+        security=client_config().security,
+    )
     with ClusterClient(address, settings) as client:
         try:
             Admin(client).groups.delete(group_of(name))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from strandline.client.settings import parse_addresses
+from strandline.cli.connecting import bootstrap_of as addresses_of
 from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.session_master import check_master
@@ -114,9 +114,4 @@ def load_table(tables: Path, name: str) -> TableSpec:
 
 def bootstrap_of(given: str | None) -> str:
     """The addresses of the brokers as text. Raises `click.UsageError` for what are none."""
-    text: str = given or click.get_current_context().find_root().params["bootstrap"]
-    try:
-        parse_addresses(text)
-    except InvalidSetting as wrong:
-        raise click.UsageError(str(wrong)) from wrong
-    return text
+    return ",".join(map(str, addresses_of(given)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.moments import parse_time
 from strandline.cli.output import counted, print_json
@@ -78,7 +79,7 @@ def rebuild(
 
     store = open_store(spec, create=True)
     store.settle()
-    settings = RunOptions(bootstrap=address).read_settings(spec)
+    settings = RunOptions(bootstrap=address, config=client_config()).read_settings(spec)
     frontiers = store.state().frontiers
     facts = log_facts.ask(settings, spec.topics, frontiers)
     check_same_logs(frontiers, facts)

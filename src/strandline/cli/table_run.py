@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
+from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option
 from strandline.cli.output import counted
 from strandline.cli.spark_logging import silence_py4j
@@ -118,6 +119,7 @@ def run(
     try:
         options = RunOptions(
             bootstrap=bootstrap_of(bootstrap),
+            config=client_config(),
             once=once,
             interval_ms=(
                 spec.commit_interval_ms

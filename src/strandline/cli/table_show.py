@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import click
 
+from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import counted, print_json, print_table, size_text, time_text
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
@@ -148,7 +149,11 @@ def _progress(
     """
     reached = {each: (found.start, found.end) for each, found in state.frontiers.items()}
     isolation = isolation_of(spec)
-    settings = ClientSettings(client_id="strandline-cli", operation_timeout_ms=_LAG_PATIENCE_MS)
+    settings = ClientSettings(
+        client_id="strandline-cli",
+        operation_timeout_ms=_LAG_PATIENCE_MS,
+        security=client_config().security,
+    )
     with ClusterClient(bootstrap, settings) as client:
         try:
             there = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from strandline.cli.client_config import client_config
 from strandline.cli.connecting import bootstrap_option, json_option
 from strandline.cli.output import print_json, print_table
 from strandline.cli.spark_logging import silence_py4j
@@ -41,7 +42,7 @@ def verify(
 
     silence_py4j()
     spark = SparkOptions(master=master, memory=memory)
-    report = verify_table(spec, address, spark=spark, tell=print_notice)
+    report = verify_table(spec, address, config=client_config(), spark=spark, tell=print_notice)
     if as_json:
         print_json(report.as_json())
     else:

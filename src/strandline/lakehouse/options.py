@@ -16,6 +16,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from strandline.client.security.config import ClientConfig, is_about_security
+from strandline.client.security.settings import Security
 from strandline.client.settings import parse_addresses
 from strandline.errors import InvalidSetting
 
@@ -31,7 +33,7 @@ _UNIT_MS: Final = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
-_SECURE_PREFIXES: Final = ("kafka.ssl.", "kafka.sasl.", "kafka.security.")
+_SECURE_PREFIX: Final = "kafka."
 
 
 class Options:
@@ -42,10 +44,15 @@ class Options:
         self._names = {name.lower(): name for name in known}
         self._values = {name.lower(): value for name, value in given.items()}
         self._what = what
-        if self._values.get("kafka.security.protocol", "").upper() == "PLAINTEXT":
-            del self._values["kafka.security.protocol"]  # it is so in any case
+        config = {
+            name.removeprefix(_SECURE_PREFIX): value
+            for name, value in self._values.items()
+            if name.startswith(_SECURE_PREFIX) and is_about_security(name[len(_SECURE_PREFIX) :])
+        }
+        self.security: Security = ClientConfig(config).security
+        """What the options say of TLS and SASL, under Kafka's names with the prefix."""
         for name in self._values:
-            if name not in self._names:
+            if name not in self._names and name.removeprefix(_SECURE_PREFIX) not in config:
                 raise self._unknown(name)
 
     def text(self, name: str) -> str | None:
@@ -121,12 +128,6 @@ class Options:
         return [name for name in names if name.lower() in self._values]
 
     def _unknown(self, name: str) -> InvalidSetting:
-        if name.startswith(_SECURE_PREFIXES):
-            return InvalidSetting(
-                name,
-                f"The option {name} cannot be used: the {self._what} speaks PLAINTEXT only. "
-                "Spark's own kafka format can encrypt.",
-            )
         near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.6)
         hint = f"; did you mean {self._names[near[0]]}?" if near else "."
         return InvalidSetting(name, f"{name} is not an option of the {self._what}{hint}")

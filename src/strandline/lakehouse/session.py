@@ -176,6 +176,8 @@ _SETTINGS: Final = {
     # State that is larger than memory, and the only store for transformWithState.
     "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
     "spark.ui.showConsoleProgress": "false",
+    # As Spark has it, and the lines in which clients of Kafka are given passwords and keys.
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|ssl[.]key",
 }
 _ON_THIS_MACHINE: Final = {
     "spark.driver.host": _LOOPBACK,

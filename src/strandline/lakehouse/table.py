@@ -14,11 +14,12 @@ Spark is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from strandline.client.security.config import ClientConfig
 from strandline.lakehouse.pipeline.events import Event, Stopped
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.spark_options import SparkOptions
@@ -75,6 +76,7 @@ class Table:
         stop: threading.Event | None = None,
         on_event: Callable[[Event], None] | None = None,
         spark: SparkOptions | None = None,
+        client_config: Mapping[str, str] | None = None,
     ) -> Stopped:
         """Bring the table's topics into it, exactly once, from where it is; how the run ended.
 
@@ -87,6 +89,7 @@ class Table:
           note them, instead of raising `RecordsLost`.
         - `patience_s`: seconds for which trouble with brokers or Spark is met with another attempt.
         - `on_event`: gets each event (`Started`, `Committed`, `Notice`, `Stopped`) in this thread.
+        - `client_config`: settings of TLS and SASL by Kafka's names, for a cluster that wants them.
         - `spark`: where Spark runs. In a program with a Spark session, that one is used instead,
           and stays open.
 
@@ -97,6 +100,7 @@ class Table:
 
         options = RunOptions(
             bootstrap=bootstrap,
+            config=ClientConfig(client_config or {}),
             once=once,
             interval_ms=self.spec.commit_interval_ms if interval_ms is None else interval_ms,
             engine=self.spec.engine,
@@ -112,7 +116,13 @@ class Table:
             stop=never_stopped if stop is None else lambda: nullcontext(_EventStop(stop)),
         )
 
-    def verify(self, bootstrap: str = BOOTSTRAP, *, spark: SparkOptions | None = None) -> Report:
+    def verify(
+        self,
+        bootstrap: str = BOOTSTRAP,
+        *,
+        spark: SparkOptions | None = None,
+        client_config: Mapping[str, str] | None = None,
+    ) -> Report:
         """Prove from the log that every record below the frontier is in the table exactly once.
 
         The report's `is_good` is the verdict, its `sentences()` say what was found. Raises
@@ -120,7 +130,8 @@ class Table:
         """
         from strandline.lakehouse.verify.running import verify_table
 
-        return verify_table(self.spec, bootstrap, spark=spark)
+        config = ClientConfig(client_config or {})
+        return verify_table(self.spec, bootstrap, config=config, spark=spark)
 
     def dataset(self, side: str | None = None) -> pads.Dataset:
         """The committed rows for pyarrow; of a side table with `"late"` or `"dead_letters"`.

@@ -118,8 +118,10 @@ def test_durations_are_written_as_in_spark(text: str, ms: int) -> None:
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss is true or false, not 'maybe'"),
         ({"kafka.bootstrap.servers": "h:x"}, "'h:x' is not an address"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets says where to begin"),
-        ({"kafka.ssl.truststore.location": "/"}, "PLAINTEXT only"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "PLAINTEXT only"),
+        ({"kafka.ssl.truststore.location": "/"}, "has no effect while security.protocol is PLAIN"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism is missing"),
+        ({"kafka.ssl.secure.random.implementation": "x"}, "is not an option of the source"),
+        ({"kafka.sasl.login.class": "x"}, "sasl.login.class names a Java class"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(options: dict[str, str], sentence: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from strandline.client.security.mechanisms import Exchange
+from strandline.client.security.mechanisms import Exchange, reason_in
 from strandline.client.versions import ServedVersions
 from strandline.errors import (
     AuthenticationFailed,
@@ -93,7 +93,7 @@ class Authentication:
     def _take(self, response: SaslAuthenticateResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode(response.error_code)
-            told = (response.error_message or code.name).rstrip(".")
+            told = reason_in(response.error_message or code.name).rstrip(".")
             sentence = f"The {self._broker} refused {self._mechanism}: {told}."
             if code in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE):
                 raise AuthenticationFailed(code, sentence)

@@ -95,7 +95,7 @@ class OauthBearer:
             return None
         if self._refused is None:
             # Why it refuses: the client has to answer with a separator, and gets the refusal then.
-            self._refused = _reason(challenge)
+            self._refused = reason_in(challenge.decode(errors="replace"))
             return _SEPARATOR.encode()
         raise AuthenticationFailed(
             ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -103,10 +103,11 @@ class OauthBearer:
         )
 
 
-def _reason(challenge: bytes) -> str:
+def reason_in(told: str) -> str:
+    """What a broker says of a refusal; OAUTHBEARER's is a JSON object (RFC 7628, 3.2.2)."""
     try:
-        told = json.loads(challenge)
+        document = json.loads(told)
     except ValueError:
-        return "it did not say why"
-    status = told.get("status") if isinstance(told, dict) else None
-    return str(status) if status else "it did not say why"
+        return told
+    status = document.get("status") if isinstance(document, dict) else None
+    return str(status) if status else told

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.client.fetching import Isolation
+from strandline.client.security.config import UNSECURED, ClientConfig
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.types import TopicPartition
@@ -21,6 +22,8 @@ class RunOptions:
     """Of one run. The table's definition says the rest."""
 
     bootstrap: str
+    config: ClientConfig = UNSECURED
+    """How the cluster lets the run in."""
     once: bool = False
     """Commit what is there now, and end."""
     interval_ms: int = 10_000
@@ -42,6 +45,7 @@ class RunOptions:
             isolation=isolation_of(spec),
             with_headers=True,
             client_id=f"strandline-table-{spec.name}",
+            security=self.config.security,
         )
 
 

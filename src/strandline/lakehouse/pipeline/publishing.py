@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import commit_offsets
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError
 from strandline.types import Offset, TopicPartition
@@ -30,6 +31,7 @@ class Publisher:
         table: str,
         tell: Callable[[str], None],
         *,
+        security: Security = PLAINTEXT,
         patience_ms: int = 10_000,
     ) -> None:
         """`tell` gets a sentence when publishing begins to fail, and when it works again."""
@@ -37,6 +39,7 @@ class Publisher:
             client_id=f"strandline-table-{table}",
             operation_timeout_ms=patience_ms,
             request_timeout_ms=patience_ms,
+            security=security,
         )
         self._cluster = ClusterClient(bootstrap, settings)
         self._group = group_of(table)

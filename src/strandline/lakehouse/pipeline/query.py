@@ -84,6 +84,7 @@ class Attempt:
 
     def _rows(self) -> DataFrame:
         options = self.context.options
+        config = options.config
         reader = self.context.spark.readStream.format(options.engine)
         for name, value in {
             "kafka.bootstrap.servers": options.bootstrap,
@@ -93,6 +94,7 @@ class Attempt:
             "kafka.isolation.level": self.context.spec.isolation,
             "failOnDataLoss": "true",
             "includeHeaders": "true",
+            **(config.java_options() if options.engine == "kafka" else config.spark_options()),
         }.items():
             reader = reader.option(name, value)
         return reader.load()

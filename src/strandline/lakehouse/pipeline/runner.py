@@ -83,11 +83,16 @@ class Runner:
         """What was told last, if no commit came since."""
         bootstrap = context.options.bootstrap
         name = context.spec.name
-        self._publisher = Publisher(bootstrap, name, lambda sentence: tell(Notice(sentence)))
+        security = context.options.config.security
+        self._publisher = Publisher(
+            bootstrap, name, lambda sentence: tell(Notice(sentence)), security=security
+        )
         self._cluster = ClusterClient(
             bootstrap,
             ClientSettings(
-                client_id=f"strandline-table-{name}", operation_timeout_ms=_LAG_PATIENCE_MS
+                client_id=f"strandline-table-{name}",
+                operation_timeout_ms=_LAG_PATIENCE_MS,
+                security=security,
             ),
         )
 

@@ -46,7 +46,12 @@ def finish_if_up_to_date(
     reached = begin.reached(frontiers)
     nothing = Lag(0, 0.0, dict.fromkeys(reached, 0))
     tell(Started(len(begin.starts), sum(reached.values()), nothing))
-    publisher = Publisher(options.bootstrap, spec.name, lambda sentence: tell(Notice(sentence)))
+    publisher = Publisher(
+        options.bootstrap,
+        spec.name,
+        lambda sentence: tell(Notice(sentence)),
+        security=options.config.security,
+    )
     with closing(publisher):
         publisher.publish(reached)
     tell(Notice("Nothing is new, so Spark was not started."))

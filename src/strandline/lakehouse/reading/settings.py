@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.client.fetching import Isolation
+from strandline.client.security.settings import PLAINTEXT, Security
 from strandline.client.settings import ClientSettings
 from strandline.types import TopicId, TopicPartition
 
@@ -30,11 +31,16 @@ class ReadSettings:
     """How long a range may stand still: while there is no leader, no broker, or no record."""
     checks_crc: bool = True
     client_id: str = "strandline-spark"
+    security: Security = PLAINTEXT
 
     @property
     def client(self) -> ClientSettings:
         """What the client underneath is told."""
-        return ClientSettings(client_id=self.client_id, operation_timeout_ms=self.patience_ms)
+        return ClientSettings(
+            client_id=self.client_id,
+            operation_timeout_ms=self.patience_ms,
+            security=self.security,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

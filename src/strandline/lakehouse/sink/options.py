@@ -82,6 +82,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         client=ClientSettings(
             client_id=options.text("kafka.client.id") or "strandline-spark",
             request_timeout_ms=timeout_ms,
+            security=options.security,
         ),
         producer=ProducerSettings(
             acks=options.one_of("kafka.acks", _ACKS, -1),

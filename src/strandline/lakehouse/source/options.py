@@ -152,7 +152,7 @@ def _limits(options: Options) -> TriggerLimits:
 
 def _read_settings(options: Options) -> ReadSettings:
     plain = options.one_of("isolation.level", _ISOLATIONS, Isolation.READ_UNCOMMITTED)
-    standard = ReadSettings(bootstrap=options.bootstrap())
+    standard = ReadSettings(bootstrap=options.bootstrap(), security=options.security)
     return ReadSettings(
         bootstrap=standard.bootstrap,
         isolation=options.one_of("kafka.isolation.level", _ISOLATIONS, plain),
@@ -160,6 +160,7 @@ def _read_settings(options: Options) -> ReadSettings:
         fetch_bytes=options.number("kafka.max.partition.fetch.bytes") or standard.fetch_bytes,
         patience_ms=options.number("kafka.default.api.timeout.ms") or standard.patience_ms,
         client_id=options.text("kafka.client.id") or standard.client_id,
+        security=standard.security,
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 
+from strandline.client.security.config import UNSECURED, ClientConfig
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.spark_options import SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
@@ -19,6 +20,7 @@ def verify_table(
     spec: TableSpec,
     bootstrap: str,
     *,
+    config: ClientConfig = UNSECURED,
     spark: SparkOptions | None = None,
     tell: Callable[[str], None] = log.warning,
 ) -> Report:
@@ -36,4 +38,5 @@ def verify_table(
     is_given = has_session()
     session = open_session(f"table verify {spec.name}", spark or SparkOptions(), tell=tell)
     with nullcontext() if is_given else session:
-        return verify(session, store, RunOptions(bootstrap=bootstrap).read_settings(spec))
+        options = RunOptions(bootstrap=bootstrap, config=config)
+        return verify(session, store, options.read_settings(spec))
