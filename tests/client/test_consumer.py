@@ -9,10 +9,11 @@ import pytest
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.fetching import FetchSettings
 from strandline.client.offsets import commit_offsets, committed_offsets
 from strandline.client.producer import Producer
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.testing import Cluster

@@ -3,171 +3,36 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
-from confluent_kafka import Consumer as LibrdkafkaConsumer
 
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Start
-from strandline.client.group_consumer import GroupConsumer, RebalanceListener
-from strandline.client.group_settings import GroupSettings
-from strandline.client.producer import Producer
+from strandline.client.group_consumer import RebalanceListener
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import Offset, TopicPartition
-from tests.client.conftest import FAST, PATIENCE_S, BrokerThread
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it reads its own resources in a way that is deprecated
-    from kafka import KafkaConsumer as KafkaPythonConsumer
-
-PARTITIONS = 4
-
-
-class Member(Protocol):
-    """A member of any client, as these tests need it."""
-
-    def turn(self) -> list[bytes]:
-        """Poll once, shortly; the values that came."""
-
-    def owned(self) -> set[int]:
-        """The numbers of its partitions."""
-
-    def close(self) -> None: ...
-
-
-class Ours:
-    """A member of this project's client."""
-
-    def __init__(self, address: str, group: str, topic: str, **settings: Any) -> None:
-        # The leader of a group looks for new partitions as often as metadata grow old.
-        self.cluster = ClusterClient(address, replace(FAST, metadata_age_max_ms=1000))
-        named = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 200, **settings}
-        self.consumer = GroupConsumer(self.cluster, GroupSettings(group=group, **named))
-        self.lost: list[TopicPartition] = []
-        self.revoked: list[TopicPartition] = []
-        listener = RebalanceListener(revoked=self.revoked.extend, lost=self.lost.extend)
-        self.consumer.subscribe([topic], listener)
-
-    def turn(self) -> list[bytes]:
-        return [
-            record.value or b"" for fetched in self.consumer.poll(50) for record in fetched.records
-        ]
-
-    def owned(self) -> set[int]:
-        generation = self.consumer.generation
-        owned = set() if generation is None else {at.partition for at in generation.owned}
-        return owned & {at.partition for at in self.consumer.positions}
-
-    def close(self) -> None:
-        self.consumer.close()
-        self.cluster.close()
-
-
-class Librdkafka:
-    """A member of confluent-kafka."""
-
-    def __init__(self, address: str, group: str, topic: str, **settings: Any) -> None:
-        self._consumer = LibrdkafkaConsumer(
-            {
-                "bootstrap.servers": address,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 200,
-                "session.timeout.ms": 6000,
-                **{name.replace("_", "."): value for name, value in settings.items()},
-            }
-        )
-        self._consumer.subscribe([topic])
-
-    def turn(self) -> list[bytes]:
-        message = self._consumer.poll(0.05)
-        if message is None:
-            return []
-        assert message.error() is None
-        value = message.value()
-        assert isinstance(value, bytes)
-        return [value]
-
-    def owned(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-class KafkaPython:
-    """A member of kafka-python."""
-
-    def __init__(self, address: str, group: str, topic: str, **settings: Any) -> None:
-        self._consumer = KafkaPythonConsumer(
-            topic,
-            bootstrap_servers=address,
-            group_id=group,
-            auto_offset_reset="earliest",
-            heartbeat_interval_ms=200,
-            session_timeout_ms=6000,
-            # As a leader that does not know the topic yet it assigns nothing, and looks again then.
-            metadata_max_age_ms=1000,
-            **settings,
-        )
-
-    def turn(self) -> list[bytes]:
-        found = self._consumer.poll(timeout_ms=500)
-        return [record.value for records in found.values() for record in records]
-
-    def owned(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-@contextmanager
-def together(*members: Member) -> Iterator[None]:
-    with ExitStack() as ends:
-        for each in members:
-            ends.callback(each.close)
-        yield
-
-
-def until(condition: Callable[[], bool], members: Sequence[Member]) -> list[bytes]:
-    """Let the members poll in turn; what they have read when the condition holds."""
-    values: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, [each.owned() for each in members]
-        for each in members:
-            values += each.turn()
-    return values
-
-
-def share(members: Sequence[Member]) -> bool:
-    """Whether each of them has a part, and together all."""
-    parts = [each.owned() for each in members]
-    return all(parts) and sorted(number for part in parts for number in part) == [0, 1, 2, 3]
-
-
-def write(cluster: ClusterClient, topic: str, numbers: Sequence[int]) -> None:
-    with Producer(cluster) as producer:
-        for number in numbers:
-            producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+from tests.client.conftest import FAST, BrokerThread
+from tests.client.group_members import (
+    PARTITIONS,
+    KafkaPython,
+    Librdkafka,
+    Ours,
+    check_shared,
+    make_topic,
+    share,
+    together,
+    until,
+    values,
+    write,
+)
 
 
 @pytest.fixture
 def topic(cluster: ClusterClient, name: str) -> str:
-    Admin(cluster).topics.create(name, partitions=PARTITIONS)
-    write(cluster, name, range(8))
-    return name
-
-
-def values(numbers: Sequence[int]) -> set[bytes]:
-    return {b"%d" % number for number in numbers}
+    return make_topic(cluster, name)
 
 
 # -- Ours alone ----------------------------------------------------------------------------------
@@ -307,6 +172,25 @@ def test_a_member_may_seek_when_it_is_assigned(broker: BrokerThread, topic: str)
         assert set(read) == values([4, 5, 6, 7])
 
 
+def test_an_error_of_the_listener_reaches_the_program_and_ends_no_membership(
+    broker: BrokerThread, topic: str
+) -> None:
+    member = Ours(broker.address, topic, topic)
+
+    def fails(partitions: Sequence[TopicPartition]) -> None:
+        raise RuntimeError("the program's own")
+
+    member.consumer.subscribe([topic], RebalanceListener(assigned=fails, revoked=fails))
+    with together(member):
+        for _ in range(2):  # assigned; then revoked, and the member joins all the same
+            with pytest.raises(RuntimeError, match="own"):
+                until(lambda: False, [member])
+            if len(member.consumer.positions) == PARTITIONS:
+                member.consumer.subscribe([topic, "another"], RebalanceListener(revoked=fails))
+        member.consumer.subscribe([topic])
+        until(lambda: member.owned() == {0, 1, 2, 3}, [member])
+
+
 # -- Beside others -------------------------------------------------------------------------------
 
 
@@ -315,16 +199,11 @@ def test_a_member_may_seek_when_it_is_assigned(broker: BrokerThread, topic: str)
 def test_librdkafka_shares_a_group_with_us(
     broker: BrokerThread, cluster: ClusterClient, topic: str, assignor: str, ours_leads: bool
 ) -> None:
-    check_shared(
-        broker,
-        cluster,
-        topic,
-        ours_leads=ours_leads,
-        ours={"assignors": (assignor,)},
-        theirs=lambda: Librdkafka(
-            broker.address, topic, topic, partition_assignment_strategy=assignor
-        ),
+    ours = partial(Ours, broker.address, topic, topic, assignors=(assignor,))
+    theirs = partial(
+        Librdkafka, broker.address, topic, topic, partition_assignment_strategy=assignor
     )
+    check_shared(cluster, topic, [ours, theirs] if ours_leads else [theirs, ours])
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -332,53 +211,6 @@ def test_librdkafka_shares_a_group_with_us(
 def test_kafka_python_shares_a_group_with_us(
     broker: BrokerThread, cluster: ClusterClient, topic: str, assignor: str, ours_leads: bool
 ) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-        from kafka.coordinator.assignors.range import RangePartitionAssignor
-        from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-        from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-    kinds = {
-        "range": RangePartitionAssignor,
-        "roundrobin": RoundRobinPartitionAssignor,
-        "sticky": StickyPartitionAssignor,
-        "cooperative-sticky": CooperativeStickyAssignor,
-    }
-    check_shared(
-        broker,
-        cluster,
-        topic,
-        ours_leads=ours_leads,
-        ours={"assignors": (assignor,)},
-        theirs=lambda: KafkaPython(
-            broker.address, topic, topic, partition_assignment_strategy=[kinds[assignor]]
-        ),
-    )
-
-
-def check_shared(
-    broker: BrokerThread,
-    cluster: ClusterClient,
-    topic: str,
-    *,
-    ours_leads: bool,
-    ours: dict[str, Any],
-    theirs: Callable[[], Member],
-) -> None:
-    """Who comes first leads: both divide what both understand, and hand over to each other."""
-
-    def make_ours() -> Member:
-        return Ours(broker.address, topic, topic, **ours)
-
-    make: list[Callable[[], Member]] = [make_ours, theirs] if ours_leads else [theirs, make_ours]
-    first = make[0]()
-    with together(first):
-        read = until(lambda: first.owned() == {0, 1, 2, 3}, [first])
-        second = make[1]()
-        with together(second):
-            read += until(lambda: share([first, second]), [first, second])
-            write(cluster, topic, range(8, 24))
-            while not set(read) >= values(range(24)):
-                read += first.turn() + second.turn()
-            assert len(Admin(cluster).groups.describe(topic).members) == 2
-        until(lambda: first.owned() == {0, 1, 2, 3}, [first])
+    ours = partial(Ours, broker.address, topic, topic, assignors=(assignor,))
+    theirs = partial(KafkaPython, broker.address, topic, topic, assignor=assignor)
+    check_shared(cluster, topic, [ours, theirs] if ours_leads else [theirs, ours])

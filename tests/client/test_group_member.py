@@ -515,3 +515,20 @@ def test_a_program_that_does_not_poll_loses_its_membership_and_gets_another() ->
     stage.member.revoked(stage.now_ms)
     stage.step()
     assert stage.join(5).body.member_id == ""
+
+
+def test_a_program_that_polls_too_late_has_left_though_no_step_came_between() -> None:
+    """As of one that blocked the event loop: it is told the same as if a thread had beaten."""
+    for commits in (False, True):
+        stage = GroupStage()
+        stage.settle(0)
+        late_ms = stage.now_ms + 60_000
+        results: list[CommitResult] = []
+        if commits:
+            stage.member.commit({T0: Committed(Offset(1))}, results.append, late_ms)
+            assert results[0].code is ErrorCode.UNKNOWN_MEMBER_ID
+        stage.member.polled(late_ms)
+        stage.now_ms = late_ms
+        stage.step()
+        assert stage.take(ApiKey.LEAVE_GROUP).body.members
+        assert stage.event() == PartitionsRevoked((T0,), is_lost=True)

@@ -11,8 +11,9 @@ from confluent_kafka import TopicPartition as TheirPartition
 
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.producer import Producer, ProducerSettings
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.codec import Codec
 from strandline.types import Offset, TopicPartition

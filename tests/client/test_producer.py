@@ -12,9 +12,10 @@ import pytest
 
 from strandline.client.admin import Admin
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.partitioner import partition_for_key
 from strandline.client.producer import Producer, ProducerSettings
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import parse_response_header, response_frame

@@ -17,11 +17,12 @@ from strandline.cli.record_format import Formatter, formatter_for
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.stopping import Stop, ends_with_its_reader
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.fetching import ISOLATIONS, FetchSettings
 from strandline.client.group_consumer import GroupConsumer
 from strandline.client.group_settings import GroupSettings, parse_group_settings
 from strandline.client.offsets import commit_offsets, committed_offsets
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
 from strandline.types import TopicPartition
 

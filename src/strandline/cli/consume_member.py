@@ -12,9 +12,9 @@ import click
 from strandline.cli.consume_run import ConsumeRun, Source
 from strandline.cli.stopping import Stop
 from strandline.client.assignors import ASSIGNORS
-from strandline.client.consumer import Start
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
 from strandline.client.group_settings import GroupSettings
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import TopicPartition
 

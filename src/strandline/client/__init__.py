@@ -12,6 +12,6 @@ The command line and Spark executors use the blocking one as it is. Its parts wi
 threads and clocks are shared: `channel`, the requests of one connection, with the links between
 brokers and with the simulator's clients; `metadata`, `router`, which says whom to ask,
 `produce_queues`, what becomes of a producer's batches, and `group_member` with the latter;
-`fetch_positions`, a reader's, by the blocking and the asyncio consumer. It must not know the
-node: all that it learns of a broker comes over the wire.
+`fetch_positions` and `group_progress`, a reader's, by the blocking and the asyncio consumer. It
+must not know the node: all that it learns of a broker comes over the wire.
 """

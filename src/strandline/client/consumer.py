@@ -16,9 +16,8 @@ out, so what the caller holds and the positions always agree.
 from __future__ import annotations
 
 import select
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 
 from strandline.client.cluster import ClusterClient, void
@@ -32,8 +31,9 @@ from strandline.client.fetching import (
     highest_version,
 )
 from strandline.client.metadata import PartitionInfo
-from strandline.client.offsets import EARLIEST, LATEST, list_offsets
+from strandline.client.offsets import LATEST, list_offsets
 from strandline.client.retry import is_worth_waiting_for
+from strandline.client.start import Start, resolve_starts
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse
@@ -43,41 +43,6 @@ from strandline.types import BrokerId, Offset, TopicPartition
 _MAX_WAIT_MS_MAX = 5000
 _SILENCE_MS = 3000
 """So much later than it was to come an answer is missed."""
-
-
-class _Anchor(Enum):
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    OFFSET = "offset"
-    TIME = "time"
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where to begin in a partition."""
-
-    anchor: _Anchor
-    value: int = 0
-
-    @classmethod
-    def earliest(cls, plus: int = 0) -> Start:
-        """The log's first offset, or so many after it."""
-        return cls(_Anchor.EARLIEST, plus)
-
-    @classmethod
-    def latest(cls, minus: int = 0) -> Start:
-        """The end of the log, or so many offsets before it but not before its start."""
-        return cls(_Anchor.LATEST, minus)
-
-    @classmethod
-    def at_offset(cls, offset: int) -> Start:
-        """Exactly there."""
-        return cls(_Anchor.OFFSET, offset)
-
-    @classmethod
-    def at_time(cls, timestamp_ms: int) -> Start:
-        """The first record at or after a time; the end of the log if there is none."""
-        return cls(_Anchor.TIME, timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,6 +88,14 @@ class Consumer:
         self._drop_in_flight()
         self._positions.assign(positions)
 
+    def add(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Read these partitions too. Raises `ProtocolError`."""
+        self._positions.add(self.resolve(starts))
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions no longer."""
+        self._positions.drop(partitions)
+
     def seek(self, partition: TopicPartition, start: Start) -> None:
         """Go on elsewhere in an assigned partition."""
         found = self.resolve({partition: start})[partition]
@@ -134,33 +107,12 @@ class Consumer:
         self._cluster.retry_on_topics(
             lambda: void(self._cluster.by_leader(starts)), {each.topic for each in starts}
         )
-        earliest = self._ask(
-            {each: EARLIEST for each, start in starts.items() if _needs_start(start)}
-        )
-        latest = self._ask({each: LATEST for each, start in starts.items() if _needs_end(start)})
-        timed = self._ask(
-            {each: start.value for each, start in starts.items() if start.anchor is _Anchor.TIME}
-        )
-        found: dict[TopicPartition, Offset] = {}
-        for partition, start in starts.items():
-            match start.anchor:
-                case _Anchor.EARLIEST:
-                    offset = earliest[partition] + start.value
-                case _Anchor.LATEST:
-                    offset = latest[partition] - start.value
-                    if start.value:
-                        offset = max(offset, earliest[partition])
-                case _Anchor.OFFSET:
-                    offset = start.value
-                case _Anchor.TIME:
-                    offset = timed[partition]
-                    if offset < 0:
-                        offset = latest[partition]
-            found[partition] = Offset(offset)
-        return found
+        return resolve_starts(starts, self._ask)
 
     def end_offsets(self) -> dict[TopicPartition, Offset]:
         """Where the assigned partitions end at the moment for this reader."""
+        if not self.positions:
+            return {}
         ends = self._ask(dict.fromkeys(self.positions, LATEST))
         return {each: Offset(offset) for each, offset in ends.items()}
 
@@ -169,8 +121,6 @@ class Consumer:
         return self._positions.lag()
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        if not wanted:
-            return {}
         found = list_offsets(self._cluster, wanted, self._settings.isolation)
         return {each: at.offset for each, at in found.items()}
 
@@ -327,11 +277,3 @@ class Consumer:
             request.connection.close()
             request.session.failed()
         self._in_flight = []
-
-
-def _needs_start(start: Start) -> bool:
-    return start.anchor is _Anchor.EARLIEST or (start.anchor is _Anchor.LATEST and start.value > 0)
-
-
-def _needs_end(start: Start) -> bool:
-    return start.anchor in (_Anchor.LATEST, _Anchor.TIME)

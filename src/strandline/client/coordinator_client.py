@@ -179,6 +179,14 @@ class CoordinatorClient:
             self.failed(error)
 
 
+def not_sent(error: ProtocolError) -> Outcome:
+    """The outcome of a request that a driver could not send: the broker cannot be reached, or does
+    not serve it."""
+    if error.code is ErrorCode.UNSUPPORTED_VERSION:
+        return error
+    return RequestFailed(error.message, was_sent=False)
+
+
 def error_code_or_none(answer: Any) -> int:
     """The code of an answer that may have none for all."""
     code: int = getattr(answer, "error_code", 0)

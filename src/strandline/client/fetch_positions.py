@@ -95,6 +95,18 @@ class FetchPositions:
         for session in self._sessions.values():
             session.failed()  # the next answers are to tell the ends of all partitions
 
+    def add(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Stand there too; what is known of the others stays."""
+        for partition, offset in offsets.items():
+            self.seek(partition, offset)
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stand in these no longer. What is still to be answered about them is void."""
+        for partition in partitions:
+            self.offsets.pop(partition, None)
+            self.ends.pop(partition, None)
+            self._standing.pop(partition, None)
+
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
         """Stand elsewhere; nothing is known of the record before that."""
         self.offsets[partition] = offset
@@ -109,6 +121,10 @@ class FetchPositions:
         if fetched.last_epoch != NO_EPOCH:
             standing.epoch = fetched.last_epoch
             standing.checked_epoch = max(standing.checked_epoch, fetched.asked_epoch)
+
+    def advance_to(self, partition: TopicPartition, offset: Offset) -> None:
+        """Records of a fetch are handed out, and those from `offset` on are not yet."""
+        self.offsets[partition] = offset
 
     def lag(self) -> dict[TopicPartition, int]:
         """How far each position is behind the end that the last fetch told; unknown ones absent."""

@@ -14,32 +14,28 @@ there are the listener's functions called.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
-from strandline.client.coordinator_client import sentence
+from strandline.client.consumer import Consumer
 from strandline.client.fetching import FetchedRecords, FetchSettings
 from strandline.client.group_events import (
     GenerationJoined,
-    GroupEvent,
     MemberFailed,
     PartitionsAssigned,
     PartitionsRevoked,
 )
+from strandline.client.group_progress import GroupProgress, not_subscribed
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import GroupSettings
 from strandline.client.group_thread import GroupThread
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.client.start import STARTS, Start
+from strandline.errors import ProtocolError
 from strandline.types import Offset, TopicPartition
 
 _SLICE_MS: Final = 250
 """So long at most records are waited for before the group is looked at again."""
-_RESETS: Final = {"earliest": Start.earliest(), "latest": Start.latest(), "none": None}
-_MEMBERSHIP_OVER: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
-)
 
 
 def _nothing(partitions: Sequence[TopicPartition]) -> None:
@@ -71,14 +67,10 @@ class GroupConsumer:
         """Connects to nothing yet. `cluster` stays the caller's to close."""
         self._cluster = cluster
         self._settings = settings
-        self._reset = _RESETS[settings.auto_offset_reset]
-        self._consumer = Consumer(cluster, fetch, reset=self._reset)
+        self._consumer = Consumer(cluster, fetch, reset=STARTS[settings.auto_offset_reset])
         self._listener = RebalanceListener()
         self._thread: GroupThread | None = None
-        self._generation: GenerationJoined | None = None
-        self._membership = Membership(settings.group, settings.instance_id)
-        self._committed: dict[TopicPartition, Offset] = {}
-        self._commit_at_ms = 0
+        self._progress = GroupProgress(settings, cluster.clock.monotonic_ms())
 
     def __enter__(self) -> GroupConsumer:
         return self
@@ -93,20 +85,19 @@ class GroupConsumer:
         self._listener = listener or RebalanceListener()
         if self._thread is None:
             self._thread = GroupThread(self._cluster, self._settings)
-            self._plan_commit()
         self._thread.subscribe(topics)
 
     @property
     def generation(self) -> GenerationJoined | None:
         """The generation in which the member is, and what it was given there; None before the
         first one, and while partitions are given up."""
-        return self._generation
+        return self._progress.generation
 
     @property
     def membership(self) -> Membership:
         """As whom the partitions are read that are read now, or were last: also a member that the
         group has taken out since is refused by this, and not taken for a stranger."""
-        return self._membership
+        return self._progress.membership
 
     @property
     def positions(self) -> Mapping[TopicPartition, Offset]:
@@ -137,21 +128,21 @@ class GroupConsumer:
         (FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_SESSION_TIMEOUT...).
         """
         thread = self._member()
-        deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
+        deadline_ms = self._now_ms() + timeout_ms
         while True:
             thread.polled()
-            for event in thread.take_events():
-                self._take(thread, event)
-            self._maybe_commit(thread)
-            left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
+            self._handle_events(thread)
+            due = self._progress.due(self._consumer.positions, self._now_ms())
+            if due:
+                thread.commit_soon(due)
+            left_ms = max(0, deadline_ms - self._now_ms())
             if self._consumer.positions:
                 fetched = self._consumer.poll(min(left_ms, _SLICE_MS))
                 if fetched:
                     return fetched
             else:
-                for event in thread.take_events(left_ms):
-                    self._take(thread, event)
-            if self._cluster.clock.monotonic_ms() >= deadline_ms:
+                self._handle_events(thread, left_ms)
+            if self._now_ms() >= deadline_ms:
                 return []
 
     def commit(
@@ -169,16 +160,8 @@ class GroupConsumer:
         wanted = dict(self._consumer.positions if offsets is None else offsets)
         if timeout_ms is None:
             timeout_ms = self._cluster.settings.operation_timeout_ms
-        result = thread.commit({at: Committed(each) for at, each in wanted.items()}, timeout_ms)
-        if result.code in _MEMBERSHIP_OVER:
-            raise ProtocolError(
-                result.code,
-                f"Group '{self._settings.group}' has given partitions to other members before "
-                "they were committed here.",
-            )
-        if result.code is not ErrorCode.NONE:
-            raise sentence(result.code, self._settings.group)
-        self._committed.update(wanted)
+        offered = {at: Committed(each) for at, each in wanted.items()}
+        self._progress.committed(thread.commit(offered, timeout_ms))
 
     def close(self) -> None:
         """Commit (with `enable_auto_commit`) and leave the group."""
@@ -196,81 +179,46 @@ class GroupConsumer:
 
     def _member(self) -> GroupThread:
         if self._thread is None:
-            raise ProtocolError(
-                ErrorCode.UNKNOWN_MEMBER_ID, "The consumer is not subscribed, or is closed."
-            )
+            raise not_subscribed()
         return self._thread
+
+    def _now_ms(self) -> int:
+        return self._cluster.clock.monotonic_ms()
 
     # -- What the group says -----------------------------------------------------------------
 
-    def _take(self, thread: GroupThread, event: GroupEvent) -> None:
-        match event:
-            case GenerationJoined():
-                self._generation = event
-                self._membership = replace(
-                    self._membership, member_id=event.member_id, generation=event.generation
-                )
-            case PartitionsAssigned(committed):
-                self._begin(committed)
-            case PartitionsRevoked():
-                self._generation = None
-                self._give_up(thread, event)
-                thread.revoked()
-            case MemberFailed(error):
-                raise error
-
-    def _begin(self, committed: Mapping[TopicPartition, Committed | None]) -> None:
-        starts = {at: Start.at_offset(each) for at, each in self._consumer.positions.items()}
-        for at, stored in committed.items():
-            if stored is not None:
-                starts[at] = Start.at_offset(stored.offset)
-                self._committed[at] = stored.offset
-            elif self._reset is not None:
-                starts[at] = self._reset
-            else:
-                raise ProtocolError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"Group '{self._settings.group}' has committed no offset for partition {at}, "
-                    "and auto.offset.reset is none.",
-                )
-        self._consumer.assign(starts)
-        self._listener.assigned(tuple(committed))
+    def _handle_events(self, thread: GroupThread, wait_ms: int = 0) -> None:
+        """An event is handled as a whole or, if that raises, by the next call again; but for what
+        the program was told."""
+        while (event := thread.first_event(wait_ms)) is not None:
+            wait_ms = 0
+            match event:
+                case GenerationJoined():
+                    thread.event_handled()
+                    self._progress.joined(event)
+                case PartitionsAssigned(committed):
+                    self._consumer.add(self._progress.begin(committed))
+                    thread.event_handled()
+                    self._listener.assigned(tuple(committed))
+                case PartitionsRevoked():
+                    thread.event_handled()
+                    try:
+                        self._give_up(thread, event)
+                    finally:
+                        thread.revoked()
+                case MemberFailed(error):
+                    raise error
 
     def _give_up(self, thread: GroupThread, event: PartitionsRevoked) -> None:
-        gone = dict.fromkeys(event.partitions)
+        self._progress.generation = None
         try:
             if event.is_lost:
                 self._listener.lost(event.partitions)
             else:
-                if self._settings.enable_auto_commit:
-                    # What is refused here was read by this member and will be read again.
-                    thread.commit(self._uncommitted(), self._cluster.settings.request_timeout_ms)
+                # What is refused here was read by this member and will be read again.
+                last = self._progress.last(self._consumer.positions)
+                thread.commit(last, self._cluster.settings.request_timeout_ms)
                 self._listener.revoked(event.partitions)
         finally:
-            rest = {at: each for at, each in self._consumer.positions.items() if at not in gone}
-            self._consumer.assign({at: Start.at_offset(each) for at, each in rest.items()})
-            for at in gone:
-                self._committed.pop(at, None)
-
-    # -- Commits by themselves ---------------------------------------------------------------
-
-    def _uncommitted(self) -> dict[TopicPartition, Committed]:
-        positions = self._consumer.positions
-        return {
-            at: Committed(offset)
-            for at, offset in positions.items()
-            if self._committed.get(at) != offset
-        }
-
-    def _plan_commit(self) -> None:
-        now_ms = self._cluster.clock.monotonic_ms()
-        self._commit_at_ms = now_ms + self._settings.auto_commit_interval_ms
-
-    def _maybe_commit(self, thread: GroupThread) -> None:
-        """What earlier calls of `poll` returned counts as read."""
-        is_due = self._cluster.clock.monotonic_ms() >= self._commit_at_ms
-        if self._settings.enable_auto_commit and is_due:
-            self._plan_commit()
-            offsets = self._uncommitted()
-            if offsets:
-                thread.commit_soon(offsets)
+            self._consumer.drop(event.partitions)
+            self._progress.gave_up(event.partitions)

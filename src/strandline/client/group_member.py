@@ -5,9 +5,10 @@
                           └── the group rebalances, subscription or topics change
 
 A driver calls `step` when something may have changed and at `wake_ms`, sends the requests that it
-gets, brings their outcomes (`answered`) and acts on `events`. Drivers are `group_thread` (blocking)
-and `sim.clients.group_member`. The coordinator is found by `coordinator_client`; the way into a
-generation is that of `group_join`, offsets are the affair of `group_offsets`.
+gets, brings their outcomes (`answered`) and acts on `events`. Drivers are `group_thread` (threads),
+`aio.group_task` (asyncio) and `sim.clients.group_member`. The coordinator is found by
+`coordinator_client`; the way into a generation is that of `group_join`, offsets are the affair of
+`group_offsets`.
 
 Theory: what a member does after each refusal is what Kafka's `AbstractCoordinator` and
 `ConsumerCoordinator` do. Partitions that it owns are given up before it joins again (eager), or
@@ -18,6 +19,7 @@ that is not known any more has lost them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from random import Random
 from typing import Final
@@ -128,6 +130,11 @@ class GroupMember:
         """What was assigned to the member, those included whose offsets are not known yet."""
         return self._subscription.owned
 
+    @property
+    def is_in_generation(self) -> bool:
+        """Whether the coordinator has let it into a generation, and it is not known to be out."""
+        return self.membership.generation != NO_GENERATION
+
     def subscribe(self, topics: Iterable[str], now_ms: int) -> None:
         """Read these topics as a member, and no others. The next `step` begins to join."""
         self._set_time(now_ms)
@@ -143,8 +150,10 @@ class GroupMember:
         self._rejoin_reason = reason
 
     def polled(self, now_ms: int) -> None:
-        """The program is alive: to be called at least each `max_poll_interval_ms`."""
+        """The program is alive: to be called at least each `max_poll_interval_ms`. A call that
+        comes later finds that the member has left, whether or not `step` was called meanwhile."""
         self._set_time(now_ms)
+        self._maybe_leave_for_silence()
         self._polled_ms = now_ms
         if self._is_stalled:
             self._is_stalled = False
@@ -162,6 +171,7 @@ class GroupMember:
         after what may pass; without one it is tried once. What is committed before `revoked` is
         called reaches the coordinator before the member joins again."""
         self._set_time(now_ms)
+        self._maybe_leave_for_silence()
         generation = self.membership.generation
         if not offsets:
             then(CommitResult(offsets, generation, ErrorCode.NONE))
@@ -216,7 +226,7 @@ class GroupMember:
         if self._coordinator.broker is not None:
             if self.phase is Phase.JOIN_DUE:
                 times.append(self._retry_at_ms)
-            if self._is_in_generation:
+            if self._beats:
                 times.append(self._heartbeat.wake_ms)
         return min((each for each in times if each is not None), default=None)
 
@@ -234,7 +244,7 @@ class GroupMember:
                 self._begin(self._rejoin_reason)
         self._offsets.step()
         if coordinator.broker is not None:
-            if self._is_in_generation:
+            if self._beats:
                 self._heartbeat.step(self.membership)
             if self.phase is Phase.JOIN_DUE and coordinator.now_ms >= self._retry_at_ms:
                 self._send_join()
@@ -243,12 +253,10 @@ class GroupMember:
     # -- Joining -----------------------------------------------------------------------------
 
     @property
-    def _is_in_generation(self) -> bool:
+    def _beats(self) -> bool:
         """Whether heartbeats are due. While a JoinGroup is under way, that keeps it alive."""
         return (
-            self.membership.generation != NO_GENERATION
-            and self.phase is not Phase.OVER
-            and not self._is_asking_to_join
+            self.is_in_generation and self.phase is not Phase.OVER and not self._is_asking_to_join
         )
 
     def _begin(self, reason: str) -> None:
@@ -398,3 +406,10 @@ class GroupMember:
         self._leader.resign()
         self.become(NO_MEMBER, NO_GENERATION)
         self._offsets.fail_commits()
+
+
+def as_it_is_now(event: GroupEvent, member: GroupMember) -> GroupEvent:
+    """What was to be given up is lost if the membership has ended before the program polled."""
+    if isinstance(event, PartitionsRevoked) and not member.is_in_generation:
+        return replace(event, is_lost=True)
+    return event

@@ -13,21 +13,21 @@ from __future__ import annotations
 import select
 import socket
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from strandline.client.channel import RequestFailed
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
-from strandline.client.consumer_protocol import NO_GENERATION
-from strandline.client.coordinator_client import Ask, Outcome
-from strandline.client.group_events import GroupEvent, PartitionsRevoked
-from strandline.client.group_member import GroupMember
+from strandline.client.coordinator_client import Ask, Outcome, not_sent
+from strandline.client.group_events import GroupEvent
+from strandline.client.group_member import GroupMember, as_it_is_now
 from strandline.client.group_offsets import CommitResult
 from strandline.client.group_requests import Committed
 from strandline.client.group_settings import GroupSettings
-from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.errors import MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey, api_of
 from strandline.types import TopicPartition
 
@@ -52,7 +52,7 @@ class GroupThread:
         self._member = GroupMember(settings, self._cluster.router, self._cluster.random)
         self._changed = threading.Condition()
         """Guards the member and everything below; notified after each turn of the thread."""
-        self._events: list[GroupEvent] = []
+        self._events: deque[GroupEvent] = deque()
         self._failure: BaseException | None = None
         self._closes_at_ms: int | None = None
         self._in_flight: list[_InFlight] = []
@@ -67,7 +67,7 @@ class GroupThread:
     @property
     def is_member(self) -> bool:
         """Whether the coordinator has let it into a generation, and it is not known to be out."""
-        return self._member.membership.generation != NO_GENERATION
+        return self._member.is_in_generation
 
     @property
     def trouble(self) -> ProtocolError | None:
@@ -87,13 +87,19 @@ class GroupThread:
             self._member.polled(self._now_ms())
         self._wake()
 
-    def take_events(self, wait_ms: int = 0) -> list[GroupEvent]:
-        """What has happened to the membership; waits until something does, or the time is up."""
+    def first_event(self, wait_ms: int = 0) -> GroupEvent | None:
+        """What has happened to the membership and is not handled yet; waits until something does,
+        or the time is up."""
         with self._changed:
+            self._events.extend(self._member.events())
             self._changed.wait_for(lambda: self._events or self._failure, wait_ms / 1000)
             self._raise_failure()
-            events, self._events = self._events, []
-            return [self._as_it_is_now(each) for each in events]
+            return as_it_is_now(self._events[0], self._member) if self._events else None
+
+    def event_handled(self) -> None:
+        """The program has done what the first event asks for."""
+        with self._changed:
+            self._events.popleft()
 
     def revoked(self) -> None:
         """The program has given up what `PartitionsRevoked` named."""
@@ -133,12 +139,6 @@ class GroupThread:
         self._sleeper.close()
         self._waker.close()
 
-    def _as_it_is_now(self, event: GroupEvent) -> GroupEvent:
-        """What was to be given up is lost if the membership has ended before the program polled."""
-        if isinstance(event, PartitionsRevoked) and not self.is_member:
-            return replace(event, is_lost=True)
-        return event
-
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -169,7 +169,7 @@ class GroupThread:
         while True:
             with self._changed:
                 asks = self._member.step(self._now_ms())
-                self._events += self._member.events()
+                self._events.extend(self._member.events())
                 self._changed.notify_all()
                 wake_ms, closes_at_ms = self._member.wake_ms, self._closes_at_ms
             if not asks:
@@ -210,10 +210,7 @@ class GroupThread:
                 ask.key, ask.request, highest=ask.highest, timeout_ms=ask.timeout_ms
             )
         except ProtocolError as error:
-            is_refused = error.code is ErrorCode.UNSUPPORTED_VERSION
-            self._answered(
-                ask, error if is_refused else RequestFailed(error.message, was_sent=False)
-            )
+            self._answered(ask, not_sent(error))
             return
         self._in_flight.append(_InFlight(ask, connection, pending))
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.fetching import FetchSettings
 from strandline.client.inspection import inspect, inspect_all
+from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.records.batch import iterate_headers
 from strandline.records.control import parse_marker

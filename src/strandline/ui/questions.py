@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 from strandline.client.admin_configs import ConfigAdmin, Resource
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Start
 from strandline.client.fetching import Isolation
 from strandline.client.inspection import answers_of, inspect_each
+from strandline.client.start import Start
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.status.metrics import merged
 from strandline.schemas.sources import Schemas

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.start import Start
 from strandline.records.record import Record
 from strandline.types import Offset, TopicPartition
 from strandline.ui.decoding import Decoder, Json, decoded

@@ -22,8 +22,9 @@ from pyspark.sql.types import (
 )
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.partitioner import partition_for_key
+from strandline.client.start import Start
 from strandline.errors import InvalidSetting, ProtocolError
 from strandline.lakehouse.sink.columns import Columns, UnusableRows
 from strandline.lakehouse.sink.delivery import NotWritten

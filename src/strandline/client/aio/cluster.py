@@ -58,8 +58,9 @@ class AsyncClusterClient:
         """Connects to nothing yet."""
         self.settings = settings
         self.random: Random = SystemRandom()
-        self._bootstrap = tuple(bootstrap)
-        self._router = Router(settings, self.random, self._bootstrap)
+        self.bootstrap = tuple(bootstrap)
+        self.router = Router(settings, self.random, self.bootstrap)
+        """What is known; for those parts of the client that use it themselves."""
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
 
@@ -76,34 +77,29 @@ class AsyncClusterClient:
     # -- Metadata ----------------------------------------------------------------------------
 
     @property
-    def router(self) -> Router:
-        """What is known; for those parts of the client that use it themselves."""
-        return self._router
-
-    @property
     def view(self) -> ClusterView:
         """What is known at the moment, without asking."""
-        return self._router.view
+        return self.router.view
 
     async def refresh(
         self, topics: Iterable[str] | None = (), *, may_create: bool = False
     ) -> ClusterView:
         """Ask for metadata: of some topics, of all (None), or of the brokers alone (none)."""
         names = None if topics is None else sorted(set(topics))
-        request = self._router.metadata_request(names, may_create=may_create)
+        request = self.router.metadata_request(names, may_create=may_create)
 
         async def attempt() -> MetadataResponse:
             connection = await self.any_connection()
             return await connection.call(ApiKey.METADATA, MetadataResponse, request)
 
         response = await self.retry(attempt)
-        self._router.learn(response, now_ms(), is_of_all=names is None)
+        self.router.learn(response, now_ms(), is_of_all=names is None)
         return self.view
 
     def known_topic(self, name: str) -> TopicInfo | None:
         """A topic, if what is known of it is fresh."""
-        known = self._router.topic(name)
-        return known if known is not None and self._router.is_fresh(name, now_ms()) else None
+        known = self.router.topic(name)
+        return known if known is not None and self.router.is_fresh(name, now_ms()) else None
 
     async def topic(self, name: str, *, may_create: bool = False) -> TopicInfo:
         """A topic, from the cache while that is fresh. Raises `ProtocolError` if there is none."""
@@ -141,11 +137,11 @@ class AsyncClusterClient:
     ) -> None:
         """An answer that names this topic said who leads (KIP-951). Metadata that is older will not
         be believed."""
-        self._router.hint(partition, topic_id, hint, endpoints)
+        self.router.hint(partition, topic_id, hint, endpoints)
 
     def forget(self, topics: Iterable[str]) -> None:
         """Ask again for these topics before they are used next."""
-        self._router.forget(topics)
+        self.router.forget(topics)
 
     # -- Connections -------------------------------------------------------------------------
 
@@ -166,7 +162,7 @@ class AsyncClusterClient:
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
-        candidates = self._router.candidates(now_ms())
+        candidates = self.router.candidates(now_ms())
         failures: list[str] = []
         for address in candidates:
             try:
@@ -184,14 +180,14 @@ class AsyncClusterClient:
 
     async def coordinator(self, group: str) -> Connection:
         """The connection to a group's coordinator."""
-        known = self._router.coordinator(group)
+        known = self.router.coordinator(group)
         if known is None:
-            request = self._router.coordinator_request(group)
+            request = self.router.coordinator_request(group)
             connection = await self.any_connection()
             response = await connection.call(
                 ApiKey.FIND_COORDINATOR, FindCoordinatorResponse, request
             )
-            known = self._router.learn_coordinator(group, response)
+            known = self.router.learn_coordinator(group, response)
         return await self.connection_to(known)
 
     async def _connect(self, address: Address) -> Connection:
@@ -208,13 +204,13 @@ class AsyncClusterClient:
         try:
             connection = await Connection.open(address, self.settings)
         except ProtocolError:
-            self._router.failed(address, now_ms())
+            self.router.failed(address, now_ms())
             raise
         finally:
             del self._opening[address]
-        self._router.connected(address)
+        self.router.connected(address)
         served = connection.served
-        self._router.learn_features(served.features_epoch, served.features)
+        self.router.learn_features(served.features_epoch, served.features)
         self._connections[address] = connection
         return connection
 
@@ -238,7 +234,7 @@ class AsyncClusterClient:
 
     async def run(self, operation: Callable[[ClusterClient], T]) -> T:
         """Do what the blocking client does by this function, without blocking (`operations`)."""
-        operations = Operations(self._bootstrap, self.settings, self._router)
+        operations = Operations(self.bootstrap, self.settings, self.router)
         backoff = self.backoff()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""`strandline.AsyncConsumer`: records of partitions that the program names, on an event loop."""
+"""`strandline.AsyncConsumer`: records of groups and of named partitions, on an event loop."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Self
 
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.fetcher import AsyncFetcher
+from strandline.client.aio.group_consumer import (
+    AsyncGroupConsumer,
+    AsyncRebalanceListener,
+    Listener,
+)
 from strandline.client.api.consumer import (
-    STARTS,
     ConsumerRecord,
-    first_starts,
+    has_assignment,
+    has_subscription,
     needed_group,
     position_in,
+    record_of,
     records_in,
 )
 from strandline.client.api.settings import reading_of
-from strandline.client.consumer import Start
 from strandline.client.group_requests import Membership
 from strandline.client.offsets import (
     EARLIEST,
@@ -25,33 +30,41 @@ from strandline.client.offsets import (
     committed_offsets,
     list_offsets,
 )
+from strandline.client.start import STARTS, Start, first_starts
 from strandline.types import Offset, TopicPartition
 
 
 class AsyncConsumer:
-    """Reads records of assigned partitions of any Kafka cluster, on an event loop.
+    """Reads records of any Kafka cluster, as a member of a group or of named partitions, on an
+    event loop.
 
-        settings = {"bootstrap.servers": "localhost:9092", "auto.offset.reset": "earliest"}
+        settings = {"bootstrap.servers": "localhost:9092", "group.id": "billing"}
         async with strandline.AsyncConsumer(settings) as consumer:
-            await consumer.assign(await consumer.partitions_for("orders"))
+            await consumer.subscribe(["orders"])
             async for record in consumer:
                 print(record.partition, record.offset, record.value)
 
     - `settings`: by Kafka's names (see [clients](clients.md)); `bootstrap.servers` is needed.
 
-    With `group.id` reading begins at what the group has committed, and `commit` stores where it
-    goes on; the group must have no other reader. Connects to nothing yet. Raises `InvalidSetting`
+    With `subscribe` it is a member of `group.id`: partitions are shared with the other members, of
+    whatever client. Each call for records says that the program is alive; between them a task of
+    the loop sends heartbeats, so the program may await what it likes, but not for longer than
+    `max.poll.interval.ms`. With `assign` it reads partitions that the program names, all by itself;
+    with `group.id` it begins at what the group has committed, and `commit` stores where it goes on.
+    Records are asked for by one task at a time. Connects to nothing yet. Raises `InvalidSetting`
     for an unknown setting or value. A context manager that closes it.
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
-        reading = reading_of(settings, joins=False)
+        reading = reading_of(settings)
         connecting = reading.connecting
         self._cluster = AsyncClusterClient(connecting.bootstrap, connecting.client)
         self._group = reading.group
-        self._reset = reading.reset
+        self._reset = STARTS[reading.reset]
         self._isolation = reading.fetch.isolation
-        self._fetcher = AsyncFetcher(self._cluster, reading.fetch, STARTS[reading.reset])
+        self._fetcher = AsyncFetcher(self._cluster, reading.fetch, self._reset)
+        self._member_settings = reading.member
+        self._member: AsyncGroupConsumer | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,12 +79,41 @@ class AsyncConsumer:
         found = await self._cluster.topic(topic)
         return [TopicPartition(topic, each) for each in sorted(found.partitions)]
 
+    async def subscribe(
+        self,
+        topics: Iterable[str],
+        *,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Read these topics as a member of `group.id`, and no others.
+
+        The group is joined while records are asked for. The functions, `async` or not, are called
+        there and in `close`: `on_assigned` when partitions come, `on_revoked` when they go to
+        others and can still be committed, `on_lost` when that is too late. With
+        `enable.auto.commit` (the default) each call for records commits now and then what came
+        before it. Raises `InvalidSetting` without `group.id`.
+        """
+        needed_group(self._group)
+        if self._member is None and self._fetcher.offsets:
+            raise has_assignment()
+        if self._member is None and self._member_settings is not None:
+            self._member = AsyncGroupConsumer(self._cluster, self._fetcher, self._member_settings)
+        if self._member is not None:
+            listener = AsyncRebalanceListener(
+                assigned=on_assigned, revoked=on_revoked, lost=on_lost
+            )
+            self._member.subscribe(topics, listener)
+
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
 
         Each begins at the committed offset of `group.id`, or else where `auto.offset.reset` says.
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
+        if self._member is not None:
+            raise has_subscription()
         wanted = list(partitions)
         committed = await self.committed(wanted) if self._group else {}
         await self._fetcher.assign(first_starts(wanted, committed, self._reset))
@@ -117,13 +159,19 @@ class AsyncConsumer:
         (OFFSET_OUT_OF_RANGE with `auto.offset.reset=none`, TOPIC_AUTHORIZATION_FAILED, ...) and
         `CorruptRecords`, a `StrandlineError`, for bytes that are not records.
         """
-        return records_in(await self._fetcher.poll(timeout_ms))
+        reader = self._member or self._fetcher
+        return records_in(await reader.poll(timeout_ms))
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records without an end, as they come. Raises what `poll` does."""
+        """Records without an end, as they come. Raises what `poll` does.
+
+        A record counts as read when the loop comes back for the next one, or is left: `position`
+        and what is committed are behind that record, not behind all that has been fetched.
+        """
+        reader = self._member or self._fetcher
         while True:
-            for record in await self.poll():
-                yield record
+            partition, record = await reader.next_record()
+            yield record_of(partition, record)
 
     # -- Offsets -----------------------------------------------------------------------------
 
@@ -160,10 +208,14 @@ class AsyncConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
 
-        Raises `ProtocolError`: UNKNOWN_MEMBER_ID while members are in the group.
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION if the group has given the
+        partitions to others, or for `assign` while it has members.
         """
         wanted = self._fetcher.offsets if offsets is None else offsets
         stored = {each: Offset(offset) for each, offset in wanted.items()}
+        if self._member is not None:
+            await self._member.commit(stored)
+            return
         group = needed_group(self._group)
         await self._cluster.run(lambda cluster: commit_offsets(cluster, group, stored))
 
@@ -173,8 +225,14 @@ class AsyncConsumer:
 
         Raises `InvalidSetting` without `group.id`.
         """
+        if self._member is not None:
+            return self._member.membership
         return Membership(needed_group(self._group), None)
 
     async def close(self) -> None:
-        """Close all connections. Nothing is committed by it."""
-        await self._cluster.close()
+        """Leave the group, committing with `enable.auto.commit`, and close all connections."""
+        try:
+            if self._member is not None:
+                await self._member.close()
+        finally:
+            await self._cluster.close()

@@ -1,13 +1,13 @@
 """Reading assigned partitions on an event loop: `fetch_positions`, driven without blocking.
 
 Theory: as `consumer`: one fetch per broker is on the way at a time, and a position moves only when
-records are handed out.
+records are handed out, all that have come (`poll`) or one by one (`fetch` and `unread`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -15,16 +15,18 @@ from typing import Final
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import Connection, now_ms
 from strandline.client.consumer import Consumer as BlockingConsumer
-from strandline.client.consumer import Start
 from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Taken
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
 from strandline.client.metadata import PartitionInfo
 from strandline.client.retry import is_worth_waiting_for
+from strandline.client.start import Start
+from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse
 from strandline.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from strandline.records.record import Record
 from strandline.types import BrokerId, Offset, TopicPartition
 
 _MAX_WAIT_MS_MAX: Final = 5000
@@ -50,6 +52,7 @@ class AsyncFetcher:
         self._settings = settings
         self._reset = reset
         self._positions = FetchPositions(settings, resets=reset is not None)
+        self.unread = UnreadRecords(self._positions)
         self._in_flight: list[_InFlight] = []
 
     @property
@@ -61,12 +64,23 @@ class AsyncFetcher:
         """Read these partitions from now on, and no others. Raises `ProtocolError`."""
         offsets = await self._resolve(starts)
         self._drop_in_flight()
+        self.unread.drop(self.offsets)
         self._positions.assign(offsets)
+
+    async def add(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Read these partitions too. Raises `ProtocolError`."""
+        self._positions.add(await self._resolve(starts))
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions no longer."""
+        self.unread.drop(partitions)
+        self._positions.drop(partitions)
 
     async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
         """Go on elsewhere in assigned partitions."""
         offsets = await self._resolve(starts)
         self._drop_in_flight()
+        self.unread.drop(offsets)
         for partition, offset in offsets.items():
             self._positions.seek(partition, offset)
 
@@ -78,7 +92,19 @@ class AsyncFetcher:
         )
 
     async def poll(self, timeout_ms: int) -> list[FetchedRecords]:
-        """As `consumer.Consumer.poll`."""
+        """As `consumer.Consumer.poll`. What `fetch` left comes first."""
+        if not self.unread:
+            await self.fetch(timeout_ms)
+        return self.unread.rest()
+
+    async def next_record(self) -> tuple[TopicPartition, Record]:
+        """The next record, however long that takes. Raises as `poll`."""
+        while (found := self.unread.next()) is None:
+            await self.fetch(_MAX_WAIT_MS_MAX)
+        return found
+
+    async def fetch(self, timeout_ms: int) -> None:
+        """Have `unread` filled with what comes first within the time. Raises as `poll`."""
         deadline_ms = now_ms() + timeout_ms
         backoff = self._cluster.backoff(timeout_ms)
         while True:
@@ -93,12 +119,11 @@ class AsyncFetcher:
                     raise
                 self._cluster.forget({each.topic for each in self.offsets})
                 if not await backoff.maybe_wait():
-                    return []
+                    return
                 continue
-            for each in fetched:
-                self._positions.advance(each)
-            if any(each.records for each in fetched) or now_ms() >= deadline_ms:
-                return fetched
+            self.unread.put(fetched)
+            if self.unread or now_ms() >= deadline_ms:
+                return
 
     async def _idle(self) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of which nothing is on its way, with their leaders."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from strandline.client.api.settings import reading_of
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer as PartitionConsumer
-from strandline.client.consumer import Start
 from strandline.client.fetching import FetchedRecords
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
 from strandline.client.group_requests import Membership
@@ -19,10 +18,10 @@ from strandline.client.offsets import (
     committed_offsets,
     list_offsets,
 )
+from strandline.client.start import STARTS, Start, first_starts
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+from strandline.records.record import Record
 from strandline.types import Offset, TopicPartition
-
-STARTS: Final = {"earliest": Start.earliest(), "latest": Start.latest(), "none": None}
 
 
 class ConsumerRecord(NamedTuple):
@@ -39,32 +38,13 @@ class ConsumerRecord(NamedTuple):
 
 def records_in(fetched: Iterable[FetchedRecords]) -> list[ConsumerRecord]:
     """The records of several partitions in one list, those of each in their order."""
-    return [
-        ConsumerRecord(*each.topic_partition, offset, timestamp, key, value, headers)
-        for each in fetched
-        for offset, timestamp, key, value, headers in each.records
-    ]
+    return [record_of(each.topic_partition, record) for each in fetched for record in each.records]
 
 
-def first_starts(
-    partitions: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, Offset],
-    reset: str,
-) -> dict[TopicPartition, Start]:
-    """Where to begin: where the group has read to, or else at `auto.offset.reset`."""
-    starts: dict[TopicPartition, Start] = {}
-    for partition in partitions:
-        start = STARTS[reset]
-        if partition in committed:
-            start = Start.at_offset(committed[partition])
-        if start is None:
-            raise ProtocolError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"There is no committed offset of partition {partition}, and auto.offset.reset is "
-                "none.",
-            )
-        starts[partition] = start
-    return starts
+def record_of(partition: TopicPartition, record: Record) -> ConsumerRecord:
+    """A record as the program gets it."""
+    offset, timestamp, key, value, headers = record
+    return ConsumerRecord(*partition, offset, timestamp, key, value, headers)
 
 
 def needed_group(group: str | None) -> str:
@@ -72,6 +52,20 @@ def needed_group(group: str | None) -> str:
     if group is None:
         raise InvalidSetting("group.id", "group.id is missing: offsets are committed for a group.")
     return group
+
+
+def has_assignment() -> ProtocolError:
+    """What a subscription is refused with beside an assignment."""
+    return ProtocolError(
+        ErrorCode.INVALID_REQUEST, "Partitions are assigned; there can be no subscription."
+    )
+
+
+def has_subscription() -> ProtocolError:
+    """What an assignment is refused with beside a subscription."""
+    return ProtocolError(
+        ErrorCode.INVALID_REQUEST, "Topics are subscribed; the group assigns partitions."
+    )
 
 
 def nothing(partitions: Sequence[TopicPartition]) -> None:
@@ -110,11 +104,9 @@ class Consumer:
         reading = reading_of(settings)
         self._cluster = ClusterClient(reading.connecting.bootstrap, reading.connecting.client)
         self._group = reading.group
-        self._reset = reading.reset
+        self._reset = STARTS[reading.reset]
         self._isolation = reading.fetch.isolation
-        self._consumer = PartitionConsumer(
-            self._cluster, reading.fetch, reset=STARTS[reading.reset]
-        )
+        self._consumer = PartitionConsumer(self._cluster, reading.fetch, reset=self._reset)
         self._fetch = reading.fetch
         self._member_settings = reading.member
         self._member: GroupConsumer | None = None
@@ -150,9 +142,7 @@ class Consumer:
         """
         needed_group(self._group)
         if self._consumer.positions:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, "Partitions are assigned; there can be no subscription."
-            )
+            raise has_assignment()
         if self._member is None and self._member_settings is not None:
             self._member = GroupConsumer(self._cluster, self._member_settings, self._fetch)
         if self._member is not None:
@@ -170,9 +160,7 @@ class Consumer:
         Raises `ProtocolError`: OFFSET_OUT_OF_RANGE if that is `none`.
         """
         if self._member is not None:
-            raise ProtocolError(
-                ErrorCode.INVALID_REQUEST, "Topics are subscribed; the group assigns partitions."
-            )
+            raise has_subscription()
         wanted = list(partitions)
         committed = self.committed(wanted) if self._group else {}
         self._consumer.assign(first_starts(wanted, committed, self._reset))

@@ -125,7 +125,7 @@ class Reading:
     reset: str
     """One of `RESETS`."""
     member: GroupSettings | None
-    """How to be a member of the group, if there is one and the client can."""
+    """How to be a member of the group, if there is one."""
 
 
 def connecting_of(settings: Settings) -> Connecting:
@@ -162,12 +162,9 @@ def _check_transactional(fields: Mapping[str, Any]) -> None:
         raise InvalidSetting("acks", "transactional.id needs acks=all.")
 
 
-def reading_of(settings: Settings, *, joins: bool = True) -> Reading:
-    """The settings of a consumer; those of group members only if it `joins` groups. Raises
-    `InvalidSetting`."""
-    of_members = {name: name for name in NAMES if name not in _CONSUMER}
-    known = of_members if joins else {"auto.offset.reset": ""}
-    _refuse_unknown(settings, "a consumer", _CLIENT, _CONSUMER, known, ("group.id",))
+def reading_of(settings: Settings) -> Reading:
+    """The settings of a consumer. Raises `InvalidSetting`."""
+    _refuse_unknown(settings, "a consumer", _CLIENT, _CONSUMER, NAMES, ("group.id",))
     reset = _one_of({each: each for each in RESETS})(
         "auto.offset.reset", settings.get("auto.offset.reset", "latest")
     )

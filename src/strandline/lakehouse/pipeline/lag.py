@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from strandline.client.cluster import ClusterClient
-from strandline.client.consumer import Consumer, Start
+from strandline.client.consumer import Consumer
 from strandline.client.fetching import FetchSettings, Isolation
 from strandline.client.offsets import LATEST, list_offsets
+from strandline.client.start import Start
 from strandline.errors import ProtocolError
 from strandline.types import Offset, TopicPartition
 
