@@ -119,7 +119,7 @@ def test_a_run_that_cannot_begin(table: Run, tmp_path: Path) -> None:
     assert (ended.code, "stretch of time" in ended.err) == (2, True)
 
 
-@pytest.mark.parametrize("given", ["s3://bucket/tables", "s3a:/bucket", "hdfs://head:8020/t"])
+@pytest.mark.parametrize("given", ["ftp://host/tables", "s3a:/bucket", "s3://key:secret@bucket/t"])
 @pytest.mark.parametrize("command", ["create", "run", "status"])
 def test_e15_tables_in_another_store_are_refused_in_a_sentence(
     alone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, command: str
@@ -127,8 +127,7 @@ def test_e15_tables_in_another_store_are_refused_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     ended = alone("table", command, "t", "--tables", given)
     assert ended.code == 2
-    assert f"--tables cannot be '{given}'" in ended.err
-    assert "object stores and other file systems are not served" in ended.err
+    assert f"--tables cannot be '{given.replace('key:secret', '...')}'" in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -261,7 +260,7 @@ def test_e12_files_that_are_gone_are_shown_by_status(
     where = ("--tables", str(tmp_path))
     assert "MISSING" not in strandline("table", "status", "t", *where).out
     [gone] = world.store.files()
-    gone.path.unlink()
+    gone.path.local.unlink()
     shown = strandline("table", "status", "t", *where)
     assert (shown.code, "Traceback" in shown.err) == (0, False)
     assert "MISSING      1 file of these is not there, or not whole" in shown.out

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import click
 
 from strandline.cli.client_config import client_config
@@ -16,6 +13,8 @@ from strandline.client.clock import SystemClock
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.publishing import group_of
 from strandline.lakehouse.tables.definition import SPEC_FILE, SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.names import NAMES
@@ -42,7 +41,7 @@ _PATIENCE_MS = 10_000
 )
 @tables_option
 @json_option
-def compact(name: str, target: int, vacuum: str | None, tables: Path, as_json: bool) -> None:
+def compact(name: str, target: int, vacuum: str | None, tables: Location, as_json: bool) -> None:
     """Join small files of the table NAME. Readers and a running pipeline are not disturbed."""
     spec = load_table(tables, name)
     try:
@@ -76,7 +75,7 @@ def compact(name: str, target: int, vacuum: str | None, tables: Path, as_json: b
 @click.argument("name")
 @click.argument("column")
 @tables_option
-def widen(name: str, column: str, tables: Path) -> None:
+def widen(name: str, column: str, tables: Location) -> None:
     """Let an integer COLUMN of the table NAME hold fractions: its files are written again.
 
     Records that were dead letters for their fractions can then be replayed.
@@ -92,7 +91,7 @@ def widen(name: str, column: str, tables: Path) -> None:
 @click.command()
 @click.argument("name")
 @tables_option
-def upgrade(name: str, tables: Path) -> None:
+def upgrade(name: str, tables: Location) -> None:
     """Give the own columns of the table NAME the names of today, if version 0.1.0 made it.
 
     Its files are written again, and one commit replaces them: readers see the old names or the new
@@ -112,16 +111,15 @@ def upgrade(name: str, tables: Path) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @tables_option
 @bootstrap_option
-def drop(name: str, yes: bool, tables: Path, bootstrap: str | None) -> None:
+def drop(name: str, yes: bool, tables: Location, bootstrap: str | None) -> None:
     """Delete the table NAME with its data, dead letters and late rows. The topic stays."""
     spec = load_table(tables, name)
     address = bootstrap_of(bootstrap)
     if not yes:
         click.confirm(f"Delete everything in {spec.location}?", abort=True)
     # Without its definition it is no table any more, however far the rest comes.
-    location = Path(spec.location)
-    (location / SPEC_FILE).unlink()
-    shutil.rmtree(location)
+    stores.remove(spec.place / SPEC_FILE)
+    stores.remove_tree(spec.place)
     click.echo(f"Table {name} is deleted.")
     settings = ClientSettings(
         client_id="strandline-cli",

@@ -8,6 +8,7 @@ import click
 
 from strandline.cli.table_options import tables_option
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
 from strandline.lakehouse.tables.spec import save_spec
 
@@ -106,7 +107,7 @@ def create(
     interval: str,
     isolation: str,
     keep_key: bool,
-    tables: Path,
+    tables: Location,
 ) -> None:
     """Define the table NAME of a topic; `table run NAME` fills it.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 import click
 
@@ -13,6 +12,7 @@ from strandline.cli.table_options import load_table, tables_option
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.lakehouse.deadletters.listing import LetterFilter, list_letters
 from strandline.lakehouse.deadletters.replaying import replay as replay_letters
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.store import open_store
 
 _SHOWN_CHARS = 60
@@ -42,7 +42,7 @@ def list_command(
     error_class: str | None,
     partition: int | None,
     limit: int,
-    tables: Path,
+    tables: Location,
     as_json: bool,
 ) -> None:
     """Show the dead letters of the table NAME: where each record is, and what is wrong with it."""
@@ -88,7 +88,7 @@ def list_command(
 @tables_option
 @json_option
 def replay(
-    name: str, error_class: str | None, partition: int | None, tables: Path, as_json: bool
+    name: str, error_class: str | None, partition: int | None, tables: Location, as_json: bool
 ) -> None:
     """Try the dead letters of the table NAME again, after its definition was mended.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -15,9 +14,9 @@ import click
 from strandline.cli.connecting import bootstrap_of as addresses_of
 from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.session_master import check_master
 from strandline.lakehouse.spark_options import MASTER
-from strandline.lakehouse.tables.locations import local_directory
 
 if TYPE_CHECKING:
     from strandline.lakehouse.tables.definition import TableSpec
@@ -43,19 +42,22 @@ def check_installed() -> None:
         )
 
 
-class _Directory(click.Path):
-    """A directory, absolute; the URI of anything else is refused with a sentence."""
+class _Directory(click.ParamType[Location]):
+    """A directory of this machine or of a store, absolute; others are refused with a sentence."""
 
-    def __init__(self) -> None:
-        super().__init__(file_okay=False, path_type=Path)
+    name = "directory"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As `click.Path.convert`."""
+        """As `click.ParamType.convert`: a `Location`."""
+        if isinstance(value, Location):
+            return value
         try:
-            absolute = local_directory(str(value), setting="--tables")
+            location = Location.parse(str(value), setting="--tables")
         except InvalidSetting as wrong:
             self.fail(str(wrong), param, ctx)
-        return super().convert(absolute, param, ctx)
+        if location.is_local and location.local.exists() and not location.local.is_dir():
+            self.fail(f"Directory '{location}' is a file.", param, ctx)
+        return location
 
 
 def tables_option(command: F) -> F:
@@ -65,10 +67,10 @@ def tables_option(command: F) -> F:
         metavar="DIR",
         type=_Directory(),
         envvar="STRANDLINE_TABLES",
-        default=Path("strandline-tables"),
+        default="strandline-tables",
         show_default=True,
         show_envvar=True,
-        help="The directory of all tables.",
+        help="The directory of all tables, here or in a store (s3://BUCKET/DIR).",
     )(command)
 
 
@@ -99,7 +101,7 @@ def print_notice(sentence: str) -> None:
     click.echo(sentence, err=True)
 
 
-def load_table(tables: Path, name: str) -> TableSpec:
+def load_table(tables: Location, name: str) -> TableSpec:
     """The definition of a table. Raises `click.UsageError` if there is none of that name."""
     from strandline.lakehouse.tables.errors import TableMissing
     from strandline.lakehouse.tables.spec import list_specs, load_spec
@@ -107,7 +109,7 @@ def load_table(tables: Path, name: str) -> TableSpec:
     try:
         return load_spec(tables / name)
     except TableMissing as missing:
-        known = [spec.name for spec in list_specs(tables)] if tables.is_dir() else []
+        known = [spec.name for spec in list_specs(tables)]
         there = f"The tables there are {', '.join(known)}." if known else "There are none."
         raise click.UsageError(f"There is no table '{name}' in {tables}. {there}") from missing
 

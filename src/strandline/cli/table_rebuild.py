@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +19,7 @@ from strandline.cli.table_options import (
     spark_options,
     tables_option,
 )
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.spark_options import SparkOptions, open_session
 from strandline.types import TopicPartition
 
@@ -51,7 +51,7 @@ def rebuild(
     until: str | None,
     master: str,
     memory: str,
-    tables: Path,
+    tables: Location,
     bootstrap: str | None,
     as_json: bool,
 ) -> None:
@@ -104,7 +104,7 @@ def rebuild(
 @spark_options
 @tables_option
 @json_option
-def diff(name: str, master: str, memory: str, tables: Path, as_json: bool) -> None:
+def diff(name: str, master: str, memory: str, tables: Location, as_json: bool) -> None:
     """Compare table NAME with the rebuild that was made of it.
 
     Ends with 0 when the two are the same, and with 1 when not.

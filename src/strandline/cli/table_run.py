@@ -21,6 +21,7 @@ from strandline.cli.table_options import (
     tables_option,
 )
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
 from strandline.lakehouse.spark_options import SparkOptions
@@ -106,7 +107,7 @@ def run(
     master: str,
     memory: str,
     as_json: bool,
-    tables: Path,
+    tables: Location,
     bootstrap: str | None,
 ) -> None:
     """Bring the topics of table NAME into it, exactly once, from where it is.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
@@ -16,6 +15,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.offsets import EARLIEST, list_offsets
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
@@ -34,9 +34,9 @@ _LAG_PATIENCE_MS = 10_000
 @click.command("list")
 @tables_option
 @json_option
-def list_tables(tables: Path, as_json: bool) -> None:
+def list_tables(tables: Location, as_json: bool) -> None:
     """List the tables that are defined."""
-    specs = list_specs(tables) if tables.is_dir() else []
+    specs = list_specs(tables)
     if as_json:
         print_json(
             [
@@ -66,7 +66,7 @@ def list_tables(tables: Path, as_json: bool) -> None:
 @tables_option
 @bootstrap_option
 @json_option
-def status(name: str, tables: Path, bootstrap: str | None, as_json: bool) -> None:
+def status(name: str, tables: Location, bootstrap: str | None, as_json: bool) -> None:
     """Show how far the table NAME is, what it holds, and how far its topics are ahead of it."""
     spec = load_table(tables, name)
     store = open_store(spec, create=True)
@@ -93,7 +93,7 @@ def status(name: str, tables: Path, bootstrap: str | None, as_json: bool) -> Non
 )
 @tables_option
 @json_option
-def history(name: str, limit: int, tables: Path, as_json: bool) -> None:
+def history(name: str, limit: int, tables: Location, as_json: bool) -> None:
     """Show the last commits of the table NAME, the newest first, with the offsets they hold."""
     store = open_store(load_table(tables, name), create=True)
     records = store.history(limit)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from strandline.cli.client_config import client_config
@@ -17,6 +15,7 @@ from strandline.cli.table_options import (
     spark_options,
     tables_option,
 )
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.verify.report import Report, Verdict
 
@@ -28,7 +27,7 @@ from strandline.lakehouse.verify.report import Report, Verdict
 @bootstrap_option
 @json_option
 def verify(
-    name: str, master: str, memory: str, tables: Path, bootstrap: str | None, as_json: bool
+    name: str, master: str, memory: str, tables: Location, bootstrap: str | None, as_json: bool
 ) -> None:
     """Prove that table NAME holds every record below its frontier exactly once.
 

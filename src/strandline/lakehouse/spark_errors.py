@@ -21,10 +21,13 @@ def cause_of(error: Exception) -> str:
     lines = [line for line in lines if not line.startswith(("at ", "... "))]
     named = [line for line in lines if "Error" in line or "Exception" in line or ": " in line]
     text = (named or lines or [type(error).__name__])[-1]
+    text = text.rpartition(_FROM_STORE)[2]
     text = text if text.endswith(".") else f"{text}."
     return f"{text} {_NO_PACKAGE}" if "No module named 'strandline" in text else text
 
 
+_FROM_STORE: Final = "locations.errors.StoreTrouble: "
+"""What stands before a sentence that a task has said already."""
 _OF_QUERY: Final = "=== Streaming Query ==="
 """What follows is where the query was, and no cause."""
 _NO_PACKAGE: Final = (

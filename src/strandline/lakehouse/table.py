@@ -53,13 +53,16 @@ class Table:
 
     @classmethod
     def open(cls, location: str | Path) -> Self:
-        """The table that is defined in the directory `location`. Raises `TableMissing`."""
-        return cls(load_spec(Path(location)))
+        """The table that is defined in the directory `location`, a path or a URI.
+
+        Raises `TableMissing`.
+        """
+        return cls(load_spec(location))
 
     @classmethod
     def defined_in(cls, directory: str | Path) -> list[Self]:
         """The tables in a directory of tables, such as the command line's `--tables`, by name."""
-        return [cls(spec) for spec in list_specs(Path(directory))]
+        return [cls(spec) for spec in list_specs(directory)]
 
     def __repr__(self) -> str:
         return f"<Table {self.spec.name} of {', '.join(self.spec.topics)} at {self.spec.location}>"

@@ -97,7 +97,7 @@ def test_an_iceberg_table_end_to_end(
     kinds = [each["kind"] for each in table("history", "t", "--json")]
     assert (kinds[0], len(kinds)) == ("compaction", len(commits) + 2)
     spec = load_spec(tmp_path / "t")
-    theirs = IcebergBackend(spec.directory(), spec.partition_by, catalog=tmp_path / "t").load()
+    theirs = IcebergBackend(spec.directory(), spec.partition_by, catalog=spec.place).load()
     rows = theirs.table.scan(selected_fields=("n", "price")).to_arrow().sort_by("n").to_pylist()
     assert [each["n"] for each in rows] == [*range(11), 12]
     assert rows[10] == {"n": 10, "price": 1.5}

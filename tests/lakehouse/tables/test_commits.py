@@ -53,12 +53,12 @@ def test_a_batch_lands_with_its_frontier_and_its_history(make_table: MakeTable) 
 def test_a_replayed_batch_is_skipped_and_its_files_are_gone(make_table: MakeTable) -> None:
     table = make_table()
     table.batch("q", 0, [{"a": 1}, b"bad"])
-    before = sorted(table.spec.directory().parent.rglob("*.parquet"))
+    before = sorted(table.spec.place.local.rglob("*.parquet"))
     table.reopen()
     assert table.batch("q", 0, [{"a": 1}, b"bad"]).outcome == REPLAYED
     assert table.offsets() == [0]
     assert table.letters() == [1]
-    assert sorted(table.spec.directory().parent.rglob("*.parquet")) == before
+    assert sorted(table.spec.place.local.rglob("*.parquet")) == before
 
 
 def test_committing_the_very_same_files_again_keeps_them(make_table: MakeTable) -> None:

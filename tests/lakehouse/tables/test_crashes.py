@@ -55,7 +55,7 @@ def crash_at(
                 if name in vars(kind):
                     patch.setattr(kind, name, crashing(name, getattr(kind, name)))
         if files is not None:
-            for name in ("_write", "_remove"):
+            for name in ("replace_text", "remove"):
                 patch.setattr(files, name, crashing(name, getattr(files, name)))
         yield made
 

@@ -90,7 +90,7 @@ def test_a_replay_moves_what_can_be_read_now(make_table: MakeTable) -> None:
     table = several(make_table)
     assert replay(table.store) == (0, 4)
     before = table.store.history()[0]
-    fixed = TableWorld(table.spec.directory().parent, format=table.spec.format)
+    fixed = TableWorld(table.spec.place.local, format=table.spec.format)
     assert fixed.store.history()[0] == before
     assert replay(fixed.store, LetterFilter(partition=1)) == (0, 2)
     assert replay(fixed.store, LetterFilter(error_class="UnknownField")) == (1, 0)
@@ -103,7 +103,7 @@ def test_a_replay_moves_what_can_be_read_now(make_table: MakeTable) -> None:
 
 def test_a_replay_leaves_the_table_to_its_query(make_table: MakeTable) -> None:
     table = several(make_table)
-    fixed = TableWorld(table.spec.directory().parent, format=table.spec.format)
+    fixed = TableWorld(table.spec.place.local, format=table.spec.format)
     replay(fixed.store)
     assert fixed.batch("q", 2, [{"a": 1}], start=10).rows == 1
     assert table.store.frontier(OffsetRange(TOPIC, 0, 0, 0).topic_partition).end == 11  # type: ignore[union-attr]
@@ -113,7 +113,7 @@ def test_replayed_rows_are_never_late(make_table: MakeTable) -> None:
     options = {"event_time": "t", "watermark_ms": 0, "columns": {"a": "long"}}
     table = make_table(evolve=False, **options)
     table.batch("q", 0, [{"t": 1000, "b": 1}, {"t": 9000}])
-    fixed = TableWorld(table.spec.directory().parent, format=table.spec.format, **options)
+    fixed = TableWorld(table.spec.place.local, format=table.spec.format, **options)
     assert replay(fixed.store) == (1, 0)
     assert (fixed.offsets(), fixed.late()) == ([0, 1], [])
 
@@ -122,7 +122,7 @@ def test_a_replay_into_rows_by_key_yields_to_newer_rows(make_table: MakeTable) -
     table = make_table(mode="upsert", columns={"a": "long"}, evolve=False)
     keys = [b"x", b"x", b"y"]
     table.batch("q", 0, [{"a": 1, "b": 1}, {"a": 2}, {"a": 3, "b": 3}], keys=keys)
-    fixed = TableWorld(table.spec.directory().parent, format=table.spec.format, mode="upsert")
+    fixed = TableWorld(table.spec.place.local, format=table.spec.format, mode="upsert")
     assert replay(fixed.store) == (2, 0)
     assert {row["kafka_key"]: row["a"] for row in fixed.rows()} == {b"x": 2, b"y": 3}
     assert fixed.letters() == []

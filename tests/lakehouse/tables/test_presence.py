@@ -30,8 +30,8 @@ def paths_of(table: TableWorld, written: TaskWrite) -> dict[str, Path]:
     """The one file of the rows, and that of the dead letters."""
     [rows], [letters] = written.files, written.dead_letters
     return {
-        "rows": table.spec.directory() / rows.path,
-        "letters": table.spec.directory(DEAD_LETTERS) / letters.path,
+        "rows": table.spec.directory().local / rows.path,
+        "letters": table.spec.directory(DEAD_LETTERS).local / letters.path,
     }
 
 
@@ -65,7 +65,7 @@ def test_e12_late_rows_that_are_not_there_are_refused(make_table: MakeTable) -> 
     table.batch("q", 0, [{"at": "2026-03-01T00:00:00Z"}])
     written = table.task([{"at": "2026-02-01T00:00:00Z"}], start=1)
     [late] = written.late
-    (table.spec.directory(LATE) / late.path).unlink()
+    (table.spec.directory(LATE).local / late.path).unlink()
     identity = BatchIdentity("q", 1, (OffsetRange(TOPIC, 0, 1, 2),))
     with pytest.raises(FilesMissing, match="it is not there"):
         table.store.commit(identity, [written])
@@ -76,7 +76,7 @@ def test_e12_a_file_of_another_size_or_footer_is_refused(make_table: MakeTable) 
     table = make_table()
     written = table.task([{"a": 1}, {"a": 2}])
     [item] = written.files
-    path = table.spec.directory() / item.path
+    path = table.spec.directory().local / item.path
     whole = path.read_bytes()
     for content, said in (
         (whole[:-5], f"it has {len(whole) - 5:,} bytes there, and not {len(whole):,}"),
@@ -87,7 +87,7 @@ def test_e12_a_file_of_another_size_or_footer_is_refused(make_table: MakeTable) 
             commit(table, written, 2)
     other = table.task([{"a": 3}], start=7)
     [shorter] = other.files
-    os.replace(table.spec.directory() / shorter.path, path)
+    os.replace(table.spec.directory().local / shorter.path, path)
     claims = replace(written, files=(replace(item, size=shorter.size),))
     with pytest.raises(FilesMissing, match="it has 1 rows there, and not 2"):
         commit(table, claims, 2)
@@ -106,8 +106,8 @@ def test_files_that_a_table_lost_are_findings(make_table: MakeTable) -> None:
     for number in range(3):
         table.batch("q", number, [{"a": number}, b"no JSON"], start=2 * number)
     first, second, third = sorted(table.store.files(), key=lambda item: item.path)
-    first.path.unlink()
-    second.path.write_bytes(b"PAR1")
+    first.path.local.unlink()
+    second.path.local.write_bytes(b"PAR1")
     found = absent_files([first, second, third])
     assert [(each.file, each.size) for each in found] == [(first, None), (second, 4)]
     assert [each.is_readable() for each in found] == [False, False]
@@ -121,7 +121,7 @@ def test_files_that_a_table_lost_are_findings(make_table: MakeTable) -> None:
     ):
         with pytest.raises(BadTable, match=said):
             use()
-    table.store.files(DEAD_LETTERS)[0].path.unlink()
+    table.store.files(DEAD_LETTERS)[0].path.local.unlink()
     with pytest.raises(BadTable, match="1 of 3 files"):
         replay(table.store)
 
@@ -129,7 +129,7 @@ def test_files_that_a_table_lost_are_findings(make_table: MakeTable) -> None:
 def test_rows_by_key_in_a_file_that_is_gone_stop_the_batch(make_table: MakeTable) -> None:
     table = make_table(mode="upsert", buckets=1)
     table.batch("q", 0, [{"a": 1}], keys=[b"x"])
-    table.store.files()[0].path.unlink()
+    table.store.files()[0].path.local.unlink()
     with pytest.raises(BadTable, match="1 of 1 files that the table names, with 1 rows"):
         table.batch("q", 1, [{"a": 2}], keys=[b"x"], start=1)
     assert table.reopen().state().sequence == 1

@@ -90,7 +90,7 @@ class Interrupted(SparkDeltaBackend):
     """Something happens when Delta has written its files, and before it commits them."""
 
     def __init__(self, world: SparkWorld, between: Callable[[], object]) -> None:
-        super().__init__(world.spark, world.spec.directory().absolute(), world.spec.partition_by)
+        super().__init__(world.spark, world.spec.directory(), world.spec.partition_by)
         self.between = between
 
     def _check(self, paths: Sequence[str], given: Sequence[WrittenFile]) -> None:
@@ -168,13 +168,13 @@ def test_its_rows_letters_and_history_are_those_of_our_own_writer(
     assert theirs.offsets() == [*before, 9, 10]
     assert len(read_by_delta(theirs)) == len(theirs.offsets())
     theirs.plain.vacuum(now_ms=2**42, older_than_ms=0)
-    assert data_files(theirs) == {each.path for each in theirs.plain.files()}
+    assert data_files(theirs) == {each.path.local for each in theirs.plain.files()}
     assert theirs.batch("q", 3, SECOND, start=11).outcome == COMMITTED
 
 
 def data_files(table: TableWorld) -> set[Path]:
     """What lies in the table's directory beside its log, also if only its checksum does."""
-    found = [path for path in table.spec.directory().rglob("*part-*") if path.is_file()]
+    found = [path for path in table.spec.directory().local.rglob("*part-*") if path.is_file()]
     return {
         path.with_name(path.name.removeprefix(".").removesuffix(".crc"))
         for path in found
@@ -206,7 +206,7 @@ def test_a_replay_a_fresh_checkpoint_and_an_older_query(make_table: MakeTable) -
 def test_delta_itself_refuses_a_commit_after_another_of_ours(make_table: MakeTable) -> None:
     """Its transaction has read the marks that the other commit set, or the columns."""
     table = seeded(make_table())
-    plain = DeltaBackend(table.spec.directory().absolute(), ())
+    plain = DeltaBackend(table.spec.directory(), ())
 
     def conflict_with(between: Callable[[], object]) -> str:
         backend = Interrupted(table, between)
@@ -271,7 +271,7 @@ def test_spark_waits_while_another_process_commits(
     mine, theirs = (table.task([{"a": 1}], start=1) for _ in range(2))
     ranges = (OffsetRange(TOPIC, 0, 1, 2),)
     monkeypatch.setattr(commit_lock, "_in_this_process", nullcontext())
-    lock = table.spec.directory() / "_delta_log" / ".strandline.lock"
+    lock = table.spec.directory().local / "_delta_log" / ".strandline.lock"
     is_held = threading.Event()
     commit = DeltaTable.create_write_transaction
 
@@ -325,7 +325,7 @@ def test_a_batch_lands_once_wherever_its_commit_crashes(
 def test_what_spark_s_writer_needs_is_said(make_table: MakeTable, spark: SparkSession) -> None:
     ours = make_table(writer="strandline")
     ours.batch("q", 0, [{"a": 0}])
-    edited = SparkWorld(spark, ours.spec.directory().parent)
+    edited = SparkWorld(spark, ours.spec.place.local)
     with pytest.raises(BadTable, match=r"not made for Spark's writer, .*that cannot change"):
         edited.batch("q", 1, [{"a": 1}], start=1)
     assert edited.offsets() == [0]

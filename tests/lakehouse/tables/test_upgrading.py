@@ -136,7 +136,7 @@ def test_the_old_or_the_new_wherever_it_crashes(
         if after or versions[-1] == 1:
             check_whole(tmp_path)  # which lets the side tables follow
     sides = [] if after else ["rename", "rename"]
-    assert crashed == ["_write", "rename", *sides, "_write", "_remove"]
+    assert crashed == ["replace_text", "rename", *sides, "replace_text", "remove"]
     assert versions == ([1, 2, 2, 2] if after else [1, 1, 2, 2, 2, 2])
     open_store(load_spec(tmp_path)).upgrade()
     assert json.loads((tmp_path / "table.json").read_text())["version"] == 2
@@ -221,7 +221,7 @@ def test_an_upgrade_yields_to_commits_and_tries_again(
 
 
 def _named(store: TableStore) -> set[Path]:
-    return {file.path for side in (None, DEAD_LETTERS) for file in store.files(side)}
+    return {file.path.local for side in (None, DEAD_LETTERS) for file in store.files(side)}
 
 
 def test_what_stands_in_the_way_is_named_and_nothing_is_changed(

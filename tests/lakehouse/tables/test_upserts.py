@@ -51,8 +51,8 @@ def test_only_what_the_table_is_made_of_stays_on_disk(make_table: MakeTable) -> 
     table = make_table(mode="upsert", buckets=1)
     for number in range(4):
         table.batch("q", number, [{"a": number}], keys=[b"x"], start=number)
-    live = {item.path for item in table.store.files()}
-    on_disk = set(table.spec.directory().glob("*.parquet"))
+    live = {item.path.local for item in table.store.files()}
+    on_disk = set(table.spec.directory().local.glob("*.parquet"))
     removed = {record.files_removed for record in table.store.history()}
     assert live <= on_disk
     # The change files of each batch are gone; what a commit replaced waits for the vacuum.

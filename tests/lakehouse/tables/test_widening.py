@@ -74,10 +74,10 @@ def test_a_batch_of_the_narrow_column_is_written_again(table: TableWorld) -> Non
 
 def test_what_would_be_rounded_is_refused(table: TableWorld) -> None:
     table.batch("q", 2, [{"t": 99_000_000, "a": (1 << 53) + 1}], start=4)
-    before = sorted(table.spec.directory().parent.rglob("*.parquet"))
+    before = sorted(table.spec.place.local.rglob("*.parquet"))
     with pytest.raises(InvalidSetting, match="no double exactly"):
         table.store.widen("a")
-    assert sorted(table.spec.directory().parent.rglob("*.parquet")) == before
+    assert sorted(table.spec.place.local.rglob("*.parquet")) == before
     assert str(table.store.state().schema.field("a").type) == "int64"
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import files as files_module
 from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
@@ -70,7 +71,7 @@ def test_an_aborted_task_leaves_nothing(make_table: MakeTable) -> None:
     writer = BatchWriter(table.spec, table.store.state(), "0")
     writer.write(kafka_rows([{"k": "a"}, {"k": "b"}, b"bad"]))
     writer.abort()
-    assert list(table.spec.directory().parent.rglob("part-*")) == []
+    assert list(table.spec.place.local.rglob("part-*")) == []
 
 
 def place(rows: list[tuple[str, int]]) -> pa.RecordBatch:
@@ -95,7 +96,7 @@ def test_open_files_and_gathered_rows_are_limited(
 ) -> None:
     monkeypatch.setattr(files_module, "_OPEN_MAX", 3)
     monkeypatch.setattr(files_module, "_GATHERED_BYTES_MAX", 300)
-    output = PartitionedFiles(tmp_path, (parse_transform("k"),), "0")
+    output = PartitionedFiles(Location.parse(tmp_path), (parse_transform("k"),), "0")
     for offset in range(0, 60, 2):
         output.write(place([(f"k{offset % 14}", offset), (f"k{offset % 10}", offset + 1)]))
         assert len(output._open) <= 3
@@ -129,7 +130,7 @@ def test_statistics_are_what_the_delta_protocol_asks(tmp_path: Path) -> None:
             "kafka_offset": [0, 1, 2],
         }
     )
-    output = PartitionedFiles(tmp_path, (), "0")
+    output = PartitionedFiles(Location.parse(tmp_path), (), "0")
     for batch in rows.to_batches():
         output.write(batch)
     [written] = output.finish()

@@ -67,7 +67,7 @@ def test_e12_files_that_are_gone_are_findings(make_table: MakeTable, mode: str) 
     table.run()
     [rows] = table.store.files()
     [letters] = table.store.files(DEAD_LETTERS)
-    rows.path.unlink()
+    rows.path.local.unlink()
     report = table.verify()
     assert not report.is_good
     assert report.wrong == [
@@ -75,7 +75,7 @@ def test_e12_files_that_are_gone_are_findings(make_table: MakeTable, mode: str) 
         f"{rows.path} is not there."
     ]
     assert report.total(Verdict.MISSING) == 4
-    letters.path.unlink()
+    letters.path.local.unlink()
     assert len(table.verify().wrong) == 2
     with pytest.raises(BadTable, match="1 of 1 files that the table names"):
         rows_of(table.spark, table.store, None)

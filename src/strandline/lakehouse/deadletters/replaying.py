@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from strandline.lakehouse.deadletters.letters import HEADERS, PAYLOAD, letter_schema
 from strandline.lakehouse.deadletters.listing import ALL, LetterFilter
+from strandline.lakehouse.locations import stores
 from strandline.lakehouse.tables.backend import Conflict, DataFile
 from strandline.lakehouse.tables.committing import Proposal
 from strandline.lakehouse.tables.definition import DEAD_LETTERS
@@ -77,7 +77,7 @@ def replay(store: TableStore, wanted: LetterFilter = ALL) -> ReplayResult:
 
 
 def _has(file: DataFile, wanted: LetterFilter, names: OwnNames) -> bool:
-    letters = pads.dataset(str(file.path), schema=letter_schema(names), format="parquet")
+    letters = stores.dataset([file.path], letter_schema(names))
     return bool(letters.count_rows(filter=wanted.replayable(names)))
 
 
@@ -87,7 +87,7 @@ def _read_again(
     """Give the writer what is meant as records, the rest as letters; counts the former."""
     meant = 0
     for item in files:
-        letters = pads.dataset(str(item.path), schema=letter_schema(names), format="parquet")
+        letters = stores.dataset([item.path], letter_schema(names))
         for batch in letters.to_batches(filter=wanted.replayable(names)):
             meant += batch.num_rows
             writer.write(_records(batch, names))

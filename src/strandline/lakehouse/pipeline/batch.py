@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from strandline.lakehouse.locations.credentials import public_settings
 from strandline.lakehouse.pipeline.tasks import Target
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.definition import TableSpec
@@ -33,12 +34,13 @@ def commit_batch(
     """Write a batch and commit it. Raises `TableError` when it cannot be, and what `write` raises.
 
     A table that asks for it (its schema grew) gets the batch again, written against its state as it
-    then is. Files that were not committed are removed.
+    then is. Files that were not committed are removed, but not after trouble with the store
+    (StoreTrouble): then the commit may have been made.
     """
     attempt = 0
     while True:
         attempt += 1
-        target = Target(spec, store.state())
+        target = Target(spec, store.state(), public_settings())
         writes = write(target)
         try:
             return store.commit(identity, writes)

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
@@ -30,7 +31,6 @@ from strandline.lakehouse.scratch_directory import OF_QUERIES, ScratchDirectory
 from strandline.lakehouse.tables.committing import NOTHING_NEW, CommitResult
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
-from strandline.lakehouse.tables.locations import spark_path
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
 from strandline.types import TopicPartition
@@ -74,7 +74,7 @@ class Attempt:
         """Begin: with all that is there now, or for ever, a commit per interval."""
         options = self.context.options
         writer = self._rows().writeStream.foreachBatch(self._on_batch)
-        writer = writer.option("checkpointLocation", spark_path(self._checkpoint.path))
+        writer = writer.option("checkpointLocation", Location.parse(self._checkpoint.path).spark)
         writer = writer.queryName(f"{self.context.spec.name}-{self.query_id[:8]}")
         return _triggered(writer, options.interval_ms, available_now=available_now).start()
 

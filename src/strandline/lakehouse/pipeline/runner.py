@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ProtocolError, StrandlineError
+from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _PAUSE_S: Final = 1.0
 """Between a query that failed and the next one."""
-_TROUBLE: Final = (*OF_SPARK, NoSpark, ProtocolError, ReadError, PipelineFailed)
+_TROUBLE: Final = (*OF_SPARK, NoSpark, ProtocolError, ReadError, StoreTrouble, PipelineFailed)
 _STUCK: Final = 3
 """So many attempts in a row that Spark failed: it may be Spark itself that is in no good state. It
 remembers for good, for instance, that it could not look up formats when a worker was killed."""

@@ -17,6 +17,7 @@ from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
 from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.opening import check_commits
 from strandline.lakehouse.tables.store import open_store
 
 if TYPE_CHECKING:
@@ -58,10 +59,11 @@ def run_table(
     session is used and left as it is, and `spark` has no effect.
 
     Raises `TableError` and `PipelineError` (what was committed stays), `NoJava`, `NoSpark`, and
-    `InvalidSetting` for jars that are missing.
+    `InvalidSetting` for jars that are missing, or a store in which commits are not safe.
     """
     spark = spark or SparkOptions()
     check_jars(spec, options.engine, spark.jars)
+    check_commits(spec)
     store = open_store(spec, create=True)
     if options.once and (stopped := finish_if_up_to_date(store, options, on_event)) is not None:
         return stopped

@@ -11,7 +11,7 @@ This file knows Spark's two calls. It must not know commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from strandline.lakehouse.locations.credentials import take_settings
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.definition import TableSpec
@@ -32,10 +33,14 @@ ROWS_PER_TASK: Final = 50_000
 
 
 class Target(NamedTuple):
-    """What tasks write to: a table as it was when the batch began."""
+    """What tasks write to: a table as it was when the batch began.
+
+    `stores` is what the driver's environment says of stores, without keys (`public_settings`).
+    """
 
     spec: TableSpec
     state: TableState
+    stores: Mapping[str, str]
 
 
 def write_ranges(
@@ -100,6 +105,7 @@ def _taking(
 
 
 def _write(batches: Iterator[pa.RecordBatch], target: Target) -> TaskWrite:
+    take_settings(target.stores)
     task = TaskContext.get()
     name = "0" if task is None else f"{task.partitionId()}-{task.taskAttemptId()}"
     writer = BatchWriter(target.spec, target.state, name)

@@ -7,16 +7,16 @@ rows came late depends on when they came, which is over; a comparison takes late
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.batch import commit_batch
 from strandline.lakehouse.pipeline.query import to_read
 from strandline.lakehouse.pipeline.tasks import write_ranges
@@ -48,9 +48,9 @@ def rebuild(
     where the rebuild should be, and what reading and writing raise.
     """
     spec = rebuilt_spec(live)
-    _clear(Path(spec.location))
+    _clear(spec.place)
     save_spec(spec)
-    (Path(spec.location) / _MARK).write_text(json.dumps([list(each) for each in ranges]))
+    stores.replace_text(spec.place / _MARK, json.dumps([list(each) for each in ranges]))
     store = open_store(spec, create=True)
     query_id = str(uuid4())
     total = sum(each.end - each.start for each in ranges)
@@ -76,9 +76,9 @@ def rebuilt_spec(live: TableSpec) -> TableSpec:
 
 def open_rebuild(live: TableSpec) -> tuple[TableStore, tuple[OffsetRange, ...]]:
     """The rebuild of a table, and the offsets that it holds. Raises `TableMissing`."""
-    location = Path(rebuilt_spec(live).location)
+    location = rebuilt_spec(live).place
     try:
-        ranges = json.loads((location / _MARK).read_text())
+        ranges = json.loads(stores.read_text(location / _MARK))
     except FileNotFoundError:
         raise TableMissing(
             f"There is no rebuild of table '{live.name}': strandline table rebuild {live.name} "
@@ -93,9 +93,9 @@ def open_rebuild(live: TableSpec) -> tuple[TableStore, tuple[OffsetRange, ...]]:
     return open_store(spec), tuple(OffsetRange(*each) for each in ranges)
 
 
-def _clear(location: Path) -> None:
-    if not location.exists():
+def _clear(location: Location) -> None:
+    if not stores.exists(location):
         return
-    if not (location / _MARK).exists():
+    if not stores.exists(location / _MARK):
         raise TableExists(f"{location} is no rebuild: it is left as it is.")
-    shutil.rmtree(location)
+    stores.remove_tree(location)

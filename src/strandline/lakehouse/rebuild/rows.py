@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from strandline.lakehouse.tables.locations import spark_path
+from strandline.lakehouse.frames import frame_of
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.writing import value_columns
+
+_TASKS_MAX: Final = 64
 
 
 def rows_of(spark: SparkSession, store: TableStore, side: str | None) -> DataFrame:
@@ -20,10 +23,11 @@ def rows_of(spark: SparkSession, store: TableStore, side: str | None) -> DataFra
     """
     spec = store.spec
     columns = value_columns(spec, store.state().schema)
-    schema = from_arrow_schema(pa.schema([*columns, *spec.own_columns()]))
     files = store.files(side)
-    if not files:
-        return spark.createDataFrame([], schema)
     check_present(files)
-    paths = [spark_path(each.path) for each in files]
-    return spark.read.schema(schema).parquet(*paths)
+    return frame_of(
+        spark,
+        [each.path for each in files],
+        pa.schema([*columns, *spec.own_columns()]),
+        tasks_max=_TASKS_MAX,
+    )

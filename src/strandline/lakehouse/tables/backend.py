@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, Protocol
 
 import pyarrow as pa
 
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter
 from strandline.lakehouse.tables.names import FIRST, NAMES, OwnNames
 from strandline.lakehouse.tables.transforms import PartitionValue, Transform
@@ -22,9 +22,9 @@ from strandline.lakehouse.tables.written import WrittenFile
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that a table has. `path` is absolute; `partition` has a value for each transform."""
+    """A file that a table has. `partition` has a value for each transform."""
 
-    path: Path
+    path: Location
     size: int
     rows: int
     partition: tuple[PartitionValue, ...]
@@ -67,7 +67,7 @@ def divided_by(transforms: Sequence[Transform], *, renamed: bool = False) -> str
     return ", ".join(map(str, transforms)) + (_RENAMED if renamed else "")
 
 
-def check_division(directory: Path, kept: str, transforms: Sequence[Transform]) -> None:
+def check_division(directory: Location, kept: str, transforms: Sequence[Transform]) -> None:
     """Raises BadTable when a definition says now that the table is divided otherwise.
 
     A side table may still be divided by the names of the first version, until it has followed.
@@ -82,7 +82,7 @@ def check_division(directory: Path, kept: str, transforms: Sequence[Transform]) 
         )
 
 
-def check_names(directory: Path, columns: Sequence[str], names: OwnNames | None) -> None:
+def check_names(directory: Location, columns: Sequence[str], names: OwnNames | None) -> None:
     """That a table's own columns have the names of its definition; None: they may have any.
 
     Raises FencedWriter when the table was upgraded since the definition was read, and BadTable
@@ -99,6 +99,10 @@ def check_names(directory: Path, columns: Sequence[str], names: OwnNames | None)
         f"The table in {directory} has no column {names.offset}, which its definition says by its "
         'version. Restore the definition ("version": 1), and then type: strandline table upgrade.'
     )
+
+
+class OutcomeUnknown(Exception):
+    """The store did not say whether the change was made (`landing` finds out)."""
 
 
 class Snapshot(Protocol):
@@ -138,7 +142,10 @@ class Backend(Protocol):
         """Give the table further columns or fields; raises Conflict."""
 
     def commit(self, snapshot: Snapshot, change: Change) -> int:
-        """Change the table as it was in `snapshot`, and give the new version; raises Conflict."""
+        """Change the table as it was in `snapshot`, and give the new version.
+
+        Raises Conflict and OutcomeUnknown, as what follows does.
+        """
 
     def replace(self, snapshot: Snapshot, change: Change, schema: pa.Schema) -> int:
         """As `commit` of a change that removes all files, and gives the table other columns."""
@@ -155,5 +162,5 @@ class Backend(Protocol):
     def tidy(self, snapshot: Snapshot) -> None:
         """Shorten what must be read to load the table; history beyond the format's limits goes."""
 
-    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Path]:
+    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """Files below the directory that no reader can need: unnamed or removed before then."""

@@ -21,12 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.lakehouse.locations.location import Location
+
 _FILE: Final = ".strandline.lock"
 _in_this_process = threading.Lock()
 
 
 @contextmanager
-def locked_log(directory: Path) -> Iterator[None]:
+def locked_log(directory: Location) -> Iterator[None]:
     """Hold the lock of the table in `directory`, as this process. Raises `OSError`."""
     with _in_this_process:
         descriptor = os.open(_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -38,7 +40,7 @@ def locked_log(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked_log_in_java(jvm: Any, directory: Path) -> Iterator[None]:
+def locked_log_in_java(jvm: Any, directory: Location) -> Iterator[None]:
     """Hold it as the Java process behind `jvm`, whose commit may outlive this process.
 
     Raises what py4j raises.
@@ -52,5 +54,5 @@ def locked_log_in_java(jvm: Any, directory: Path) -> Iterator[None]:
             file.close()
 
 
-def _path(directory: Path) -> Path:
-    return directory / "_delta_log" / _FILE
+def _path(directory: Location) -> Path:
+    return (directory / "_delta_log" / _FILE).local

@@ -10,14 +10,14 @@ Spark.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from strandline.lakehouse.deadletters.letters import lost as lost_letters
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
@@ -25,8 +25,10 @@ from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
+from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.presence import check_writes, check_written
 from strandline.lakehouse.tables.ranges import check_files, lost_now, new_ranges
+from strandline.lakehouse.tables.removals import stamp_removed
 from strandline.lakehouse.tables.schemas import settle_schema
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upsert import DELETED, merge_changes
@@ -142,7 +144,10 @@ class Committer:
         raise FencedWriter(f"The table {self._spec.name} is changed all the time by others.")
 
     def propose(self, snapshot: Snapshot, proposal: Proposal) -> CommitResult:
-        """Try one commit on `snapshot`; raises Conflict, SchemaMoved, FilesMissing."""
+        """Try one commit on `snapshot`; raises Conflict, SchemaMoved, FilesMissing, StoreTrouble.
+
+        After the last of these the commit may have been made, and all of its files stay.
+        """
         directory = self._spec.directory()
         beside = {side: self._spec.directory(side) for side in SIDES}
         check_writes(proposal.writes, directory, beside)
@@ -177,14 +182,14 @@ class Committer:
                 sides=sides,
             ),
         )
+        stamp_removed(removes)
         try:
-            version = self._backend.commit(snapshot, change)
+            version = land(self._backend, change, lambda: self._backend.commit(snapshot, change))
         except Conflict:
             if self._spec.mode == "upsert":
                 remove_files(self._spec.directory(), adds)
             remove_files(self._spec.directory(DEAD_LETTERS), lost_letter_files)
             raise
-        stamp_removed(removes)
         self._sides.settle(self._backend.load())
         if self._spec.mode == "upsert":
             remove_files(self._spec.directory(), proposal.files)
@@ -265,19 +270,6 @@ def _count(proposal: Proposal) -> Counts:
     )
 
 
-def remove_files(directory: Path, files: Iterable[WrittenFile]) -> int:
+def remove_files(directory: Location, files: Iterable[WrittenFile]) -> int:
     """Delete files that no table names; gives their number."""
-    removed = 0
-    for item in files:
-        path = directory / item.path
-        if path.exists():
-            path.unlink()
-            removed += 1
-    return removed
-
-
-def stamp_removed(files: Iterable[DataFile]) -> None:
-    """Give files that a commit removed the time of their removal: their age for the vacuum."""
-    for item in files:
-        if item.path.exists():
-            os.utime(item.path)
+    return sum(stores.remove(directory / item.path) for item in files)

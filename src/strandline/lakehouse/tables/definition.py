@@ -11,13 +11,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from strandline.errors import InvalidSetting
-from strandline.lakehouse.tables.locations import local_directory
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.names import FIRST, NAMES, TIMESTAMP, OwnNames
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import name_fault, parse_type
@@ -59,8 +58,9 @@ _BUCKETS_MAX: Final = 4096
 class TableSpec:
     """One table. Raises InvalidSetting, naming the field, when its parts do not go together.
 
-    `location` is the directory that holds everything, a path or a `file:` URI; it is absolute from
-    here on, relative paths being taken from the working directory of this process. `schema` is the
+    `location` is the directory that holds everything: a path, or a URI with `file:`, `s3:`, `gs:`,
+    `abfs:` or `hdfs:`; it is absolute from here on, relative paths being taken from the working
+    directory of this process. `schema` is the
     content of a JSON Schema, an Avro schema, or (base64) a Protobuf descriptor set, and `schemas`
     Avro schemas by their id in Confluent's framing; `columns` gives types to single columns of an
     inferred schema; `buckets` is how an upserted table is divided by key. Durations are
@@ -93,7 +93,7 @@ class TableSpec:
 
     def __post_init__(self) -> None:
         # What is relative here would be another directory for each of Spark's executors.
-        object.__setattr__(self, "location", local_directory(self.location))
+        object.__setattr__(self, "location", str(Location.parse(self.location)))
         _check_words(self)
         _check_together(self)
         self.known_columns()
@@ -113,9 +113,14 @@ class TableSpec:
         """Whether rows can be late."""
         return self.event_time is not None and self.watermark_ms is not None
 
-    def directory(self, side: str | None = None) -> Path:
+    @property
+    def place(self) -> Location:
+        """The directory that holds everything."""
+        return Location.parse(self.location)
+
+    def directory(self, side: str | None = None) -> Location:
         """Where the rows are, or those of a side table (`DEAD_LETTERS`, `LATE`)."""
-        return Path(self.location) / (side or "data")
+        return self.place / (side or "data")
 
     def own_columns(self) -> tuple[pa.Field, ...]:
         """The columns that every row has besides those of its value."""
@@ -242,6 +247,10 @@ def _check_together(spec: TableSpec) -> None:
             transform.result_type(kind)
     if spec.writer == "spark":
         _check_writer(spec)
+    if spec.format == "iceberg" and not spec.place.is_local:
+        raise InvalidSetting(
+            "format", "An Iceberg table in a store needs a catalog, which is not served yet."
+        )
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
@@ -272,6 +281,12 @@ def _check_writer(spec: TableSpec) -> None:
             "Spark's writer fills Delta tables only: Iceberg has no release for Spark 4.2 "
             "(org.apache.iceberg:iceberg-spark-runtime-4.2_2.13) that it could be. "
             "Leave the writer out.",
+        )
+    if not spec.place.is_local:
+        raise InvalidSetting(
+            "writer",
+            "Spark's writer fills tables on disks only: two writers are kept apart there by a lock "
+            "that a store does not have. Leave the writer out.",
         )
     if spec.mode != "append":
         raise InvalidSetting(

@@ -27,11 +27,16 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.credentials import for_delta
+from strandline.lakehouse.locations.errors import StoreTrouble, sentence
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import (
     Change,
     Commit,
     Conflict,
     DataFile,
+    OutcomeUnknown,
     Snapshot,
     check_division,
     check_names,
@@ -41,6 +46,7 @@ from strandline.lakehouse.tables.commit_lock import locked_log
 from strandline.lakehouse.tables.delta_renaming import check_protocol, put, renaming
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
 
@@ -62,7 +68,9 @@ _FROM_SPARK: Final = "userMetadata"
 class DeltaSnapshot:
     """A Delta table at one version."""
 
-    def __init__(self, table: DeltaTable, directory: Path, transforms: Sequence[Transform]) -> None:
+    def __init__(
+        self, table: DeltaTable, directory: Location, transforms: Sequence[Transform]
+    ) -> None:
         self._table = table
         self._directory = directory
         self._transforms = transforms
@@ -116,7 +124,7 @@ class DeltaBackend:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Location,
         transforms: Sequence[Transform],
         *,
         for_spark: bool = False,
@@ -126,14 +134,19 @@ class DeltaBackend:
         self._directory = directory
         self._transforms = transforms
         self._for_spark = for_spark
+        self._options = None if directory.is_local else for_delta(directory)
         self._table: DeltaTable | None = None
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
-        with self._readable():
-            return (self._directory / "_delta_log").is_dir() and DeltaTable.is_deltatable(
-                str(self._directory)
-            )
+        # delta-rs makes the directory that it looks into on a disk.
+        if self._directory.is_local and not (self._directory / "_delta_log").local.is_dir():
+            return False
+        try:
+            self._newest()
+        except TableMissing:
+            return False
+        return True
 
     def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
         """As `Backend.create`."""
@@ -143,12 +156,13 @@ class DeltaBackend:
             if transform.name not in names:
                 source = schema.field(transform.column).type
                 columns.append(pa.field(transform.name, transform.result_type(source)))
-        if (self._directory / "metadata").exists():
+        if stores.exists(self._directory / "metadata"):
             raise TableExists(f"There is an Iceberg table in {self._directory}.")
-        self._directory.mkdir(parents=True, exist_ok=True)
+        stores.make_directory(self._directory)
         try:
             DeltaTable.create(
                 str(self._directory),
+                storage_options=self._options,
                 schema=Schema.from_arrow(pa.schema(columns)),
                 partition_by=[transform.name for transform in transforms],
                 mode="error",
@@ -158,21 +172,21 @@ class DeltaBackend:
                 },
                 raise_if_key_not_exists=False,
             )
-        except CommitFailedError as error:
-            raise TableExists(f"There is a table in {self._directory} already.") from error
+        except (DeltaError, OSError) as error:
+            if _is_conflict(error) or "already exists" in str(error):
+                raise TableExists(f"There is a table in {self._directory} already.") from error
+            if self._directory.is_local:
+                raise
+            raise StoreTrouble(sentence(self._directory, "written", error)) from error
 
     def load(self) -> DeltaSnapshot:
         """As `Backend.load`. The log is read from where the last load ended."""
-        with self._readable():
-            if self._table is None:
-                self._table = DeltaTable(str(self._directory))
-            else:
-                self._table.update_incremental()
-        snapshot = DeltaSnapshot(self._table, self._directory, self._transforms)
+        table = self._newest()
+        snapshot = DeltaSnapshot(table, self._directory, self._transforms)
         check_names(self._directory, snapshot.schema.names, self._names)
         check_division(
             self._directory,
-            self._table.metadata().configuration.get(PARTITIONING, ""),
+            table.metadata().configuration.get(PARTITIONING, ""),
             self._transforms,
         )
         return snapshot
@@ -189,9 +203,13 @@ class DeltaBackend:
                     schema_mode="merge",
                     commit_properties=CommitProperties(max_commit_retries=0),
                 )
-        except CommitFailedError as error:
+        except (DeltaError, OSError) as error:
             self._table = None
-            raise Conflict(str(error)) from error
+            if _is_conflict(error):
+                raise Conflict(str(error)) from error
+            if self._directory.is_local:
+                raise
+            raise StoreTrouble(sentence(self._directory, "committed to", error)) from error
 
     def commit(self, snapshot: Snapshot, change: Change) -> int:
         """As `Backend.commit`."""
@@ -262,36 +280,60 @@ class DeltaBackend:
                         ],
                     ),
                 )
-        except CommitFailedError as error:
+        except (DeltaError, OSError) as error:
             self._table = None
-            raise Conflict(str(error)) from error
+            if _is_conflict(error):
+                raise Conflict(str(error)) from error
+            if self._directory.is_local:
+                raise
+            raise OutcomeUnknown(sentence(self._directory, "committed to", error)) from error
         return snapshot.version + 1
 
     def tidy(self, snapshot: Snapshot) -> None:
         """As `Backend.tidy`: a checkpoint; log files older than Delta's retention (30 days) go."""
         table = own_table(snapshot)
         # Hadoop's checksum of the note that Spark's writer left, in whose place another comes.
-        (self._directory / "_delta_log" / "._last_checkpoint.crc").unlink(missing_ok=True)
+        if self._directory.is_local:
+            stores.remove(self._directory / "_delta_log" / "._last_checkpoint.crc")
         table.create_checkpoint()
         table.cleanup_metadata()
 
-    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Path]:
+    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """As `Backend.orphans`; a file that a commit removed bears the time of its removal."""
         live = {item.path for item in snapshot.files()}
+        if not self._directory.is_local:
+            files = [
+                each
+                for each in stores.listed(self._directory)
+                if each.location.name.endswith(".parquet") and each.location not in live
+            ]
+            return old_files(files, self._directory, before_ms=before_ms)
+        return [*map(Location.parse, self._local_orphans({each.local for each in live}, before_ms))]
+
+    def _local_orphans(self, live: set[Path], before_ms: int) -> list[Path]:
+        directory = self._directory.local
         found = [
             path
             for place in _PLACES
-            for path in self._directory.glob(f"{place}*.parquet")
+            for path in directory.glob(f"{place}*.parquet")
             if path not in live
         ]
         # What Hadoop keeps beside each file that Spark wrote.
         found += [
             path
             for place in _PLACES
-            for path in self._directory.glob(f"{place}.*.parquet.crc")
+            for path in directory.glob(f"{place}.*.parquet.crc")
             if path.with_name(path.name[1 : -len(".crc")]) not in live
         ]
         return [path for path in sorted(found) if path.stat().st_mtime * 1000 < before_ms]
+
+    def _newest(self) -> DeltaTable:
+        with self._readable():
+            if self._table is None:
+                self._table = DeltaTable(str(self._directory), storage_options=self._options)
+            else:
+                self._table.update_incremental()
+        return self._table
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -302,6 +344,8 @@ class DeltaBackend:
             raise TableMissing(f"There is no Delta table in {self._directory}.") from None
         except (DeltaError, OSError) as error:
             self._table = None
+            if not self._directory.is_local:
+                raise StoreTrouble(sentence(self._directory, "read", error)) from error
             raise BadTable(
                 f"The log of the Delta table in {self._directory} cannot be read: {error}."
             ) from error
@@ -325,7 +369,7 @@ class DeltaBackend:
         self, item: DataFile, schema: pa.Schema, now_ms: int, *, same_rows: bool
     ) -> RemoveAction:
         return RemoveAction(
-            path=item.path.relative_to(self._directory).as_posix(),
+            path=item.path.relative_to(self._directory),
             data_change=not same_rows,
             deletion_timestamp=now_ms,
             size=item.size,
@@ -346,6 +390,11 @@ def own_table(snapshot: Snapshot) -> DeltaTable:
     if snapshot.table.version() != snapshot.version:
         raise Conflict("The table has moved on.")
     return snapshot.table
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether a commit failed because there is another one of its version."""
+    return isinstance(error, CommitFailedError)
 
 
 def _metadata_of(entry: Mapping[str, Any]) -> Mapping[str, object]:

@@ -14,21 +14,26 @@ import json
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.errors import BadTable
 
 _PROTOCOL = (1, 2)
 """Versions of reader and writer: no features, no constraints, no mapped columns."""
 
 
-def check_protocol(directory: Path, table: DeltaTable) -> None:
-    """Raises BadTable for a table that was given features."""
+def check_protocol(directory: Location, table: DeltaTable) -> None:
+    """Raises BadTable for a table that was given features, or that was moved into a store."""
+    if not directory.is_local:
+        raise BadTable(
+            f"The Delta table in {directory} is of version 0.1.0, which kept tables on disks only: "
+            "upgrade it there, and move it afterwards."
+        )
     protocol = table.protocol()
     if (protocol.min_reader_version, protocol.min_writer_version) != _PROTOCOL:
         raise BadTable(
@@ -63,9 +68,9 @@ def renaming(
     ]
 
 
-def put(directory: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
+def put(directory: Location, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
     """Make them the commit of that number. Raises FileExistsError, and then nothing is changed."""
-    log = directory / "_delta_log"
+    log = (directory / "_delta_log").local
     made = log / f".{version}.{uuid.uuid4().hex}.tmp"
     try:
         with made.open("x", encoding="utf-8") as file:

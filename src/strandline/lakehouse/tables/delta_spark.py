@@ -21,7 +21,6 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -34,11 +33,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import Change, Conflict, Snapshot
 from strandline.lakehouse.tables.commit_lock import locked_log_in_java
 from strandline.lakehouse.tables.delta import METADATA, DeltaBackend, DeltaSnapshot, own_table
 from strandline.lakehouse.tables.errors import BadTable, FilesMissing
-from strandline.lakehouse.tables.locations import spark_path
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.presence import refusal
 from strandline.lakehouse.tables.transforms import Transform
@@ -74,7 +74,7 @@ class SparkDeltaBackend(DeltaBackend):
     def __init__(
         self,
         spark: SparkSession,
-        directory: Path,
+        directory: Location,
         transforms: Sequence[Transform],
         *,
         names: OwnNames | None = None,
@@ -106,7 +106,7 @@ class SparkDeltaBackend(DeltaBackend):
                 raise Conflict(str(error.java_exception.getMessage())) from error
             raise
         for item in change.adds:
-            (self._directory / item.path).unlink(missing_ok=True)
+            stores.remove(self._directory / item.path)
         return version
 
     def tidy(self, snapshot: Snapshot) -> None:
@@ -114,7 +114,7 @@ class SparkDeltaBackend(DeltaBackend):
 
     def _commit_in_java(self, snapshot: Snapshot, change: Change) -> int:
         delta, none = self._jvm.org.apache.spark.sql.delta, self._jvm.scala.Option.empty()
-        log = delta.DeltaLog.forTable(self._spark._jsparkSession, spark_path(self._directory))
+        log = delta.DeltaLog.forTable(self._spark._jsparkSession, self._directory.spark)
         log.update(False, none, none)
         transaction = log.startTransaction()
         if transaction.snapshot().version() != snapshot.version:
@@ -146,7 +146,7 @@ class SparkDeltaBackend(DeltaBackend):
         names = [item.name for item in self._transforms]
         stored = pa.schema([field for field in snapshot.schema if field.name not in names])
         rows = self._spark.read.schema(from_arrow_schema(stored)).parquet(
-            *(spark_path(self._directory / item.path) for item in files)
+            *((self._directory / item.path).spark for item in files)
         )
         if not names:
             return rows
@@ -187,7 +187,7 @@ class SparkDeltaBackend(DeltaBackend):
         if rows != wanted:
             raise BadTable(f"Spark's writer wrote {rows:,} of {wanted:,} rows.")
 
-    def _synced(self, path: Path) -> int:
+    def _synced(self, path: Location) -> int:
         """As `_synced`; raises FilesMissing for what an executor wrote elsewhere."""
         try:
             return _synced(path)
@@ -220,7 +220,7 @@ def _is_conflict(error: Any) -> bool:
     return False
 
 
-def _synced(path: Path) -> int:
+def _synced(path: Location) -> int:
     """Sync a Parquet file of Delta's; gives its number of rows. Raises BadTable."""
     _sync(path)
     with pq.ParquetFile(path) as file:
@@ -230,7 +230,7 @@ def _synced(path: Path) -> int:
         return int(file.metadata.num_rows)
 
 
-def _sync(path: Path) -> None:
+def _sync(path: Location) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

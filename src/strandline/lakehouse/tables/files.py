@@ -3,16 +3,15 @@
 Theory: rows are gathered per partition value and written as row groups of a useful size; what is
 gathered and how many files are open is limited, whatever the data: the fullest file goes first. A
 file whose columns change is closed and another begun. A file counts only when it is closed and
-synced, and belongs to no table until a commit names it.
+synced, and belongs to no table until a commit names it; in a store it is not there before that.
 """
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.errors import StoreTrouble, told
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.names import names_of
 from strandline.lakehouse.tables.statistics import delta_statistics
 from strandline.lakehouse.tables.transforms import PartitionValue, Transform
@@ -40,6 +42,7 @@ class _Open:
 
     path: str
     schema: pa.Schema
+    sink: pa.NativeFile
     writer: pq.ParquetWriter
     footers: list[pq.FileMetaData]
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -56,7 +59,7 @@ class PartitionedFiles:
     `finish` gives the files; `abort` removes them. One of both ends the object's life.
     """
 
-    def __init__(self, directory: Path, transforms: Sequence[Transform], task: str) -> None:
+    def __init__(self, directory: Location, transforms: Sequence[Transform], task: str) -> None:
         self._directory = directory
         self._transforms = transforms
         self._task = task
@@ -78,16 +81,18 @@ class PartitionedFiles:
         for values in list(self._open):
             self._close(values)
         if self._done:
-            _sync(self._directory)
+            stores.sync(self._directory)
         return tuple(self._done)
 
     def abort(self) -> None:
-        """Remove every file."""
+        """Remove every file; what a store does not give up now is left to the vacuum."""
         for item in self._open.values():
-            item.writer.close()
-            (self._directory / item.path).unlink(missing_ok=True)
+            with suppress(StoreTrouble):
+                _end(item, self._directory / item.path)
+                stores.remove(self._directory / item.path)
         for done in self._done:
-            (self._directory / done.path).unlink(missing_ok=True)
+            with suppress(StoreTrouble):
+                stores.remove(self._directory / done.path)
         self._open.clear()
         self._done.clear()
 
@@ -111,19 +116,23 @@ class PartitionedFiles:
             self._flush(item)
 
     def _begin(self, schema: pa.Schema) -> _Open:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        stores.make_directory(self._directory)
         path = f"part-{self._task}-{uuid.uuid4().hex}.parquet"
         footers: list[pq.FileMetaData] = []
-        writer = pq.ParquetWriter(
-            self._directory / path, schema, compression=COMPRESSION, metadata_collector=footers
-        )
-        return _Open(path, schema, writer, footers)
+        file = self._directory / path
+        with told(file, "written"):
+            sink = stores.file_system(file).open_output_stream(stores.path_of(file))
+            writer = pq.ParquetWriter(
+                sink, schema, compression=COMPRESSION, metadata_collector=footers
+            )
+        return _Open(path, schema, sink, writer, footers)
 
     def _flush(self, item: _Open) -> None:
         if not item.batches:
             return
         table = pa.Table.from_batches(item.batches)
-        item.writer.write_table(table, row_group_size=table.num_rows)
+        with told(self._directory / item.path, "written"):
+            item.writer.write_table(table, row_group_size=table.num_rows)
         note_offsets(item.offsets, table)
         item.rows += table.num_rows
         item.bytes += item.gathered
@@ -133,14 +142,14 @@ class PartitionedFiles:
     def _close(self, values: tuple[PartitionValue, ...]) -> None:
         item = self._open[values]
         self._flush(item)
+        file = self._directory / item.path
+        size = _end(item, file)
         del self._open[values]
-        item.writer.close()
-        full = self._directory / item.path
-        _sync(full)
+        stores.sync(file)
         self._done.append(
             WrittenFile(
                 path=item.path,
-                size=full.stat().st_size,
+                size=size,
                 rows=item.rows,
                 partition=values,
                 stats=delta_statistics(item.footers[0]),
@@ -203,9 +212,11 @@ def _values_of(code: int, dictionaries: list[list[PartitionValue]]) -> tuple[Par
     return tuple(reversed(values))
 
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _end(item: _Open, file: Location) -> int:
+    """Write the footer, and let the file be there; its size in bytes."""
+    with told(file, "written"):
+        try:
+            item.writer.close()
+            return int(item.sink.tell())
+        finally:
+            item.sink.close()

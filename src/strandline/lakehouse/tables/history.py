@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from strandline.lakehouse.tables.backend import Commit, DataFile
 from strandline.lakehouse.tables.identity import OffsetRange, ranges_from_json, ranges_to_json
@@ -20,6 +21,9 @@ COMPACTION = "compaction"
 LOSS = "loss"
 WIDENING = "widening"
 UPGRADE = "upgrade"
+
+CHANGE: Final = "change"
+"""The field of a commit's metadata with a name that no other commit has."""
 
 
 class Counts(NamedTuple):
@@ -80,6 +84,7 @@ def describe(
 ) -> dict[str, object]:
     """The metadata of a commit that adds and removes files of the table."""
     return {
+        CHANGE: uuid4().hex,
         "sequence": sequence,
         "kind": kind,
         "query_id": query_id,

@@ -16,12 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -43,6 +40,8 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import (
     Change,
     Commit,
@@ -55,6 +54,7 @@ from strandline.lakehouse.tables.backend import (
 )
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.names import OwnNames
+from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
 from strandline.lakehouse.tables.written import WrittenFile
@@ -93,7 +93,7 @@ class IcebergSnapshot:
         """As `Snapshot.files`."""
         return [
             DataFile(
-                path=local_path(item.file_path),
+                path=Location.parse(item.file_path),
                 size=item.file_size_in_bytes,
                 rows=item.record_count,
                 partition=tuple(item.partition[at] for at in range(len(item.partition))),
@@ -102,10 +102,11 @@ class IcebergSnapshot:
         ]
 
     @cached_property
-    def own_files(self) -> dict[Path, IcebergFile]:
+    def own_files(self) -> dict[Location, IcebergFile]:
         """The files as Iceberg describes them."""
         return {
-            local_path(task.file.file_path): task.file for task in self.table.scan().plan_files()
+            Location.parse(task.file.file_path): task.file
+            for task in self.table.scan().plan_files()
         }
 
     def history(self, limit: int | None) -> list[Commit]:
@@ -135,10 +136,10 @@ class IcebergBackend:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Location,
         transforms: Sequence[Transform],
         *,
-        catalog: Path,
+        catalog: Location,
         names: OwnNames | None = None,
     ) -> None:
         self._names = names
@@ -146,25 +147,26 @@ class IcebergBackend:
         self._transforms = transforms
         self._catalog_directory = catalog
         self._name = (NAMESPACE, directory.name)
+        self._metadata = directory / "metadata"
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
-        if not (self._catalog_directory / CATALOG_FILE).exists():
+        if not stores.exists(self._catalog_directory / CATALOG_FILE):
             return False
         with self._readable():
             return self._catalog.table_exists(self._name)
 
     def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
         """As `Backend.create`."""
-        if (self._directory / "_delta_log").exists():
+        if stores.exists(self._directory / "_delta_log"):
             raise TableExists(f"There is a Delta table in {self._directory}.")
-        self._directory.mkdir(parents=True, exist_ok=True)
+        stores.make_directory(self._directory)
         try:
             self._catalog.create_namespace_if_not_exists(NAMESPACE)
             transaction = self._catalog.create_table_transaction(
                 self._name,
                 schema,
-                location=self._directory.as_uri(),
+                location=self._directory.uri,
                 properties={**_PROPERTIES, _PARTITIONING: divided_by(transforms)},
             )
             with transaction.update_spec() as partitioning:
@@ -265,19 +267,22 @@ class IcebergBackend:
         except (CommitFailedException, OperationalError) as error:
             raise _conflict(error) from error
 
-    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Path]:
+    def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """As `Backend.orphans`: no snapshot that is kept names them."""
         table = _own(snapshot).table
-        named = {local_path(item) for item in table.inspect.all_files()["file_path"].to_pylist()}
+        named = {
+            Location.parse(item) for item in table.inspect.all_files()["file_path"].to_pylist()
+        }
         for item in table.metadata.snapshots:
-            named.add(local_path(item.manifest_list))
-            named |= {local_path(part.manifest_path) for part in item.manifests(table.io)}
-        found = [*self._directory.glob("*.parquet"), *self._directory.glob("metadata/*.avro")]
-        return [
-            path
-            for path in sorted(found)
-            if path not in named and path.stat().st_mtime * 1000 < before_ms
+            named.add(Location.parse(item.manifest_list))
+            named |= {Location.parse(part.manifest_path) for part in item.manifests(table.io)}
+        found = [
+            each
+            for directory, suffix in ((self._directory, ".parquet"), (self._metadata, ".avro"))
+            for each in stores.listed(directory)
+            if each.location.name.endswith(suffix) and each.location not in named
         ]
+        return old_files(found, self._directory, before_ms=before_ms)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
@@ -296,18 +301,19 @@ class IcebergBackend:
 
     @cached_property
     def _catalog(self) -> SqlCatalog:
-        self._catalog_directory.mkdir(parents=True, exist_ok=True)
+        stores.make_directory(self._catalog_directory)
         return SqlCatalog(
             "strandline",
             uri=f"sqlite:///{self._catalog_directory / CATALOG_FILE}",
-            warehouse=self._catalog_directory.as_uri(),
+            warehouse=self._catalog_directory.uri,
         )
 
     def _describe(self, table: TableMetadata, schema: Schema, file: WrittenFile) -> IcebergFile:
         """A file for the manifest, with the bounds of its columns, from its footer."""
         path = self._directory / file.path
         try:
-            footer = pq.read_metadata(path)
+            with stores.parquet(path) as opened:
+                footer = opened.metadata
         except (OSError, pa.ArrowInvalid) as error:
             raise BadTable(f"The file {path} cannot be read: {error}.") from error
         statistics = data_file_statistics_from_parquet_metadata(
@@ -317,7 +323,7 @@ class IcebergBackend:
         )
         return IcebergFile.from_args(
             content=DataFileContent.DATA,
-            file_path=path.as_uri(),
+            file_path=path.uri,
             file_format=FileFormat.PARQUET,
             partition=Record(*file.partition),
             file_size_in_bytes=file.size,
@@ -327,11 +333,6 @@ class IcebergBackend:
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
-
-
-def local_path(uri: str) -> Path:
-    """The path that a file URI, or a plain path, means."""
-    return Path(unquote(urlparse(uri).path) if uri.startswith("file:") else uri)
 
 
 def _words(transform: Transform) -> str:

@@ -9,16 +9,20 @@ disagree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
+from strandline.lakehouse.locations import stores
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
-from strandline.lakehouse.tables.committing import Committer, remove_files, stamp_removed
+from strandline.lakehouse.tables.committing import Committer, remove_files
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import COMPACTION, SideChange, describe
+from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.presence import check_present, check_written
 from strandline.lakehouse.tables.reading import read_batches, stored_columns
+from strandline.lakehouse.tables.removals import drop_notes, stamp_removed
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.transforms import PartitionValue
 from strandline.lakehouse.tables.written import WrittenFile
@@ -73,12 +77,12 @@ class Maintenance:
             return CompactionResult()
         for item in joined:
             check_written(self._spec.directory(item.side), item.adds)
+        stamp_removed(file for item in joined for file in item.removes)
         try:
             self._commit(snapshot, joined)
         except Conflict:
             self._forget(joined)  # after any other error, a commit may name the files
             return CompactionResult()
-        stamp_removed(file for item in joined for file in item.removes)
         return CompactionResult(
             sum(len(item.removes) for item in joined),
             sum(len(item.adds) for item in joined),
@@ -94,7 +98,9 @@ class Maintenance:
                 found += self._sides.backend(side).orphans(present, before_ms=before_ms)
         if not dry_run:
             for path in found:
-                path.unlink(missing_ok=True)
+                stores.remove(path)
+            for each in (None, *SIDES):
+                drop_notes(self._spec.directory(each), before_ms=before_ms)
         return [str(path) for path in found]
 
     def _forget(self, joined: Sequence[_Joined]) -> None:
@@ -105,7 +111,7 @@ class Maintenance:
         self, side: str | None, snapshot: Snapshot, target_bytes: int, min_files: int
     ) -> _Joined:
         schema = stored_columns(self._spec, side, snapshot.schema)
-        directory = self._spec.directory(side).absolute()
+        directory = self._spec.directory(side)
         removes: list[DataFile] = []
         adds: list[WrittenFile] = []
         chosen = bins(snapshot.files(), target_bytes=target_bytes, min_files=min_files)
@@ -114,7 +120,7 @@ class Maintenance:
             # Divided by nothing: the files of a bin have one partition value, which is kept.
             output = PartitionedFiles(directory, (), "compact")
             try:
-                for batch in read_batches(files, schema):
+                for batch in read_batches([each.path for each in files], schema):
                     output.write(batch)
                 adds += [item.placed(files[0].partition) for item in output.finish()]
             except BaseException:
@@ -128,8 +134,9 @@ class Maintenance:
         """Commit on a table that may have grown meanwhile, as long as it still has the files."""
         for _ in range(_ATTEMPTS):
             self._check_present(snapshot, joined)
+            change = self._change(snapshot, joined)
             try:
-                self._backend.commit(snapshot, self._change(snapshot, joined))
+                land(self._backend, change, partial(self._backend.commit, snapshot, change))
             except Conflict:
                 snapshot = self._committer.settled()
                 continue

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations import stores
 from strandline.lakehouse.tables.backend import Backend
 from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import Transform
@@ -31,7 +32,7 @@ def open_backend(
     """
     transforms = side_partitioning(spec, side)
     names = None if with_any_names or side is not None else spec.names
-    directory = spec.directory(side).absolute()
+    directory = spec.directory(side)
     try:
         if spec.format == "iceberg":
             from strandline.lakehouse.tables.iceberg import IcebergBackend
@@ -48,6 +49,18 @@ def open_backend(
         ) from error
 
 
+def check_commits(spec: TableSpec) -> None:
+    """That two writers cannot overwrite each other's commits where a table lies.
+
+    Raises InvalidSetting, naming the store, and StoreTrouble.
+    """
+    if spec.format != "delta":
+        return  # its catalog decides between commits
+    fault = stores.conditional_put_fault(spec.place)
+    if fault is not None:
+        raise InvalidSetting("location", f"A Delta table cannot be kept in {spec.place}: {fault}")
+
+
 def open_for_run(spec: TableSpec, spark: SparkSession) -> Backend:
     """The table, for committing batches to it: with the writer that its definition names.
 
@@ -57,6 +70,4 @@ def open_for_run(spec: TableSpec, spark: SparkSession) -> Backend:
         return open_backend(spec)
     from strandline.lakehouse.tables.delta_spark import SparkDeltaBackend
 
-    return SparkDeltaBackend(
-        spark, spec.directory().absolute(), partitioning(spec), names=spec.names
-    )
+    return SparkDeltaBackend(spark, spec.directory(), partitioning(spec), names=spec.names)

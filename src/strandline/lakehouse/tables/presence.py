@@ -8,15 +8,14 @@ number of rows in its footer, which is the last that is written of it. This file
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.errors import BadTable, FilesMissing
 from strandline.lakehouse.tables.written import TaskWrite, WrittenFile
@@ -36,10 +35,10 @@ class Absent(NamedTuple):
     def is_readable(self) -> bool:
         """Whether there is a Parquet file all the same, though another one."""
         try:
-            pq.read_metadata(self.file.path)
+            with stores.parquet(self.file.path):
+                return True
         except (OSError, pa.ArrowInvalid):
             return False
-        return True
 
     def __str__(self) -> str:
         if self.size is None:
@@ -47,15 +46,19 @@ class Absent(NamedTuple):
         return f"{self.file.path} has {self.size:,} bytes, not {self.file.size:,}"
 
 
-def check_written(directory: Path, files: Iterable[WrittenFile], host: str = "") -> None:
+def check_written(directory: Location, files: Iterable[WrittenFile], host: str = "") -> None:
     """That files below `directory` are there, whole. Raises FilesMissing."""
-    for item in files:
-        fault = _fault(directory / item.path, item)
+    written = list(files)
+    sizes = stores.sizes([directory / item.path for item in written])
+    for item, size in zip(written, sizes, strict=True):
+        fault = _fault(directory / item.path, item, size)
         if fault is not None:
             raise FilesMissing(refusal(directory / item.path, fault, host))
 
 
-def check_writes(writes: Iterable[TaskWrite], directory: Path, sides: Mapping[str, Path]) -> None:
+def check_writes(
+    writes: Iterable[TaskWrite], directory: Location, sides: Mapping[str, Location]
+) -> None:
     """That everything that tasks wrote is there, side tables' files too. Raises FilesMissing."""
     for write in writes:
         check_written(directory, write.files, write.host)
@@ -65,12 +68,13 @@ def check_writes(writes: Iterable[TaskWrite], directory: Path, sides: Mapping[st
 
 def absent_files(files: Iterable[DataFile]) -> list[Absent]:
     """Those of a table's files that are not there in their size; each directory is listed once."""
-    listed: dict[Path, dict[str, int]] = {}
+    listed: dict[Location, dict[str, int]] = {}
     found = []
     for item in files:
         directory = item.path.parent
         if directory not in listed:
-            listed[directory] = _sizes(directory)
+            entries = stores.listed(directory)
+            listed[directory] = {each.location.name: each.size for each in entries}
         size = listed[directory].get(item.path.name)
         if size != item.size:
             found.append(Absent(item, size))
@@ -94,35 +98,40 @@ def check_present(files: Sequence[DataFile]) -> None:
         raise BadTable(f"{absence(absent, len(files))} {WHAT_HELPS}")
 
 
-def _sizes(directory: Path) -> dict[str, int]:
-    try:
-        with os.scandir(directory) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
+def _fault(path: Location, item: WrittenFile, size: int | None) -> str | None:
+    """What is wrong with a file, as the end of a sentence; None if it is as it was written.
 
-
-def _fault(path: Path, item: WrittenFile) -> str | None:
-    """What is wrong with a file, as the end of a sentence; None if it is as it was written."""
-    try:
-        size = path.stat().st_size
-        if size != item.size:
-            return f"it has {size:,} bytes there, and not {item.size:,}"
-        rows = pq.read_metadata(path).num_rows
-    except (FileNotFoundError, NotADirectoryError):
+    In a store a file is there as a whole, and its size says enough.
+    """
+    if size is None:
         return "it is not there"
+    if size != item.size:
+        return f"it has {size:,} bytes there, and not {item.size:,}"
+    if not path.is_local:
+        return None
+    try:
+        with stores.parquet(path) as file:
+            rows = file.metadata.num_rows
     except (OSError, pa.ArrowInvalid) as error:
         return f"it cannot be read there ({error})"
     return None if rows == item.rows else f"it has {rows:,} rows there, and not {item.rows:,}"
 
 
-def refusal(path: Path, fault: str, host: str = "") -> str:
+def refusal(path: Location, fault: str, host: str = "") -> str:
     """Why a batch is refused, one of whose files has a fault here, and what to do."""
     here = socket.gethostname()
     who = f"A task on host {host}" if host else "A task"
-    return (
+    said = (
         f"{who} wrote {path}, and this process, on host {here}, looked for it in vain: {fault}. "
-        "Nothing of the batch was committed. The driver and all of Spark's executors must see the "
+        "Nothing of the batch was committed."
+    )
+    if not path.is_local:
+        return (
+            f"{said} The driver and all of Spark's executors must mean the same store by that "
+            "address: see which AWS_ENDPOINT_URL, or the like, each machine has."
+        )
+    return (
+        f"{said} The driver and all of Spark's executors must see the "
         "table's directory as one and the same: keep it on a file system that is mounted at one "
         "path on all of them (table create --tables DIR), or run with --master 'local[*,4]'."
     )

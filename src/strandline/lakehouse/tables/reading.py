@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 
 from strandline.lakehouse.deadletters.letters import letter_schema
-from strandline.lakehouse.tables.backend import DataFile, Snapshot
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.backend import Snapshot
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.tables.opening import side_partitioning
 from strandline.lakehouse.tables.presence import check_present
@@ -44,19 +45,20 @@ def table_dataset(spec: TableSpec, side: str | None, snapshot: Snapshot | None) 
     if not files:
         return pads.dataset(schema.empty_table())
     check_present(files)
-    return pads.dataset([str(item.path) for item in files], schema=schema, format="parquet")
+    return stores.dataset([item.path for item in files], schema)
 
 
-def read_batches(files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_batches(files: Sequence[Location], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of files in the columns of `schema`, a row group at a time."""
     for item in files:
-        with pq.ParquetFile(item.path) as file:
+        with stores.parquet(item) as file:
             for group in range(file.num_row_groups):
-                rows = file.read_row_group(group).combine_chunks()
+                count = file.metadata.row_group(group).num_rows
+                rows = file.read_row_group(group, columns=schema.names).combine_chunks()
                 arrays = [
                     fit(rows.column(field.name).combine_chunks(), field.type)
                     if field.name in rows.schema.names
-                    else pa.nulls(rows.num_rows, field.type)
+                    else pa.nulls(count, field.type)
                     for field in schema
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -7,11 +7,11 @@ What is made here replaces what was there in one commit of the table, whose side
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.committing import remove_files
 from strandline.lakehouse.tables.definition import TableSpec
@@ -31,7 +31,7 @@ class Rewritten(NamedTuple):
 
 
 def rewrite(
-    directory: Path,
+    directory: Location,
     files: Sequence[DataFile],
     schema: pa.Schema,
     *,
@@ -52,7 +52,7 @@ def rewrite(
             # Divided by nothing: a file has one partition value, which is kept.
             output = PartitionedFiles(directory, (), task)
             try:
-                for batch in read_batches([item], schema):
+                for batch in read_batches([item.path], schema):
                     output.write(batch.rename_columns(called))
                 adds += [made.placed(item.partition) for made in output.finish()]
             except BaseException:

@@ -6,11 +6,12 @@ well, for users' programs.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.definition import (
     SPEC_FILE,
     SPEC_VERSION,
@@ -19,39 +20,32 @@ from strandline.lakehouse.tables.definition import (
     parse_partitioning,
 )
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
-from strandline.lakehouse.tables.locations import local_directory
 from strandline.lakehouse.tables.upgraded import as_decided
 
 __all__ = ["TableSpec", "list_specs", "load_spec", "parse_partitioning", "save_spec"]
 
 
-def save_spec(spec: TableSpec) -> Path:
+def save_spec(spec: TableSpec) -> Location:
     """Write the definition into the table's directory; raises TableExists if one is there."""
-    directory = Path(spec.location)
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / SPEC_FILE
+    path = spec.place / SPEC_FILE
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        stores.create_text(path, spec.to_json())
     except FileExistsError:
-        raise TableExists(f"There is a table in {directory} already.") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(spec.to_json())
-        file.flush()
-        os.fsync(file.fileno())
+        raise TableExists(f"There is a table in {spec.location} already.") from None
     return path
 
 
-def load_spec(location: str | Path) -> TableSpec:
+def load_spec(location: str | Path | Location) -> TableSpec:
     """The definition in a table's directory, with that directory as its location, absolute.
 
     A definition says where it was written; what counts is where it is found, so that a table can be
     moved, and one that was defined with a relative path means the same everywhere. Raises
-    TableMissing, and InvalidSetting for a definition that cannot be read.
+    TableMissing, InvalidSetting for a definition that cannot be read, and StoreTrouble.
     """
-    directory = Path(local_directory(str(location)))
+    directory = location if isinstance(location, Location) else Location.parse(location)
     path = directory / SPEC_FILE
     try:
-        spec = TableSpec.from_json(path.read_text(encoding="utf-8"))
+        spec = TableSpec.from_json(stores.read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         raise TableMissing(f"There is no table in {directory}.") from None
     except UnicodeDecodeError as error:
@@ -59,13 +53,19 @@ def load_spec(location: str | Path) -> TableSpec:
     except InvalidSetting as wrong:
         raise InvalidSetting(wrong.name, f"{path}: {wrong}") from None
     spec = replace(spec, location=str(directory))
-    if spec.version != SPEC_VERSION and (directory / UPGRADE_FILE).exists():
+    if spec.version != SPEC_VERSION and stores.exists(directory / UPGRADE_FILE):
         # An upgrade is under way, or was ended in the middle: the table itself says how far.
         return as_decided(spec)
     return spec
 
 
-def list_specs(warehouse: str | Path) -> list[TableSpec]:
-    """The tables in the directories below `warehouse`, by name."""
-    found = sorted(Path(warehouse).glob(f"*/{SPEC_FILE}"))
-    return [load_spec(path.parent) for path in found]
+def list_specs(warehouse: str | Path | Location) -> list[TableSpec]:
+    """The tables in the directories below `warehouse`, by name. Raises StoreTrouble."""
+    place = warehouse if isinstance(warehouse, Location) else Location.parse(warehouse)
+    found = []
+    for directory in stores.directories(place):
+        try:
+            found.append(load_spec(directory))
+        except TableMissing:
+            continue
+    return found

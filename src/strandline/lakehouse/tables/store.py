@@ -32,7 +32,7 @@ from strandline.lakehouse.tables.identity import (
     TableState,
 )
 from strandline.lakehouse.tables.maintenance import CompactionResult, Maintenance
-from strandline.lakehouse.tables.opening import open_backend, open_for_run
+from strandline.lakehouse.tables.opening import check_commits, open_backend, open_for_run
 from strandline.lakehouse.tables.reading import table_dataset
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upgrading import upgrade
@@ -62,7 +62,8 @@ class TableStore:
         self._maintenance = Maintenance(spec, self._backend, self._sides, self.committer)
 
     def create(self) -> None:
-        """Make the empty table; raises TableExists."""
+        """Make the empty table; raises TableExists, and InvalidSetting for an unsafe store."""
+        check_commits(self.spec)
         columns = [*given_columns(self.spec), *self.spec.own_columns()]
         self._backend.create(pa.schema(columns), partitioning(self.spec))
 
@@ -130,8 +131,8 @@ class TableStore:
                 (self.spec.directory(), write.files),
                 *((self.spec.directory(side), part) for side, part in write.sides().items()),
             ):
-                root = directory.absolute()
-                removed += remove_files(root, [f for f in files if root / f.path not in kept])
+                unnamed = [each for each in files if directory / each.path not in kept]
+                removed += remove_files(directory, unnamed)
         return removed
 
     def history(self, limit: int | None = None) -> list[CommitRecord]:

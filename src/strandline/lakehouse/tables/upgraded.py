@@ -10,11 +10,10 @@ change tables.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
+from strandline.lakehouse.locations.stores import remove, replace_text
 from strandline.lakehouse.tables.definition import SPEC_FILE, SPEC_VERSION, UPGRADE_FILE, TableSpec
 from strandline.lakehouse.tables.errors import TableMissing
 from strandline.lakehouse.tables.names import FIRST, NAMES
@@ -50,30 +49,10 @@ def as_decided(spec: TableSpec) -> TableSpec:
 
 def announce(spec: TableSpec) -> None:
     """Note that the table may be ahead of its definition from now on."""
-    _write(Path(spec.location) / UPGRADE_FILE, json.dumps({"version": SPEC_VERSION}) + "\n")
+    replace_text(spec.place / UPGRADE_FILE, json.dumps({"version": SPEC_VERSION}) + "\n")
 
 
 def conclude(spec: TableSpec) -> None:
     """Replace the definition of a table that is upgraded, and take the note away."""
-    directory = Path(spec.location)
-    _write(directory / SPEC_FILE, spec.to_json())
-    _remove(directory / UPGRADE_FILE)
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file in one step that lasts."""
-    made = path.with_name(f".{path.name}.{os.getpid()}")
-    with made.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    made.replace(path)
-    handle = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
+    replace_text(spec.place / SPEC_FILE, spec.to_json())
+    remove(spec.place / UPGRADE_FILE)

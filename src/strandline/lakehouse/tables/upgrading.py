@@ -9,12 +9,13 @@ A process that opened the table before is refused at its next look at the table 
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Final
 
+from strandline.lakehouse.locations import stores
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Change, Conflict, Snapshot
-from strandline.lakehouse.tables.committing import Committer, stamp_removed
+from strandline.lakehouse.tables.committing import Committer
 from strandline.lakehouse.tables.definition import (
     DEAD_LETTERS,
     SPEC_VERSION,
@@ -23,9 +24,11 @@ from strandline.lakehouse.tables.definition import (
 )
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter
 from strandline.lakehouse.tables.history import UPGRADE, SideChange, describe
+from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.names import FIRST, NAMES
 from strandline.lakehouse.tables.opening import open_backend, side_partitioning
 from strandline.lakehouse.tables.reading import stored_columns
+from strandline.lakehouse.tables.removals import stamp_removed
 from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upgraded import RENAMED, announce, conclude, upgraded
@@ -41,6 +44,7 @@ def upgrade(spec: TableSpec, sides: SideTables, committer: Committer) -> int:
         return 0
     newer = upgraded(spec)
     backend = open_backend(newer)
+    found = open_backend(newer, with_any_names=True)
     for _ in range(_ATTEMPTS):
         snapshot = committer.settled()
         _check(spec, newer, snapshot)
@@ -55,13 +59,14 @@ def upgrade(spec: TableSpec, sides: SideTables, committer: Committer) -> int:
             forget(spec, made)
             raise
         announce(spec)
+        for item in made.values():
+            stamp_removed(item.removes)
+        change = _change(snapshot, made)
         try:
-            backend.rename(snapshot, _change(snapshot, made), RENAMED)
+            land(found, change, partial(backend.rename, snapshot, change, RENAMED))
         except Conflict:
             forget(spec, made)
             continue
-        for item in made.values():
-            stamp_removed(item.removes)
         _end(newer)
         return sum(len(item.adds) for item in made.values())
     raise FencedWriter(
@@ -86,7 +91,7 @@ def _check(spec: TableSpec, newer: TableSpec, snapshot: Snapshot) -> None:
 
 def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot) -> Rewritten:
     schema = stored_columns(spec, side, snapshot.schema)
-    directory = spec.directory(side).absolute()
+    directory = spec.directory(side)
     return rewrite(
         directory,
         snapshot.files(),
@@ -118,7 +123,7 @@ def _change(snapshot: Snapshot, made: dict[str | None, Rewritten]) -> Change:
 
 def _end(spec: TableSpec) -> None:
     """What is left to do after the commit, whichever process made it."""
-    if not (Path(spec.location) / UPGRADE_FILE).exists():
+    if not stores.exists(spec.place / UPGRADE_FILE):
         return
     Committer(spec, open_backend(spec), SideTables(spec)).settled()
     conclude(spec)

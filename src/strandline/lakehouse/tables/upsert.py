@@ -11,14 +11,14 @@ holds the changes of one bucket and a row group of a file, never a bucket's rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import DataFile, Snapshot
 from strandline.lakehouse.tables.definition import TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
@@ -40,10 +40,10 @@ class Merged(NamedTuple):
 
 def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[WrittenFile]) -> Merged:
     """Write what the table becomes; nothing is removed yet. Raises BadTable if files are gone."""
-    directory = spec.directory().absolute()
+    directory = spec.directory()
     output = PartitionedFiles(directory, partitioning(spec), "merge")
     removes: list[DataFile] = []
-    by_bucket: dict[tuple[PartitionValue, ...], list[Path]] = {}
+    by_bucket: dict[tuple[PartitionValue, ...], list[Location]] = {}
     for item in changes:
         by_bucket.setdefault(item.partition, []).append(directory / item.path)
     live = snapshot.files() if by_bucket else []
@@ -62,7 +62,7 @@ def merge_changes(spec: TableSpec, snapshot: Snapshot, changes: Sequence[Written
 
 
 def _merge_bucket(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     files: Sequence[DataFile],
     output: PartitionedFiles,
     names: OwnNames,
@@ -84,9 +84,12 @@ def _merge_bucket(
     return replaced
 
 
-def last_changes(paths: Sequence[Path], names: OwnNames) -> pa.Table:
+def last_changes(paths: Sequence[Location], names: OwnNames) -> pa.Table:
     """The last change of each key, by partition and offset."""
-    tables = [pq.read_table(path, partitioning=None) for path in paths]
+    tables = []
+    for path in paths:
+        with stores.parquet(path) as file:
+            tables.append(file.read())
     changes = pa.concat_tables(tables, promote_options="default")
     changes = changes.sort_by([(name, "ascending") for name in names.record])
     numbered = changes.select([names.key]).append_column("i", pa.array(np.arange(changes.num_rows)))
@@ -94,7 +97,7 @@ def last_changes(paths: Sequence[Path], names: OwnNames) -> pa.Table:
     return changes.take(newest)
 
 
-def _hits(path: Path, keys: pa.ChunkedArray, names: OwnNames) -> pa.Table:
+def _hits(path: Location, keys: pa.ChunkedArray, names: OwnNames) -> pa.Table:
     """The keys of a file that change, with the places of their rows."""
     wanted = keys.combine_chunks()
     found = [
@@ -122,8 +125,8 @@ def _without_stale(last: pa.Table, hits: Sequence[pa.Table], names: OwnNames) ->
     return last.filter(pa.array(keep, pa.bool_()))
 
 
-def _row_groups(path: Path, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
+def _row_groups(path: Location, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    with stores.parquet(path) as file:
         for group in range(file.num_row_groups):
             yield file.read_row_group(group, columns=columns)
 

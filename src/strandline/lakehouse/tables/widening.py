@@ -9,6 +9,7 @@ Batches that were written against the narrow column do not fit any more, and are
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -16,11 +17,13 @@ import pyarrow as pa
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, Snapshot
-from strandline.lakehouse.tables.committing import Committer, stamp_removed
+from strandline.lakehouse.tables.committing import Committer
 from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import FencedWriter
 from strandline.lakehouse.tables.history import WIDENING, SideChange, describe
+from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.reading import stored_columns
+from strandline.lakehouse.tables.removals import stamp_removed
 from strandline.lakehouse.tables.rewriting import Rewritten, forget, rewrite
 from strandline.lakehouse.tables.settling import SideTables
 from strandline.lakehouse.tables.types import as_doubles
@@ -45,15 +48,14 @@ def widen(
         except BaseException:
             forget(spec, made)
             raise
+        for item in made.values():
+            stamp_removed(item.removes)
+        change, wider = _change(snapshot, made, column), as_doubles(snapshot.schema, column)
         try:
-            backend.replace(
-                snapshot, _change(snapshot, made, column), as_doubles(snapshot.schema, column)
-            )
+            land(backend, change, partial(backend.replace, snapshot, change, wider))
         except Conflict:
             forget(spec, made)
             continue
-        for item in made.values():
-            stamp_removed(item.removes)
         committer.settled()
         return sum(len(item.adds) for item in made.values())
     raise FencedWriter(
@@ -75,7 +77,7 @@ def _check(spec: TableSpec, snapshot: Snapshot, column: str) -> None:
 def _rewrite(spec: TableSpec, side: str | None, snapshot: Snapshot, column: str) -> Rewritten:
     schema = as_doubles(stored_columns(spec, side, snapshot.schema), column)
     try:
-        return rewrite(spec.directory(side).absolute(), snapshot.files(), schema, task="widen")
+        return rewrite(spec.directory(side), snapshot.files(), schema, task="widen")
     except pa.ArrowInvalid as error:
         raise InvalidSetting(
             "column", f"Column {column} has a value that is no double exactly: {error}."

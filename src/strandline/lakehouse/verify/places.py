@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from strandline.lakehouse.frames import frame_of
 from strandline.lakehouse.pipeline.tasks import shares
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
-from strandline.lakehouse.tables.locations import spark_path
 
 _OFFSETS_PER_TASK = 1_000_000
+_READING_TASKS_MAX = 64
 
 _LOGGED = "topic string, partition int, offset long, key binary, deleted boolean"
 
@@ -35,13 +36,18 @@ def held(
     """
     has_key = side == DEAD_LETTERS or (side is None and spec.with_key)
     names = spec.names
-    schema = f"{names.topic} string, {names.partition} int, {names.offset} long"
+    columns = [
+        (names.topic, pa.string()),
+        (names.partition, pa.int32()),
+        (names.offset, pa.int64()),
+    ]
     if has_key:
-        schema += f", {names.key} binary"
+        columns.append((names.key, pa.binary()))
     if side == DEAD_LETTERS:
-        schema += f", {names.offset_end} long"
-    paths = [spark_path(each.path) for each in files]
-    rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+        columns.append((names.offset_end, pa.int64()))
+    rows = frame_of(
+        spark, [each.path for each in files], pa.schema(columns), tasks_max=_READING_TASKS_MAX
+    )
     if side == DEAD_LETTERS:
         rows = rows.where(f"{names.offset_end} = {names.offset} + 1")
     return rows.select(
