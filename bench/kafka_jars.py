@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
+ROCKSDB_VERSION = "10.1.3"
 ZOOKEEPER_VERSION = "3.9.5"
 SPARK_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
@@ -46,6 +47,19 @@ def kafka_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
         _kafka(version),
         override="STRANDLINE_KAFKA_JARS",
         proof=f"kafka_{SCALA_VERSION}-*.jar",
+    )
+
+
+def streams_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
+    """Directory with Kafka Streams and MirrorMaker, to stand behind the broker's jars.
+
+    `STRANDLINE_STREAMS_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"streams-{version}",
+        _streams(version),
+        override="STRANDLINE_STREAMS_JARS",
+        proof="kafka-streams-*.jar",
     )
 
 
@@ -130,6 +144,15 @@ def _kafka(version: str) -> list[Artefact]:
         Artefact("org.apache.kafka", f"kafka_{SCALA_VERSION}", version),
         Artefact("org.apache.kafka", "kafka-tools", version),
         Artefact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG_BINDING_VERSION),
+    ]
+
+
+def _streams(version: str) -> list[Artefact]:
+    """What they need beside these is needed by the broker and its tools, too."""
+    own = ["kafka-streams", "connect-mirror", "connect-mirror-client"]
+    return [
+        *(Artefact("org.apache.kafka", name, version, alone=True) for name in own),
+        Artefact("org.rocksdb", "rocksdbjni", ROCKSDB_VERSION, alone=True),
     ]
 
 
@@ -228,6 +251,7 @@ def main() -> None:
 
 _FETCHERS: Mapping[str, Callable[[Path], Path]] = {
     "kafka": kafka_jars,
+    "streams": streams_jars,
     "zookeeper": zookeeper_jars,
     "spark-kafka": spark_kafka_jars,
     "delta": delta_jars,

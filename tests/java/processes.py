@@ -93,6 +93,10 @@ class Process:
         self._let_go()
         return status
 
+    def kill(self) -> None:
+        """End it at once, if it has not ended."""
+        self.end(signal.SIGKILL)
+
     def end(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait for the end, and return the status."""
         if self._child.poll() is None:
@@ -175,6 +179,11 @@ class ToolServer:
 
 def compile_java(target: Path) -> Path:
     """Compile the Java sources of this directory once, and return where their classes are."""
+    return compile_sources(HERE, target, f"{JARS}/*")
+
+
+def compile_sources(sources: Path, target: Path, class_path: str) -> Path:
+    """Compile the Java sources of a directory, and return where their classes are."""
     assert JAVAC is not None
     subprocess.run(
         [
@@ -183,10 +192,10 @@ def compile_java(target: Path) -> Path:
             "-Werror",
             "-proc:none",
             "-cp",
-            f"{JARS}/*",
+            class_path,
             "-d",
             target,
-            *HERE.glob("*.java"),
+            *sources.glob("*.java"),
         ],
         check=True,
         timeout=PATIENCE_SECONDS,
