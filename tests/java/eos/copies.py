@@ -15,8 +15,8 @@ SOURCE: Final = "copied-from"
 TARGET: Final = "copied-to"
 PARTITIONS: Final = 2
 COPIER: Final = "org.apache.kafka.tools.TransactionalMessageCopier"
-PER_TRANSACTION: Final = 20
-PER_KILL: Final = 1_500
+PER_TRANSACTION: Final = 10
+PER_KILL: Final = 4_000
 STEP: Final = 200
 
 
