@@ -169,9 +169,9 @@ LEADING: Final = (
     Mutant(
         "wait-for-caught-up-outsiders",
         "The high watermark waits for who has caught up and is about to join (KAFKA-4485).",
-        (),
+        ("I-53",),
         patch(Leader, next_high_watermark=_without_outsiders),
-        "it only helps a follower to join sooner: whoever joins has all below the mark anyway",
+        "needs a follower that is far away under steady load, while no other stumbles",
     ),
     Mutant(
         "laggards-leave",

@@ -79,6 +79,7 @@ class ChangeDispatcher:
         added: Sequence[Batch] = ()
         if mark[CUTS] != before[CUTS]:
             self._cut(hosted, before)
+            model.growth.begin(mark[END], hosting.machine.world.schedule.now_us)
         else:
             if mark[FIRST_BASE] != before[FIRST_BASE]:
                 removed = model.drop_front()
@@ -86,8 +87,7 @@ class ChangeDispatcher:
             if mark[END] != before[END]:
                 added = model.extend()
                 rules.check_appended(model, added)
-                if mark[LEADER] is not None:
-                    model.note_growth(hosting.machine.world.schedule.now_us)
+                model.growth.note(mark[END], hosting.machine.world.schedule.now_us)
         rules.check_end(model)
         if mark[LOG_START] != before[LOG_START]:
             model.start_rose_us = hosting.machine.world.schedule.now_us

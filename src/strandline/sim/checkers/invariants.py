@@ -65,7 +65,7 @@ INVARIANTS: Final[Mapping[str, str]] = {
     "I-50": "In the end every request is answered, and every partition can be written and read.",
     "I-51": "In the end everything that was begun is finished.",
     "I-52": "The same seed gives the same run.",
-    "I-53": "A follower that stays behind leaves the in-sync set.",
+    "I-53": "A follower that stays behind leaves the in-sync set, and one that keeps up joins it.",
     "I-54": "An idempotent producer is not refused with what comes next.",
     "I-55": "A consumer is told where a leader epoch ends.",
     "I-56": "A look-up by time finds the first record of that time.",

@@ -9,7 +9,7 @@ This file must not know other replicas, roles or what is committed.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ from strandline.sim.checkers.batches import (
     size_in_world,
     unreadable,
 )
+from strandline.sim.checkers.growth import Growth
 from strandline.sim.checkers.marks import (
     CUTS,
     END,
@@ -62,13 +63,13 @@ class LogModel(BatchList):
     - `has_failed`: the log takes no more appends; it is followed no more.
     - `start_rose_us`: when its log start was last seen to move.
     - `leads_since_us`: when its replica became the leader.
+    - `growth`: how long it was when, since then or since it was cut.
     - `start_fell`: its log start came back lower after a crash than it had been.
     """
 
     __slots__ = (
         "_findings",
         "_former_remains",
-        "_grown",
         "_known",
         "_producer_epochs",
         "_tail_base",
@@ -76,6 +77,7 @@ class LogModel(BatchList):
         "at",
         "broker_id",
         "epochs_at_round_start",
+        "growth",
         "has_failed",
         "is_live",
         "leads_since_us",
@@ -99,8 +101,7 @@ class LogModel(BatchList):
         self.start_fell = False
         self.start_rose_us = 0
         self.leads_since_us = 0
-        self._grown: list[tuple[int, int]] = []
-        """Of a leader: where its log ended at first and after each growth, and since when."""
+        self.growth = Growth()
         self.rounds = 0
         self.epochs_at_round_start = 0
         self._former_remains: dict[int, Remains] = {}
@@ -161,22 +162,12 @@ class LogModel(BatchList):
         because there was a later one of that producer."""
         return self._known.was_followed(writer, last_offset)
 
-    def had_more_since_us(self, offset: int) -> int | None:
-        """Since when this log, while its replica has led, was longer than `offset`; None: it is
-        not."""
-        index = bisect_right(self._grown, offset, key=lambda each: each[0])
-        return self._grown[index][1] if index < len(self._grown) else None
-
     # -- Following the log -------------------------------------------------------------------
 
     def note_leadership(self, now_us: int) -> None:
         """Its replica leads from now on."""
         self.leads_since_us = now_us
-        self._grown = [(self.log.log_end_offset, now_us)]
-
-    def note_growth(self, now_us: int) -> None:
-        """Its replica leads, and the log is longer than before."""
-        self._grown.append((self.log.log_end_offset, now_us))
+        self.growth.begin(self.log.log_end_offset, now_us)
 
     def extend(self) -> Sequence[Batch]:
         """Read what was appended; returns that."""
