@@ -32,12 +32,16 @@ class JarsError(Exception):
 
 
 class Artefact(NamedTuple):
-    """A library of Maven Central. `alone`: without what it depends on."""
+    """A library of Maven Central. `alone`: without what it depends on.
+
+    `kind` is Maven's classifier: another file of the same project, such as its tests.
+    """
 
     group: str
     name: str
     version: str
     alone: bool = False
+    kind: str = ""
 
 
 def kafka_jars(cache: Path, version: str = KAFKA_VERSION) -> Path:
@@ -115,6 +119,19 @@ def iceberg_jars(cache: Path, version: str = ICEBERG_VERSION) -> Path:
     )
 
 
+def iceberg_rest_jars(cache: Path, version: str = ICEBERG_VERSION) -> Path:
+    """Directory with Iceberg's own REST catalog, as its project tests its clients with.
+
+    `STRANDLINE_ICEBERG_REST_JARS` overrides the download.
+    """
+    return _jars(
+        cache / f"iceberg-rest-{version}",
+        _iceberg_rest(version),
+        override="STRANDLINE_ICEBERG_REST_JARS",
+        proof="iceberg-open-api-*.jar",
+    )
+
+
 def project_file(version: str) -> str:
     """A Maven project that depends on Kafka's broker and its tools, and on nothing else."""
     return _project_file(_kafka(version))
@@ -123,7 +140,9 @@ def project_file(version: str) -> str:
 def _project_file(artefacts: Sequence[Artefact]) -> str:
     dependencies = "\n".join(
         f"    <dependency><groupId>{wanted.group}</groupId><artifactId>{wanted.name}</artifactId>"
-        f"<version>{wanted.version}</version>{_ALONE if wanted.alone else ''}</dependency>"
+        f"<version>{wanted.version}</version>"
+        f"{f'<classifier>{wanted.kind}</classifier>' if wanted.kind else ''}"
+        f"{_ALONE if wanted.alone else ''}</dependency>"
         for wanted in artefacts
     )
     return (
@@ -201,6 +220,26 @@ def _iceberg(version: str) -> list[Artefact]:
     ]
 
 
+def _iceberg_rest(version: str) -> list[Artefact]:
+    """The server is among the tests of its project, which name none of what they run on. Hadoop's
+    classes, which it asks for its settings, are those of pyspark."""
+    return [
+        Artefact(
+            "org.apache.iceberg", "iceberg-open-api", version, alone=True, kind="test-fixtures"
+        ),
+        Artefact("org.apache.iceberg", "iceberg-core", version, alone=True, kind="tests"),
+        Artefact("org.apache.iceberg", "iceberg-core", version),
+        Artefact("org.apache.iceberg", "iceberg-aws", version),
+        *(Artefact("software.amazon.awssdk", name, "2.42.33") for name in ("s3", "sts", "kms")),
+        Artefact("software.amazon.awssdk", "url-connection-client", "2.42.33"),
+        Artefact("org.xerial", "sqlite-jdbc", "3.51.2.0"),
+        Artefact("org.eclipse.jetty.ee10", "jetty-ee10-servlet", "12.1.6"),
+        Artefact("org.eclipse.jetty.compression", "jetty-compression-server", "12.1.6"),
+        Artefact("org.eclipse.jetty.compression", "jetty-compression-gzip", "12.1.6"),
+        Artefact("org.slf4j", "slf4j-simple", "2.0.17"),
+    ]
+
+
 def _jars(target: Path, artefacts: Sequence[Artefact], *, override: str, proof: str) -> Path:
     given = os.environ.get(override)
     if given:
@@ -256,6 +295,7 @@ _FETCHERS: Mapping[str, Callable[[Path], Path]] = {
     "spark-kafka": spark_kafka_jars,
     "delta": delta_jars,
     "iceberg": iceberg_jars,
+    "iceberg-rest": iceberg_rest_jars,
 }
 
 

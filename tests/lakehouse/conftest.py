@@ -19,6 +19,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.testing import Cluster
+from tests.lakehouse.locations.s3_server import S3Server
 
 HERE = Path(__file__).parent
 _numbers = count(1)
@@ -105,3 +106,26 @@ def new_topic(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[...,
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def one_s3_server() -> Iterator[S3Server]:
+    with S3Server() as running:
+        yield running
+
+
+@pytest.fixture
+def s3(one_s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """The server, which behaves, and whose address is in the environment."""
+    for name, value in one_s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    one_s3_server.plant()
+    yield one_s3_server
+    one_s3_server.plant()
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> str:
+    """A bucket of the test's own."""
+    return s3.bucket(f"lake-{next(_numbers)}")

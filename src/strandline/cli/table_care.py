@@ -13,12 +13,11 @@ from strandline.client.clock import SystemClock
 from strandline.client.cluster import ClusterClient
 from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
-from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.publishing import group_of
-from strandline.lakehouse.tables.definition import SPEC_FILE, SPEC_VERSION, parse_duration
+from strandline.lakehouse.tables.definition import SPEC_VERSION, parse_duration
 from strandline.lakehouse.tables.names import NAMES
-from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.tables.store import drop_table, open_store
 
 _MIB = 1 << 20
 _PATIENCE_MS = 10_000
@@ -117,9 +116,7 @@ def drop(name: str, yes: bool, tables: Location, bootstrap: str | None) -> None:
     address = bootstrap_of(bootstrap)
     if not yes:
         click.confirm(f"Delete everything in {spec.location}?", abort=True)
-    # Without its definition it is no table any more, however far the rest comes.
-    stores.remove(spec.place / SPEC_FILE)
-    stores.remove_tree(spec.place)
+    drop_table(spec)
     click.echo(f"Table {name} is deleted.")
     settings = ClientSettings(
         client_id="strandline-cli",

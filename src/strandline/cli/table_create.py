@@ -9,6 +9,7 @@ import click
 from strandline.cli.table_options import tables_option
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.catalog_choice import KINDS, NAMESPACE
 from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
 from strandline.lakehouse.tables.spec import save_spec
 
@@ -66,9 +67,28 @@ from strandline.lakehouse.tables.spec import save_spec
     "--format",
     "table_format",
     type=click.Choice(["delta", "iceberg"]),
-    default="delta",
+    default=None,
+    help="The format of the table. [default: delta; iceberg with --catalog]",
+)
+@click.option(
+    "--catalog",
+    type=click.Choice(KINDS),
+    help="Where an Iceberg table has its name, for other engines too. [default: a file beside it]",
+)
+@click.option(
+    "--catalog-property",
+    "catalog_properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property of pyiceberg's, such as uri=http://HOST:8181; secrets as KEY=env:NAME or "
+    "KEY=file:PATH. May be repeated.",
+)
+@click.option(
+    "--namespace",
+    default=NAMESPACE,
     show_default=True,
-    help="The format of the table.",
+    metavar="A.B",
+    help="The table's namespace in its catalog.",
 )
 @click.option(
     "--writer",
@@ -102,7 +122,10 @@ def create(
     late: str,
     partition_by: str | None,
     mode: str,
-    table_format: str,
+    table_format: str | None,
+    catalog: str | None,
+    catalog_properties: tuple[str, ...],
+    namespace: str,
     writer: str,
     interval: str,
     isolation: str,
@@ -129,7 +152,10 @@ def create(
             late=late,
             partition_by=parse_partitioning(partition_by or ""),
             mode=mode,
-            format=table_format,
+            format=table_format or ("iceberg" if catalog else "delta"),
+            catalog=catalog,
+            catalog_properties=_properties(catalog_properties),
+            namespace=namespace,
             writer=writer,
             commit_interval_ms=parse_duration("interval", interval),
             isolation=isolation,
@@ -141,6 +167,16 @@ def create(
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
     jars = " --delta-jars DIR" if writer == "spark" else ""
     click.echo(f"Fill it with: strandline table run {name}{jars}")
+
+
+def _properties(items: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise click.UsageError("--catalog-property takes KEY=VALUE.")
+        found[name.strip()] = value
+    return found
 
 
 def _columns(items: tuple[str, ...]) -> dict[str, str]:

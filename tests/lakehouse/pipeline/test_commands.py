@@ -16,6 +16,7 @@ from strandline.cli.main import cli
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.lakehouse.pipeline import running
+from strandline.lakehouse.tables.catalogs import entry_of
 from strandline.lakehouse.tables.iceberg import IcebergBackend
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.testing import Cluster
@@ -97,7 +98,9 @@ def test_an_iceberg_table_end_to_end(
     kinds = [each["kind"] for each in table("history", "t", "--json")]
     assert (kinds[0], len(kinds)) == ("compaction", len(commits) + 2)
     spec = load_spec(tmp_path / "t")
-    theirs = IcebergBackend(spec.directory(), spec.partition_by, catalog=spec.place).load()
+    theirs = IcebergBackend(
+        spec.directory(), spec.partition_by, catalog=entry_of(spec, None)
+    ).load()
     rows = theirs.table.scan(selected_fields=("n", "price")).to_arrow().sort_by("n").to_pylist()
     assert [each["n"] for each in rows] == [*range(11), 12]
     assert rows[10] == {"n": 10, "price": 1.5}

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.catalogs import entry_of
 from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import SchemaMoved
 from strandline.lakehouse.tables.iceberg import IcebergBackend
@@ -159,7 +159,7 @@ def test_other_delta_readers_see_rows_and_partitions(tmp_path: Path) -> None:
 def test_iceberg_scans_see_rows_and_prune_partitions(tmp_path: Path) -> None:
     table = evolved(partial(TableWorld, tmp_path, format="iceberg"))
     backend = IcebergBackend(
-        table.spec.directory(), table.spec.partition_by, catalog=Location.parse(tmp_path)
+        table.spec.directory(), table.spec.partition_by, catalog=entry_of(table.spec, None)
     )
     iceberg = backend.load().table
     rows = iceberg.scan().to_arrow().sort_by("kafka_offset").to_pylist()

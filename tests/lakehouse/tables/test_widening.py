@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.deadletters.replaying import replay
+from strandline.lakehouse.tables.catalogs import entry_of
 from strandline.lakehouse.tables.definition import parse_partitioning
 from strandline.lakehouse.tables.errors import SchemaMoved
 from strandline.lakehouse.tables.iceberg import IcebergBackend
@@ -54,7 +55,9 @@ def test_the_formats_own_readers_see_doubles(table: TableWorld) -> None:
             rows = DeltaTable(str(directory)).to_pyarrow_dataset().to_table(columns=["a"])
         else:
             backend = IcebergBackend(
-                directory, side_partitioning(table.spec, side), catalog=directory.parent
+                directory,
+                side_partitioning(table.spec, side),
+                catalog=entry_of(table.spec, side),
             )
             rows = backend.load().table.scan(selected_fields=("a",)).to_arrow()
         assert str(rows.schema.field("a").type) == "double"

@@ -16,7 +16,6 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from strandline.lakehouse.locations import stores
-from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.batch import commit_batch
 from strandline.lakehouse.pipeline.query import to_read
 from strandline.lakehouse.pipeline.tasks import write_ranges
@@ -26,7 +25,7 @@ from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import load_spec, save_spec
-from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.lakehouse.tables.store import TableStore, drop_table, open_store
 
 SUFFIX: Final = "__rebuild"
 _MARK: Final = "rebuild.json"
@@ -48,7 +47,7 @@ def rebuild(
     where the rebuild should be, and what reading and writing raise.
     """
     spec = rebuilt_spec(live)
-    _clear(spec.place)
+    _clear(spec)
     save_spec(spec)
     stores.replace_text(spec.place / _MARK, json.dumps([list(each) for each in ranges]))
     store = open_store(spec, create=True)
@@ -93,9 +92,10 @@ def open_rebuild(live: TableSpec) -> tuple[TableStore, tuple[OffsetRange, ...]]:
     return open_store(spec), tuple(OffsetRange(*each) for each in ranges)
 
 
-def _clear(location: Location) -> None:
+def _clear(spec: TableSpec) -> None:
+    location = spec.place
     if not stores.exists(location):
         return
     if not stores.exists(location / _MARK):
         raise TableExists(f"{location} is no rebuild: it is left as it is.")
-    stores.remove_tree(location)
+    drop_table(spec)

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.errors import BadTable, FencedWriter
 from strandline.lakehouse.tables.names import FIRST, NAMES, OwnNames
@@ -101,8 +102,8 @@ def check_names(directory: Location, columns: Sequence[str], names: OwnNames | N
     )
 
 
-class OutcomeUnknown(Exception):
-    """The store did not say whether the change was made (`landing` finds out)."""
+class OutcomeUnknown(StoreTrouble):
+    """The store, or the catalog, did not say whether the change was made (`landing` finds out)."""
 
 
 class Snapshot(Protocol):
@@ -134,6 +135,9 @@ class Backend(Protocol):
 
     def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
         """Make an empty table; raises TableExists."""
+
+    def drop(self) -> None:
+        """Take the table out of a catalog that outlasts its directory; files stay."""
 
     def load(self) -> Snapshot:
         """The table now; raises TableMissing."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.tables.catalog_choice import NAMESPACE, CatalogChoice, check_catalog
 from strandline.lakehouse.tables.names import FIRST, NAMES, TIMESTAMP, OwnNames
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import name_fault, parse_type
@@ -63,8 +64,9 @@ class TableSpec:
     directory of this process. `schema` is the
     content of a JSON Schema, an Avro schema, or (base64) a Protobuf descriptor set, and `schemas`
     Avro schemas by their id in Confluent's framing; `columns` gives types to single columns of an
-    inferred schema; `buckets` is how an upserted table is divided by key. Durations are
-    milliseconds.
+    inferred schema; `catalog` is where an Iceberg table has its name, in `namespace`, with
+    pyiceberg's properties (secrets as env:NAME or file:PATH); `buckets` is how an upserted table
+    is divided by key. Durations are milliseconds.
     """
 
     name: str
@@ -84,6 +86,9 @@ class TableSpec:
     mode: str = "append"
     buckets: int = 16
     format: str = "delta"
+    catalog: str | None = None
+    catalog_properties: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = NAMESPACE
     commit_interval_ms: int = 10_000
     isolation: str = "read_committed"
     engine: str = "strandline"
@@ -247,10 +252,8 @@ def _check_together(spec: TableSpec) -> None:
             transform.result_type(kind)
     if spec.writer == "spark":
         _check_writer(spec)
-    if spec.format == "iceberg" and not spec.place.is_local:
-        raise InvalidSetting(
-            "format", "An Iceberg table in a store needs a catalog, which is not served yet."
-        )
+    choice = CatalogChoice(spec.catalog, spec.catalog_properties, spec.namespace)
+    check_catalog(choice, spec.format, spec.place)
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
@@ -330,6 +333,6 @@ def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
 
 
 def _default(name: str) -> object:
-    if name in ("columns", "schemas"):
+    if name in ("columns", "schemas", "catalog_properties"):
         return {}
     return next((item.default for item in fields(TableSpec) if item.name == name), None)

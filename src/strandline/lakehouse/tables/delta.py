@@ -179,6 +179,9 @@ class DeltaBackend:
                 raise
             raise StoreTrouble(sentence(self._directory, "written", error)) from error
 
+    def drop(self) -> None:
+        """As `Backend.drop`: a Delta table is in no catalog."""
+
     def load(self) -> DeltaSnapshot:
         """As `Backend.load`. The log is read from where the last load ended."""
         table = self._newest()

@@ -1,4 +1,4 @@
-"""Iceberg tables, through pyiceberg, with a catalog in one SQLite file beside the table.
+"""Iceberg tables, through pyiceberg; which catalog they are in is the business of `catalogs`.
 
 Theory: a commit swaps the table's metadata, under the requirement that the newest snapshot is the
 one that was read; so every commit makes a snapshot, if only an empty one. Marks are table
@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
+    NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
@@ -38,29 +39,30 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
-from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import (
     Change,
     Commit,
     Conflict,
     DataFile,
+    OutcomeUnknown,
     Snapshot,
     check_division,
     check_names,
     divided_by,
 )
+from strandline.lakehouse.tables.catalog_errors import CATALOG_ERRORS, trouble
+from strandline.lakehouse.tables.catalogs import CatalogEntry
 from strandline.lakehouse.tables.errors import BadTable, TableExists, TableMissing
 from strandline.lakehouse.tables.names import OwnNames
 from strandline.lakehouse.tables.removals import old_files
 from strandline.lakehouse.tables.transforms import Transform, partition_names
 from strandline.lakehouse.tables.types import as_stored
 from strandline.lakehouse.tables.written import WrittenFile
-
-CATALOG_FILE: Final = "catalog.db"
-NAMESPACE: Final = "strandline"
 
 _METADATA: Final = "strandline"
 _PARTITIONING: Final = "strandline.partitioning"
@@ -73,6 +75,9 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     "write.metadata.previous-versions-max": "20",
     "format-version": "2",
 }
+
+
+_UNREADABLE: Final[tuple[type[Exception], ...]] = (*CATALOG_ERRORS, ValueError)
 
 
 class IcebergSnapshot:
@@ -129,7 +134,7 @@ class IcebergSnapshot:
 
 
 class IcebergBackend:
-    """The Iceberg table in `directory`; `catalog` is the directory of the catalog's file.
+    """The Iceberg table in `directory`, called as `catalog` says.
 
     `names` are what `load` expects the table's own columns to be called.
     """
@@ -139,22 +144,24 @@ class IcebergBackend:
         directory: Location,
         transforms: Sequence[Transform],
         *,
-        catalog: Location,
+        catalog: CatalogEntry,
         names: OwnNames | None = None,
     ) -> None:
         self._names = names
         self._directory = directory
         self._transforms = transforms
-        self._catalog_directory = catalog
-        self._name = (NAMESPACE, directory.name)
+        self._entry = catalog
         self._metadata = directory / "metadata"
 
     def exists(self) -> bool:
         """As `Backend.exists`."""
-        if not stores.exists(self._catalog_directory / CATALOG_FILE):
+        if not self._entry.may_be_there():
             return False
-        with self._readable():
-            return self._catalog.table_exists(self._name)
+        try:
+            with self._readable():
+                return self._catalog.table_exists(self._entry.name)
+        except TableMissing:
+            return False
 
     def create(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
         """As `Backend.create`."""
@@ -162,28 +169,41 @@ class IcebergBackend:
             raise TableExists(f"There is a Delta table in {self._directory}.")
         stores.make_directory(self._directory)
         try:
-            self._catalog.create_namespace_if_not_exists(NAMESPACE)
-            transaction = self._catalog.create_table_transaction(
-                self._name,
-                schema,
-                location=self._directory.uri,
-                properties={**_PROPERTIES, _PARTITIONING: divided_by(transforms)},
-            )
-            with transaction.update_spec() as partitioning:
-                for item in transforms:
-                    partitioning.add_field(item.column, parse_transform(_words(item)), item.name)
-            names = transaction.table_metadata.schema().name_mapping
-            transaction.set_properties(
-                {TableProperties.DEFAULT_NAME_MAPPING: names.model_dump_json()}
-            )
-            transaction.commit_transaction()
+            with self._readable():
+                self._make(schema, transforms)
         except (TableAlreadyExistsError, CommitFailedException, IntegrityError) as error:
-            raise TableExists(f"There is a table in {self._directory} already.") from error
+            raise TableExists(
+                f"There is a table {'.'.join(self._entry.name)} in {self._entry.shown} already."
+            ) from error
+
+    def _make(self, schema: pa.Schema, transforms: Sequence[Transform]) -> None:
+        namespace = self._entry.name[:-1]
+        for depth in range(1, len(namespace) + 1):
+            self._catalog.create_namespace_if_not_exists(namespace[:depth])
+        transaction = self._catalog.create_table_transaction(
+            self._entry.name,
+            schema,
+            location=self._directory.uri,
+            properties={**_PROPERTIES, _PARTITIONING: divided_by(transforms)},
+        )
+        with transaction.update_spec() as partitioning:
+            for item in transforms:
+                partitioning.add_field(item.column, parse_transform(_words(item)), item.name)
+        names = transaction.table_metadata.schema().name_mapping
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: names.model_dump_json()})
+        transaction.commit_transaction()
+
+    def drop(self) -> None:
+        """As `Backend.drop`."""
+        if self._entry.is_own:
+            return  # its file goes with the directory
+        with suppress(TableMissing), self._readable():
+            self._catalog.drop_table(self._entry.name)
 
     def load(self) -> IcebergSnapshot:
         """As `Backend.load`."""
         with self._readable():
-            table = self._catalog.load_table(self._name)
+            table = self._catalog.load_table(self._entry.name)
         snapshot = IcebergSnapshot(table)
         check_names(self._directory, snapshot.schema.names, self._names)
         check_division(self._directory, table.properties.get(_PARTITIONING, ""), self._transforms)
@@ -191,11 +211,8 @@ class IcebergBackend:
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`; refused when the columns changed meanwhile."""
-        try:
-            with _own(snapshot).table.update_schema() as columns:
-                columns.union_by_name(schema)
-        except (CommitFailedException, OperationalError) as error:
-            raise _conflict(error) from error
+        with self._committing(), _own(snapshot).table.update_schema() as columns:
+            columns.union_by_name(schema)
 
     def commit(self, snapshot: Snapshot, change: Change) -> int:
         """As `Backend.commit`."""
@@ -233,24 +250,19 @@ class IcebergBackend:
         begin: Callable[[Transaction], None] = lambda _: None,
     ) -> int:
         summary = {_METADATA: json.dumps(change.metadata)}
-        try:
-            with own.table.transaction() as transaction:
-                begin(transaction)
-                columns = transaction.table_metadata.schema()
-                update = transaction.update_snapshot(snapshot_properties=summary)
-                producer: Any = update.overwrite() if change.removes else update.merge_append()
-                with producer as files:
-                    for added in change.adds:
-                        files.append_data_file(
-                            self._describe(transaction.table_metadata, columns, added)
-                        )
-                    for removed in change.removes:
-                        files.delete_data_file(own.own_files[removed.path])
-                transaction.set_properties(
-                    {name: str(number) for name, number in change.marks.items()}
-                )
-        except (CommitFailedException, OperationalError) as error:
-            raise _conflict(error) from error
+        with self._committing(), own.table.transaction() as transaction:
+            begin(transaction)
+            columns = transaction.table_metadata.schema()
+            update = transaction.update_snapshot(snapshot_properties=summary)
+            producer: Any = update.overwrite() if change.removes else update.merge_append()
+            with producer as files:
+                for added in change.adds:
+                    files.append_data_file(
+                        self._describe(transaction.table_metadata, columns, added)
+                    )
+                for removed in change.removes:
+                    files.delete_data_file(own.own_files[removed.path])
+            transaction.set_properties({name: str(number) for name, number in change.marks.items()})
         return own.version + 1
 
     def tidy(self, snapshot: Snapshot) -> None:
@@ -262,10 +274,8 @@ class IcebergBackend:
         old = [item.snapshot_id for item in newest[SNAPSHOTS_KEPT:]]
         if not old:
             return
-        try:
+        with self._committing():
             table.maintenance.expire_snapshots().by_ids(old).commit()
-        except (CommitFailedException, OperationalError) as error:
-            raise _conflict(error) from error
 
     def orphans(self, snapshot: Snapshot, *, before_ms: int) -> list[Location]:
         """As `Backend.orphans`: no snapshot that is kept names them."""
@@ -289,24 +299,42 @@ class IcebergBackend:
         """Raises TableMissing, and BadTable for a catalog or metadata that cannot be read."""
         try:
             yield
-        except NoSuchTableError:
-            raise TableMissing(f"There is no Iceberg table in {self._directory}.") from None
-        except (DatabaseError, OSError, ValueError) as error:
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise TableMissing(
+                f"There is no Iceberg table {'.'.join(self._entry.name)} in {self._entry.shown}."
+            ) from None
+        except (TableAlreadyExistsError, CommitFailedException, IntegrityError):
+            raise
+        except _UNREADABLE as error:
+            if not self._entry.is_own:
+                raise StoreTrouble(self._sentence(error)) from error
             if isinstance(error, OperationalError) and "locked" in str(error):
                 raise
             raise BadTable(
-                f"The Iceberg table in {self._directory}, or its catalog "
-                f"{self._catalog_directory / CATALOG_FILE}, cannot be read: {error}."
+                f"The Iceberg table in {self._directory}, or {self._entry.shown}, cannot be "
+                f"read: {error}."
             ) from error
 
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Raises Conflict, and OutcomeUnknown for an error that does not say what became of it."""
+        try:
+            yield
+        except CommitFailedException as error:
+            raise Conflict(str(error)) from error
+        except CATALOG_ERRORS as error:
+            if isinstance(error, OperationalError) and "locked" in str(error):
+                raise Conflict(str(error)) from error
+            if self._entry.is_own:
+                raise
+            raise OutcomeUnknown(self._sentence(error)) from error
+
+    def _sentence(self, error: Exception) -> str:
+        return trouble(self._entry, self._directory, error)
+
     @cached_property
-    def _catalog(self) -> SqlCatalog:
-        stores.make_directory(self._catalog_directory)
-        return SqlCatalog(
-            "strandline",
-            uri=f"sqlite:///{self._catalog_directory / CATALOG_FILE}",
-            warehouse=self._catalog_directory.uri,
-        )
+    def _catalog(self) -> Catalog:
+        return self._entry.open()
 
     def _describe(self, table: TableMetadata, schema: Schema, file: WrittenFile) -> IcebergFile:
         """A file for the manifest, with the bounds of its columns, from its footer."""
@@ -349,12 +377,6 @@ def _retype(transaction: Transaction, present: pa.Schema, wanted: pa.Schema) -> 
             columns.delete_column(field.name)
     with transaction.update_schema() as columns:
         columns.union_by_name(pa.schema(other))
-
-
-def _conflict(error: Exception) -> Exception:
-    """The error to raise: another error of the catalog's file than its lock proves nothing."""
-    locked = not isinstance(error, OperationalError) or "locked" in str(error)
-    return Conflict(str(error)) if locked else error
 
 
 def _own(snapshot: Snapshot) -> IcebergSnapshot:

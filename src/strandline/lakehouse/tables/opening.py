@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.tables.backend import Backend
+from strandline.lakehouse.tables.catalogs import entry_of
 from strandline.lakehouse.tables.definition import LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.transforms import Transform
 
@@ -37,7 +38,7 @@ def open_backend(
         if spec.format == "iceberg":
             from strandline.lakehouse.tables.iceberg import IcebergBackend
 
-            return IcebergBackend(directory, transforms, catalog=directory.parent, names=names)
+            return IcebergBackend(directory, transforms, catalog=entry_of(spec, side), names=names)
         from strandline.lakehouse.tables.delta import DeltaBackend
 
         for_spark = side is None and spec.writer == "spark"

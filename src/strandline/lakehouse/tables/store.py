@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from strandline.lakehouse.locations import stores
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import (
@@ -22,7 +23,7 @@ from strandline.lakehouse.tables.committing import (
     Committer,
     remove_files,
 )
-from strandline.lakehouse.tables.definition import TableSpec, partitioning
+from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import TableExists
 from strandline.lakehouse.tables.history import CommitRecord, read_record
 from strandline.lakehouse.tables.identity import (
@@ -192,6 +193,18 @@ class TableStore:
     def _snapshot(self, side: str | None) -> Snapshot | None:
         snapshot = self.committer.settled()
         return snapshot if side is None else self._sides.load(side)
+
+
+def drop_table(spec: TableSpec) -> None:
+    """Delete a table with all that belongs to it: its names in catalogs, definition, files.
+
+    Raises StoreTrouble.
+    """
+    # Without its definition it is no table any more, however far the rest comes.
+    stores.remove(spec.place / SPEC_FILE)
+    for side in (None, *SIDES):
+        open_backend(spec, side).drop()
+    stores.remove_tree(spec.place)
 
 
 def open_store(
