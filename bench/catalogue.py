@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bench import replication
+from bench import replication, transactions
 from bench.goals import Goal
 from bench.workloads import ClientConsume, ClientProduce, RawFetch, RawProduce, Startup, Workload
 
@@ -44,12 +44,13 @@ GOALS: Sequence[Goal] = (
     Goal("resident memory, idle", "startup", "idle_rss_mib", "kafka", at_most=0.1),
     Goal("resident memory, loaded", "memory", "loaded_rss_mib", "kafka", at_most=0.1),
     *replication.GOALS,
+    *transactions.GOALS,
 )
 
 
 def workloads() -> tuple[Workload, ...]:
     """All of them, in the order in which they are run."""
-    return (*_raw(), *_client(), *replication.workloads())
+    return (*_raw(), *_client(), *replication.workloads(), *transactions.workloads())
 
 
 def quick_workloads() -> tuple[Workload, ...]:

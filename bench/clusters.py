@@ -29,6 +29,10 @@ from bench.zookeeper import ZooKeeper
 
 NODES = 3
 FAILOVER_SESSION_MS = 2000
+TRANSACTION_SETTINGS: Mapping[str, str] = {
+    "transaction.state.log.replication.factor": str(NODES),
+    "transaction.state.log.min.isr": "2",
+}
 SESSION_SETTINGS: Mapping[str, str] = {
     # A broker that is gone is noticed after the same time, whoever notices it.
     "broker.session.timeout.ms": str(FAILOVER_SESSION_MS),
@@ -114,7 +118,9 @@ class KafkaCluster(ProcessCluster):
     def __init__(self, label: str, directory: Path, launch: Launch) -> None:
         super().__init__(label, directory)
         quorum = Quorum({node: free_port() for node in range(1, NODES + 1)})
-        told = replace(launch, settings={**SESSION_SETTINGS, **launch.settings})
+        told = replace(
+            launch, settings={**TRANSACTION_SETTINGS, **SESSION_SETTINGS, **launch.settings}
+        )
         self.members = [
             KafkaBroker(f"{label} {node}", directory / str(node), told, node_id=node, quorum=quorum)
             for node in quorum.voters

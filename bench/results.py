@@ -25,6 +25,10 @@ class Metric:
 
 METRICS: Mapping[str, Metric] = {
     "requests_per_second": Metric("requests", "req/s", higher_is_better=True),
+    "transactions_per_second": Metric("transactions", "txn/s", higher_is_better=True, digits=1),
+    "cpu_us_per_transaction": Metric("broker CPU", "us/txn", higher_is_better=False),
+    "commit_p50_us": Metric("p50 of a commit", "us", higher_is_better=False),
+    "commit_p99_us": Metric("p99 of a commit", "us", higher_is_better=False),
     "records_per_second": Metric("records", "records/s", higher_is_better=True),
     "megabytes_per_second": Metric("throughput", "MB/s", higher_is_better=True, digits=1),
     "cpu_us_per_request": Metric("broker CPU", "us/request", higher_is_better=False, digits=2),

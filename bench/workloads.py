@@ -99,7 +99,7 @@ class RawProduce(Workload):
     def run(self, broker: Broker, topic: str, setup: Setup) -> Metrics:
         """Throughput and cost; latency only at a fixed rate (in a closed loop it is the depth)."""
         broker.create_topic(topic, self.connections, replicas=self.replicas)
-        measured = _measure(broker, self.command(broker, topic, setup))
+        measured = measure(broker, self.command(broker, topic, setup))
         if self.rate:
             names = ("requests_per_second", "p50_us", "p99_us", "p999_us", "service_p50_us")
             metrics = {name: measured.client[name] for name in names}
@@ -166,7 +166,7 @@ class RawFetch(Workload):
             "warmup-ms": setup.effort.warmup_ms,
             "max-bytes": 1 << 50,  # reading fills no disk: only the time is a bound
         }
-        measured = _measure(broker, _loadgen("fetch", broker, topic, setup, options))
+        measured = measure(broker, _loadgen("fetch", broker, topic, setup, options))
         broker.delete_topic(topic)
         requests = {
             "requests_per_second": measured.client["requests_per_second"],
@@ -189,7 +189,7 @@ class ClientProduce(Workload):
     def run(self, broker: Broker, topic: str, setup: Setup) -> Metrics:
         """Rate over all deliveries, from the first message to the last confirmation."""
         broker.create_topic(topic, CLIENT_PARTITIONS, replicas=self.replicas)
-        measured = _measure(broker, self.command(broker, topic, setup))
+        measured = measure(broker, self.command(broker, topic, setup))
         broker.delete_topic(topic)
         return _client_metrics(measured)
 
@@ -234,7 +234,7 @@ class ClientConsume(Workload):
         options = {"messages": int(written["records"])}
         settings = {"fetch.message.max.bytes": str(MIB), "queued.min.messages": "1000000"}
         command = _rdperf("consume", broker, topic, setup, self.record_bytes, options, settings)
-        measured = _measure(broker, command)
+        measured = measure(broker, command)
         broker.delete_topic(topic)
         return _client_metrics(measured)
 
@@ -301,7 +301,8 @@ def _client_metrics(measured: Measured) -> Metrics:
     return records | measured.throughput() | measured.noise()
 
 
-def _measure(broker: Broker, command: list[str]) -> Measured:
+def measure(broker: Broker, command: list[str]) -> Measured:
+    """Run a client, and note what the broker and the machine did meanwhile."""
     busy, cpu, clock = processes.machine_busy_seconds(), broker.cpu_seconds(), time.monotonic()
     client = _run_client(command)
     return Measured(
