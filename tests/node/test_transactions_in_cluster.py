@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from strandline.cluster.topic_names import TRANSACTION_STATE
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.node import marker_sending
+from strandline.node.marker_writing import MarkerWriter
 from strandline.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -29,7 +32,7 @@ from strandline.protocol.messages.write_txn_markers import (
 )
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
-from strandline.types import NO_OFFSET, ProducerEpoch, ProducerId
+from strandline.types import NO_OFFSET, ProducerEpoch, ProducerId, TopicPartition
 from tests.node.cluster_world import Broker, ClusterWorld
 from tests.node.messages import fetch, fetched, produce, produced, values
 from tests.node.world import WALL_MS
@@ -283,3 +286,35 @@ def test_a_deleted_topic_does_not_keep_a_transaction_from_ending(
     world.run_until(lambda: "t" not in world.image.topics)
     assert transactions.end(commit=True) is ErrorCode.NONE
     transactions.wait_for("CompleteCommit")
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_the_end_of_a_huge_transaction_is_written_in_turns(
+    brokers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker_sending, "PARTITIONS_AT_ONCE", 3)
+    world = ClusterWorld(brokers, "transaction.state.log.num.partitions=1")
+    turns: Counter[tuple[int, int]] = Counter()
+    write = MarkerWriter.write
+
+    def counted(writer: MarkerWriter, at: TopicPartition, *more: Any) -> None:
+        leader = world.image.topics["wide"].partitions[at.partition].leader
+        turns[leader, world.schedule.now_us] += 1
+        write(writer, at, *more)
+
+    monkeypatch.setattr(MarkerWriter, "write", counted)
+    world.create_topic("wide", *[(number % brokers + 1,) for number in range(20)])
+    transactions = Transactions(world, (1,))
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=transactions.producer_id,
+        v3_and_below_producer_epoch=transactions.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="wide", partitions=list(range(20)))],
+    )
+    [added] = transactions.coordinator.connect().ask(request, 3).results_by_topic_v3_and_below
+    assert {each.partition_error_code for each in added.results_by_partition} == {0}
+    assert transactions.end(commit=True, version=4) is ErrorCode.NONE
+    transactions.wait_for("CompleteCommit")
+    assert turns.total() == 20
+    assert max(turns.values()) == 3
+    world.check()

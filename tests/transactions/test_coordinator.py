@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from strandline.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from strandline.protocol.messages.end_txn import EndTxnRequest
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -338,3 +343,26 @@ def test_a_pattern_that_is_none_is_refused() -> None:
 
 def _end_request() -> object:
     return EndTxnRequest(transactional_id=ID, producer_id=4000, producer_epoch=0, committed=True)
+
+
+def test_transactions_that_take_too_long_are_ended_in_slices() -> None:
+    """Others are served in between: each slice is a turn of its own."""
+    world = Coordinated(TransactionSettings(aborted_per_turn=2))
+    for number in range(5):
+        name = f"id-{number}"
+        made = world.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000))
+        topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=name, producer_id=made.producer_id, producer_epoch=0, topics=topics
+        )
+        world.ask(AddPartitionsToTxnRequest(transactions=[transaction]))
+    due_ms = world.settings.abort_interval_ms
+    world.pass_time(due_ms)
+    assert len(world.sent) == 2
+    world.pass_time(1)
+    assert len(world.sent) == 4
+    world.pass_time(1)
+    assert len(world.sent) == 5
+    deadline_ms = world.coordinator.next_deadline()
+    assert deadline_ms is not None
+    assert deadline_ms >= world.now_ms + due_ms

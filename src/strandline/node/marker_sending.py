@@ -2,12 +2,15 @@
 
 A decided transaction ends on every partition that still exists: what is refused for now, or whose
 leader moves, is asked again until it is done, or until a newer coordinator has fenced this one. To
-each broker one request is under way; what comes meanwhile goes with the next, in one request.
+each broker one request is under way; what comes meanwhile goes with the next, in one request. Each
+request, and each turn of this node, has a bounded number of partitions, so that the end of a huge
+transaction keeps no client waiting.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +35,10 @@ log = logging.getLogger(__name__)
 
 _VERSION: Final = 2
 _RETRY_MS: Final = 100
+_NEXT_TURN_MS: Final = 1
 _CHANNEL: Final = "markers"
+PARTITIONS_AT_ONCE: Final = 200
+"""In one request to another broker, or in one turn of this one."""
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 _FENCED: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
@@ -44,6 +50,8 @@ class _Job:
     sent: SendMarkers
     left: set[TopicPartition]
     under_way: set[TopicPartition] = field(default_factory=set)
+    is_to_go_on: bool = False
+    """Whether a timer will ask again."""
 
     def marker(self, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
         """The marker for some of the partitions."""
@@ -65,10 +73,23 @@ class _Job:
 
 @dataclass(slots=True)
 class _Queue:
-    """What one broker is to be asked."""
+    """What one broker is to be asked; this one, too."""
 
-    waiting: list[tuple[_Job, frozenset[TopicPartition]]] = field(default_factory=list)
+    waiting: deque[tuple[_Job, TopicPartition]] = field(default_factory=deque)
     is_asking: bool = False
+    """Whether a request is under way, or a turn with more of this broker's own to come."""
+
+    def take(
+        self, is_wanted: Callable[[_Job], bool], limit: int
+    ) -> dict[_Job, set[TopicPartition]]:
+        """The next so many partitions, by job, without those that are not wanted any more."""
+        taken: dict[_Job, set[TopicPartition]] = {}
+        while self.waiting and limit:
+            job, at = self.waiting.popleft()
+            if is_wanted(job):
+                taken.setdefault(job, set()).add(at)
+                limit -= 1
+        return taken
 
 
 class MarkerSender:
@@ -107,41 +128,60 @@ class MarkerSender:
     def _go_on(self, job: _Job, now: Instant) -> None:
         """Ask the present leaders of all partitions that are not being asked."""
         image = self._metadata.image
-        by_leader: dict[BrokerId, set[TopicPartition]] = {}
+        leaders: dict[BrokerId, None] = {}
         waits = False
         for at in sorted(job.left - job.under_way):
             state = image.partition(at)
             if state is None:
                 job.left.discard(at)  # deleted, and the transaction's records with it
             elif state.leader == self._broker_id or self._peers.is_known(state.leader):
-                by_leader.setdefault(state.leader, set()).add(at)
+                job.under_way.add(at)
+                self._queues.setdefault(state.leader, _Queue()).waiting.append((job, at))
+                leaders[state.leader] = None
             else:
                 waits = True
-        for leader, partitions in by_leader.items():
-            job.under_way |= partitions
+        for leader in leaders:
             if leader == self._broker_id:
-                self._write(job, partitions, now)
+                self._write(now)
             else:
-                queue = self._queues.setdefault(leader, _Queue())
-                queue.waiting.append((job, frozenset(partitions)))
                 self._ask(leader, now)
         if waits:
             self._later(job, now)
         self._finish_if_done(job, now)
 
-    def _write(self, job: _Job, partitions: Iterable[TopicPartition], now: Instant) -> None:
-        for at in sorted(partitions):
-            marker = job.marker([at])
-            self._writer.write(at, marker, partial(self._answered, job, at), now)
+    def _write(self, now: Instant) -> None:
+        """Write markers into partitions that are led here. What is committed at once may bring
+        further ones, which are written as well; the rest waits for the next turn."""
+        queue = self._queues[self._broker_id]
+        if queue.is_asking:
+            return
+        queue.is_asking = True
+        left = PARTITIONS_AT_ONCE
+        try:
+            while left and (taken := queue.take(self._is_wanted, 1)):
+                left -= 1
+                for job, partitions in taken.items():
+                    for at in partitions:
+                        written = partial(self._answered, job, at)
+                        self._writer.write(at, job.marker([at]), written, now)
+        finally:
+            queue.is_asking = bool(queue.waiting)
+            if queue.is_asking:
+                self._timers.schedule(now.monotonic_ms + _NEXT_TURN_MS, self._write_more)
+
+    def _write_more(self, now: Instant) -> None:
+        self._queues[self._broker_id].is_asking = False
+        self._write(now)
 
     def _ask(self, leader: BrokerId, now: Instant) -> None:
         queue = self._queues[leader]
-        queue.waiting = [each for each in queue.waiting if self._is_wanted(each[0])]
-        if queue.is_asking or not queue.waiting:
+        if queue.is_asking:
             return
-        asked, queue.waiting = queue.waiting, []
+        asked = queue.take(self._is_wanted, PARTITIONS_AT_ONCE)
+        if not asked:
+            return
         queue.is_asking = True
-        markers = [job.marker(partitions) for job, partitions in asked]
+        markers = [job.marker(partitions) for job, partitions in asked.items()]
         self._peers.ask(
             leader,
             WriteTxnMarkersRequest(markers=markers),
@@ -155,7 +195,7 @@ class MarkerSender:
     def _told(
         self,
         leader: BrokerId,
-        asked: list[tuple[_Job, frozenset[TopicPartition]]],
+        asked: dict[_Job, set[TopicPartition]],
         answer: object,
         now: Instant,
     ) -> None:
@@ -169,7 +209,7 @@ class MarkerSender:
                         outcomes[marker.producer_id, at] = ErrorCode(item.error_code)
         elif isinstance(answer, RequestFailed):
             log.info("Broker %d could not be told how transactions ended: %s", leader, answer)
-        for job, partitions in asked:
+        for job, partitions in asked.items():
             for at in sorted(partitions):
                 missing = ErrorCode.NETWORK_EXCEPTION
                 code = outcomes.get((job.sent.producer_id, at), missing)
@@ -191,7 +231,12 @@ class MarkerSender:
             self._later(job, now)
 
     def _later(self, job: _Job, now: Instant) -> None:
+        if job.is_to_go_on:
+            return
+        job.is_to_go_on = True
+
         def again(at: Instant) -> None:
+            job.is_to_go_on = False
             if self._is_wanted(job):
                 self._go_on(job, at)
 

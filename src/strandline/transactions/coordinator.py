@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
 from strandline.protocol.coordinator_log import CoordinatorRecord, partition_for
@@ -47,6 +48,7 @@ from strandline.types import Instant, LeaderEpoch, ProducerId, TopicPartition
 _BATCHED_SINCE = 4
 """The version of AddPartitionsToTxn that brokers use, with which partitions join by writing."""
 
+_NEXT_TURN_MS = 1
 
 _Taken = Callable[[ProducerId | ErrorCode, Instant], None]
 
@@ -213,39 +215,64 @@ class TransactionCoordinator:
 
     def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> list[Effect]:
         """An append has ended; see `GroupCoordinator.appended` for what errors mean."""
-        self._each(lambda shard: shard.appended(append_id, error, now))
+        shard = self._surroundings.appending.get(append_id)
+        if shard is not None:
+            shard.appended(append_id, error, now)
         return self._outbox.drain()
 
     def markers_written(self, send_id: int, now: Instant) -> list[Effect]:
         """Every partition of a `SendMarkers` has its marker, or is gone."""
-        self._each(lambda shard: shard.markers_written(send_id, now))
+        shard = self._surroundings.sending.get(send_id)
+        if shard is not None:
+            shard.markers_written(send_id, now)
         return self._outbox.drain()
 
     def next_deadline(self) -> int | None:
         """The monotonic time at which to call `tick`, or None: nothing is waiting for time."""
-        times = [owned.shard.next_deadline() for owned in self._owned.values()]
+        times = [next(iter(self._surroundings.awaited.values()), None)]
+        times += [shard.next_retry() for shard in self._surroundings.retrying]
         if self._owned:
             times += [self._abort_at_ms, self._expire_at_ms]
         return min((at for at in times if at is not None), default=None)
 
     def tick(self, now: Instant) -> list[Effect]:
         """Time has passed."""
-        self._each(lambda shard: shard.tick(now))
+        self._answer_late(now)
+        for shard in list(self._surroundings.retrying):
+            shard.retry(now)
         if self._abort_at_ms is not None and self._abort_at_ms <= now.monotonic_ms:
-            self._abort_at_ms = now.monotonic_ms + self._settings.abort_interval_ms
-            self._each(lambda shard: self._abort_overdue(shard, now))
+            is_done = self._abort_overdue(now)
+            pause_ms = self._settings.abort_interval_ms if is_done else _NEXT_TURN_MS
+            self._abort_at_ms = now.monotonic_ms + pause_ms
         if self._expire_at_ms is not None and self._expire_at_ms <= now.monotonic_ms:
             self._expire_at_ms = now.monotonic_ms + self._settings.expiry_interval_ms
             self._each(lambda shard: self._expire(shard, now))
         return self._outbox.drain()
 
-    def _abort_overdue(self, shard: Shard, now: Instant) -> None:
-        for entry in list(shard.entries.values()):
-            if entry.current.is_overdue(now.wall_ms) and not entry.is_pending:
-                try:
-                    fence(shard, entry, self._version(), None, now)
-                except NeedsProducerId:
-                    self._take_producer_id(partial(self._fence_with_id, shard, entry))
+    def _answer_late(self, now: Instant) -> None:
+        surroundings = self._surroundings
+        for append_id, deadline_ms in list(surroundings.awaited.items()):
+            if deadline_ms > now.monotonic_ms:
+                break
+            surroundings.appending[append_id].answer_late(append_id, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _abort_overdue(self, now: Instant) -> bool:
+        """End what takes too long; False: there is more, for the next turn."""
+        overdue = (
+            (owned.shard, entry)
+            for owned in self._owned.values()
+            for entry in owned.shard.entries.values()
+            if entry.current.is_overdue(now.wall_ms) and not entry.is_pending
+        )
+        found = list(islice(overdue, self._settings.aborted_per_turn))
+        fenced = 0
+        for shard, entry in found:
+            try:
+                fence(shard, entry, self._version(), None, now)
+                fenced += 1
+            except NeedsProducerId:
+                self._take_producer_id(partial(self._fence_with_id, shard, entry))
+        return fenced < self._settings.aborted_per_turn
 
     def _fence_with_id(
         self, shard: Shard, entry: Entry, taken: ProducerId | ErrorCode, now: Instant

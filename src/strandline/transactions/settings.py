@@ -21,5 +21,7 @@ class TransactionSettings:
     """`request.timeout.ms`: how long an append may take before its request is refused."""
     retry_ms: int = 100
     """How long after a refused append the end of a transaction is written again."""
+    aborted_per_turn: int = 200
+    """How many transactions are timed out at once; others are served in between. Kafka does all."""
     expired_per_append: int = 1_000
     """How many ids are forgotten with one append. Kafka fills a batch."""

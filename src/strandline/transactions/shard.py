@@ -53,6 +53,15 @@ class Surroundings:
     """How many appends there have been; the newest one's id."""
     sends: int = 0
     """The newest `SendMarkers`."""
+    appending: dict[int, Shard] = field(default_factory=dict)
+    """Appends that have not ended, in their order."""
+    awaited: dict[int, int] = field(default_factory=dict)
+    """Those of them that a request waits for, and until when (monotonic ms). They come in the order
+    of their deadlines, since all may take as long, so that the first is due first."""
+    sending: dict[int, Shard] = field(default_factory=dict)
+    """Markers under way."""
+    retrying: dict[Shard, None] = field(default_factory=dict)
+    """Shards in which the end of a transaction has to be written again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +86,6 @@ class Change:
 @dataclass(slots=True)
 class _PendingAppend:
     changes: tuple[Change, ...]
-    deadline_ms: int
     answer: Answer | None
     durable: Later | None
     refused: Later | None
@@ -126,19 +134,22 @@ class Shard:
         self._surroundings.appends += 1
         append_id = self._surroundings.appends
         deadline_ms = now.monotonic_ms + self.settings.append_timeout_ms
-        self._appends[append_id] = _PendingAppend(wanted, deadline_ms, answer, durable, refused)
+        self._appends[append_id] = _PendingAppend(wanted, answer, durable, refused)
+        self._surroundings.appending[append_id] = self
+        if answer is not None:
+            self._surroundings.awaited[append_id] = deadline_ms
         version = self._surroundings.version()
         records = tuple(encode_record(c.entry.transactional_id, c.target, version) for c in wanted)
         self.outbox.add(AppendRecords(append_id, self.partition, self.leader_epoch, records))
 
-    def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> bool:
-        """An append has ended; False if it only takes longer, or is not this shard's."""
-        if append_id not in self._appends:
-            return False
+    def appended(self, append_id: int, error: ErrorCode | None, now: Instant) -> None:
+        """An append of this shard has ended, or only takes longer."""
         if error in _UNDECIDED:
-            self._answer_late(self._appends[append_id], error)
-            return False
+            self.answer_late(append_id, error)
+            return
         pending = self._appends.pop(append_id)
+        del self._surroundings.appending[append_id]
+        self._surroundings.awaited.pop(append_id, None)
         for each in pending.changes:
             each.entry.is_pending = False
             if error is None and each.target is None:
@@ -150,9 +161,11 @@ class Shard:
             follow(now)
         if pending.answer is not None:
             pending.answer(ErrorCode.NONE if error is None else coordinator_error(error))
-        return True
 
-    def _answer_late(self, pending: _PendingAppend, error: ErrorCode) -> None:
+    def answer_late(self, append_id: int, error: ErrorCode) -> None:
+        """Let the request not wait any longer; the change stays pending."""
+        self._surroundings.awaited.pop(append_id, None)
+        pending = self._appends[append_id]
         answer, pending.answer = pending.answer, None
         if answer is not None:
             answer(coordinator_error(error))
@@ -164,6 +177,7 @@ class Shard:
         self._surroundings.sends += 1
         send_id = self._surroundings.sends
         self._sends[send_id] = entry
+        self._surroundings.sending[send_id] = self
         ending = entry.current
         self.outbox.add(
             SendMarkers(
@@ -178,13 +192,10 @@ class Shard:
             )
         )
 
-    def markers_written(self, send_id: int, now: Instant) -> bool:
-        """Every partition has its marker; False if they were not sent for this shard."""
-        entry = self._sends.pop(send_id, None)
-        if entry is None:
-            return False
-        self._complete(entry, now)
-        return True
+    def markers_written(self, send_id: int, now: Instant) -> None:
+        """Every partition has its marker that was sent for this shard."""
+        del self._surroundings.sending[send_id]
+        self._complete(self._sends.pop(send_id), now)
 
     def _complete(self, entry: Entry, now: Instant) -> None:
         """Write that the transaction is over; again and again, since it is decided."""
@@ -196,6 +207,7 @@ class Shard:
 
     def _retry(self, entry: Entry, now: Instant) -> None:
         self._retries[entry] = now.monotonic_ms + self.settings.retry_ms
+        self._surroundings.retrying[self] = None
 
     # Life.
 
@@ -222,32 +234,42 @@ class Shard:
 
     def stop(self) -> None:
         """Another broker coordinates these ids now: requests that wait are told so."""
-        for pending in self._appends.values():
-            self._answer_late(pending, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for append_id in self._appends:
+            self.answer_late(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            del self._surroundings.appending[append_id]
+        for send_id in self._sends:
+            del self._surroundings.sending[send_id]
         self._appends.clear()
         self._sends.clear()
         self._retries.clear()
+        self._surroundings.retrying.pop(self, None)
         self.outbox.add(CancelMarkers(self.partition))
 
-    def next_deadline(self) -> int | None:
-        """The monotonic time at which something is due."""
-        times = [p.deadline_ms for p in self._appends.values() if p.answer is not None]
-        times += self._retries.values()
-        return min(times, default=None)
+    def next_retry(self) -> int | None:
+        """The monotonic time at which an end is to be written again; the first is due first."""
+        return next(iter(self._retries.values()), None)
 
-    def tick(self, now: Instant) -> None:
+    def retry(self, now: Instant) -> None:
         """Time has passed."""
-        for pending in list(self._appends.values()):
-            if pending.deadline_ms <= now.monotonic_ms:
-                self._answer_late(pending, ErrorCode.REQUEST_TIMED_OUT)
         for entry in [each for each, at in self._retries.items() if at <= now.monotonic_ms]:
             del self._retries[entry]
             self._complete(entry, now)
+        if not self._retries:
+            self._surroundings.retrying.pop(self, None)
 
     def check(self) -> None:
         """Verify what the fields' comments promise."""
         changing = {c.entry for pending in self._appends.values() for c in pending.changes}
         ending = [*self._sends.values(), *self._retries]
+        surroundings = self._surroundings
+        awaited = {append_id for append_id, each in self._appends.items() if each.answer}
+        if (
+            any(surroundings.appending.get(each) is not self for each in self._appends)
+            or any(surroundings.sending.get(each) is not self for each in self._sends)
+            or awaited != self._appends.keys() & surroundings.awaited.keys()
+            or bool(self._retries) != (self in surroundings.retrying)
+        ):
+            raise InvariantViolated("What is under way is not known to the coordinator.")
         if len(ending) != len(set(ending)) or changing & set(ending):
             raise InvariantViolated("A transaction is ended twice.")
         for transactional_id, entry in self.entries.items():
