@@ -6,7 +6,7 @@
 
 This file knows positions, fetch sessions and what is believed of a log. It has no socket, thread or
 clock: a driver finds leaders, carries requests and says what time it is. Drivers are `consumer`
-(blocking) and `aio.fetcher` (asyncio).
+(blocking), `aio.fetcher` (asyncio) and `sim.clients.reader`.
 
 Theory: a position moves only when records are handed out, so what the caller holds and the
 positions always agree. A leader that has been elected since may lack what was read, after an
@@ -77,13 +77,22 @@ class Taken:
 class FetchPositions:
     """See the module. `offsets` are those of the next records, `ends` those last told."""
 
-    def __init__(self, settings: FetchSettings, *, resets: bool) -> None:
+    def __init__(
+        self,
+        settings: FetchSettings,
+        *,
+        resets: bool,
+        wants_sessions: bool = True,
+        replica_ms: int = _REPLICA_MS,
+    ) -> None:
         """With `resets` a position that is not in the log any more is found anew, without it is an
-        error."""
+        error. A recommended replica is asked for `replica_ms`."""
         self.settings = settings
         self.offsets: dict[TopicPartition, Offset] = {}
         self.ends: dict[TopicPartition, Offset] = {}
         self._resets = resets
+        self._wants_sessions = wants_sessions
+        self._replica_ms = replica_ms
         self._standing: dict[TopicPartition, _Standing] = {}
         self._sessions: dict[BrokerId, FetchSession] = {}
 
@@ -135,6 +144,11 @@ class FetchPositions:
         }
 
     # -- Doubts ------------------------------------------------------------------------------
+
+    def epoch(self, partition: TopicPartition) -> LeaderEpoch:
+        """The leader epoch of the last record before the position, if one was read."""
+        standing = self._standing.get(partition)
+        return NO_EPOCH if standing is None else standing.epoch
 
     def is_doubtful(self, partition: TopicPartition, info: PartitionInfo) -> bool:
         """Whether another one leads than when the position was known to be in the log."""
@@ -232,7 +246,7 @@ class FetchPositions:
         """The session with a broker, for the next request."""
         session = self._sessions.get(broker)
         if session is None:
-            session = self._sessions[broker] = FetchSession(wants_session=True)
+            session = self._sessions[broker] = FetchSession(wants_session=self._wants_sessions)
         return session
 
     def asked(self, first: TopicPartition) -> None:
@@ -296,5 +310,5 @@ class FetchPositions:
         check(data.error_code, None, what)
         if data.preferred_read_replica >= 0:
             standing.replica = BrokerId(data.preferred_read_replica)
-            standing.replica_until_ms = now_ms + _REPLICA_MS
+            standing.replica_until_ms = now_ms + self._replica_ms
         taken.fetched.append(records_of(wanted, data, self.settings))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
-from strandline.client.metadata import LeaderEndpoint, LeaderHint, TopicInfo
+from strandline.client.metadata import LeaderEndpoint, LeaderHint, PartitionInfo, TopicInfo
 from strandline.client.router import Router
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import ProtocolError
@@ -86,13 +86,17 @@ class Cluster:
         view = self.view(topic)
         return NO_TOPIC_ID if view is None else view.topic_id
 
-    def leader(self, at: TopicPartition) -> Leader | None:
-        """Who leads. Without an answer, a refresh is on its way."""
+    def partition(self, at: TopicPartition) -> PartitionInfo | None:
+        """A partition that has a leader. Without an answer, a refresh is on its way."""
         found = self.router.leader(at)
         if found is None:
             self.stale()
-            return None
-        return Leader(found.leader, found.leader_epoch)
+        return found
+
+    def leader(self, at: TopicPartition) -> Leader | None:
+        """Who leads. Without an answer, a refresh is on its way."""
+        found = self.partition(at)
+        return None if found is None else Leader(found.leader, found.leader_epoch)
 
     def hint(
         self,

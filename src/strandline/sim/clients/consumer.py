@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from strandline.client.backoff import ExponentialBackoff
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.fetch_position import FetchPosition
@@ -31,7 +30,7 @@ class Consumer(Reader):
         self.needs_end = options.flag("to-end")
         start = _start(options)
         for at in options.partitions():
-            self.positions[at] = FetchPosition(at, ExponentialBackoff(self.random), start)
+            self.add_position(at, start)
         self.cluster.topics = [options.text("topic")]
 
     def start(self) -> None:

@@ -17,7 +17,6 @@ from functools import partial
 from typing import ClassVar, Final
 
 from strandline.client.assignors import parse_assignors
-from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
 from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.coordinator_client import Ask
@@ -37,7 +36,6 @@ from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Outcome
-from strandline.sim.clients.fetch_position import FetchPosition
 from strandline.sim.clients.group_watch import GroupWatch, WatchedMember
 from strandline.sim.clients.reader import Reader
 from strandline.sim.clients.versions import STATIC_LEAST
@@ -143,7 +141,7 @@ class GroupMember(Reader):
             for ask in core.step(self.now_ms):
                 is_told = is_told or ask.key is ApiKey.LEAVE_GROUP
                 self._send(core, ask)
-        self.positions.clear()
+        self.drop_positions(self.positions)
         return is_told
 
     def finishing(self) -> None:
@@ -238,13 +236,12 @@ class GroupMember(Reader):
             case PartitionsRevoked(partitions, is_lost):
                 if not is_lost:
                     self._commit(core)
-                for at in partitions:
-                    del self.positions[at]
+                self.drop_positions(partitions)
                 core.revoked(self.now_ms)
             case MemberFailed(error):
                 self.counters[f"member failed: {error.code.name}"] += 1
                 self._core = None
-                self.positions.clear()
+                self.drop_positions(self.positions)
                 if not self.is_finishing:
                     self.after(self.about(self._away_us), self._come)
 
@@ -253,7 +250,7 @@ class GroupMember(Reader):
     def _begin(self, committed: Mapping[TopicPartition, Committed | None]) -> None:
         for at, stored in committed.items():
             start = self.reset if stored is None else stored.offset
-            self.positions[at] = FetchPosition(at, ExponentialBackoff(self.random), start)
+            self.add_position(at, start)
             self._committed.pop(at, None)
             if stored is not None:
                 self._committed[at] = stored.offset

@@ -1,4 +1,4 @@
-"""Questions about offsets, one request each: where a log begins and ends, where an epoch ends."""
+"""Questions about offsets, one request each: where a log begins and ends."""
 
 from __future__ import annotations
 
@@ -8,11 +8,6 @@ from strandline.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
-)
-from strandline.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
 )
 from strandline.types import LeaderEpoch, TopicPartition
 
@@ -34,19 +29,6 @@ def list_offsets(
         isolation_level=isolation,
         topics=[ListOffsetsTopic(name=at.topic, partitions=[partition])],
         timeout_ms=_TIMEOUT_MS,
-    )
-
-
-def offset_for_epoch(
-    at: TopicPartition, epoch: LeaderEpoch, leader_epoch: LeaderEpoch
-) -> OffsetForLeaderEpochRequest:
-    """Ask where an epoch ends."""
-    partition = OffsetForLeaderPartition(
-        partition=at.partition, current_leader_epoch=leader_epoch, leader_epoch=epoch
-    )
-    return OffsetForLeaderEpochRequest(
-        replica_id=_CONSUMER,
-        topics=[OffsetForLeaderTopic(topic=at.topic, partitions=[partition])],
     )
 
 

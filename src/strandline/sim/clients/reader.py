@@ -1,42 +1,42 @@
 """Reading partitions from positions on, and reporting all that no reader may ever see.
 
-A reader asks the leader of each partition, or the follower that the leader recommends for its
-rack (KIP-392), with incremental sessions (KIP-227) or without. When the leader changes it checks
-that the log still holds what it has read (KIP-320). Positions and their care are in `standing`, the
-bytes in `reading`. What it was given goes into the history, with the point of the history at which
-it asked, and the leader epoch that it asked: what was deleted before then must not be in it.
+This file drives the client's `fetch_positions`: whom to ask (KIP-392), fetch sessions (KIP-227),
+what becomes of the position, and which records are handed out, are decided there. Here every answer
+is read a second time, by `reading`, with all that a reader can check; both must have found the same
+records. These go into the history, with the point of the history at which they were asked for, and
+the leader epoch that was asked: what was deleted before then must not be among them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.client.channel import RequestFailed
-from strandline.client.fetch_session import SESSION_LOST, FetchSession
-from strandline.client.fetching import FetchFrom, FetchSettings, Isolation
+from strandline.client.fetch_positions import Taken
+from strandline.client.fetch_session import SESSION_LOST
+from strandline.client.fetching import FetchedRecords, FetchFrom
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.fetch import FetchResponse, PartitionData
+from strandline.sim.clients.batches import value_of
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.fetch_position import EpochEnd, FetchPosition
 from strandline.sim.clients.reading import Read, read
 from strandline.sim.clients.subscription_state import SubscriptionState
-from strandline.sim.clients.versions import IDS_SINCE
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Polled
 from strandline.sim.plan import ClientSpec
-from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
+from strandline.types import NO_EPOCH, BrokerId, LeaderEpoch, TopicPartition
 
 EPOCHS_SINCE: Final = 9
 """From this version on a fetch says which leader it means."""
 STARTS_WITH_EPOCHS_SINCE: Final = 4
 """The same of a question where a log begins (ListOffsets)."""
-_REPLICA_US: Final = 5_000_000
-"""For how long a recommended follower is asked before the leader is again."""
 
 
 class _Asked(NamedTuple):
@@ -55,15 +55,12 @@ class Reader(SubscriptionState):
         super().__init__(world, spec, options)
         self.pause_us = options.time_us("pause", "0ms")
         self._max_wait_ms = options.time_us("max-wait", "500ms") // 1000
-        self._settings = _settings(options, self.isolation)
-        self._wants_sessions = options.flag("sessions", default=True)
         self._version = self.cluster.versions.of(ApiKey.FETCH)
         self._names_epochs = (
             self._version >= EPOCHS_SINCE
             and self.cluster.versions.of(ApiKey.LIST_OFFSETS) >= STARTS_WITH_EPOCHS_SINCE
         )
         """Whether refusals and log starts are those of the leader epoch that was asked for."""
-        self._sessions: dict[BrokerId, FetchSession] = {}
         self._fetching: dict[BrokerId, dict[TopicPartition, FetchFrom]] = {}
 
     @property
@@ -96,17 +93,15 @@ class Reader(SubscriptionState):
         if position.not_before_us > self.now_us:
             self.wake_at(position.not_before_us)
             return
-        leader = self.cluster.leader(position.at)
-        if leader is None:
+        leader = self.cluster.partition(position.at)
+        if leader is None or not self.has_valid_position(position, leader):
             return
-        if self.has_valid_position(position, leader):
-            broker_id = leader.broker_id
-            if position.replica is not None and self.now_us < position.replica_until_us:
-                broker_id = position.replica
-            epoch = leader.epoch if self.checks_epochs else NO_EPOCH
-            wanted.setdefault(broker_id, {})[position.at] = FetchFrom(
-                position.at, position.topic_id, Offset(position.offset or 0), epoch
-            )
+        alive = self.cluster.router.view.brokers
+        broker_id = self.core.broker_for(position.at, leader, alive, self.now_ms)
+        if not (self.checks_epochs and self._version >= EPOCHS_SINCE):
+            leader = replace(leader, leader_epoch=NO_EPOCH)  # the request has no place for it
+        asked = self.core.fetch_from(position.at, position.topic_id, leader)
+        wanted.setdefault(broker_id, {})[position.at] = asked
 
     # -- fetching ----------------------------------------------------------------------------
 
@@ -115,11 +110,9 @@ class Reader(SubscriptionState):
         if connection is None:
             self.wake_at(self.cluster.closed_until_us(broker_id))
             return
-        session = self._sessions.get(broker_id)
-        if session is None:
-            session = FetchSession(wants_session=self._wants_sessions)
-            self._sessions[broker_id] = session
-        request = session.request(partitions, self._settings, self._max_wait_ms, self._version)
+        request = self.core.session(broker_id).request(
+            partitions, self.core.settings, self._max_wait_ms, self._version
+        )
         self._fetching[broker_id] = partitions
         asked = _Asked(len(self.world.history), self._led(broker_id, partitions))
         self.counters["fetch"] += 1
@@ -127,7 +120,7 @@ class Reader(SubscriptionState):
             connection,
             ApiKey.FETCH,
             request,
-            partial(self._fetched, connection, session, asked),
+            partial(self._fetched, connection, asked),
             timeout_us=REQUEST_TIMEOUT_US + self._max_wait_ms * 1000,
         )
 
@@ -142,27 +135,14 @@ class Reader(SubscriptionState):
             if leader is not None and leader.broker_id == broker_id
         }
 
-    def _fetched(
-        self, connection: Connection, session: FetchSession, when: _Asked, outcome: Outcome
-    ) -> None:
+    def _fetched(self, connection: Connection, when: _Asked, outcome: Outcome) -> None:
         broker_id = connection.broker_id
         asked = self._fetching.pop(broker_id)
         if isinstance(outcome, RequestFailed):
-            session.failed()
+            self.core.session(broker_id).failed()
             for position in self._still(asked):
                 self.trouble(position, None)
-        elif outcome.error_code != ErrorCode.NONE:
-            code = ErrorCode(outcome.error_code)
-            self.counters[f"fetch {code.name}"] += 1
-            session.failed(code)
-            self.cluster.stale()
-            for position in self._still(asked):
-                if code in SESSION_LOST:
-                    self.pause_position(position)
-                else:
-                    self.trouble(position, code)
         else:
-            session.answered(outcome.session_id)
             self._take(connection, asked, when, outcome)
         if self.pause_us and self.may_read:
             self.after(self.about(self.pause_us), self.pump)
@@ -182,47 +162,52 @@ class Reader(SubscriptionState):
     ) -> None:
         names = {each.topic_id: at.topic for at, each in asked.items()}
         for topic in response.responses:
-            name = names.get(topic.topic_id, "") if self._version >= IDS_SINCE else topic.topic
-            for data in topic.partitions:
-                at = TopicPartition(name, data.partition_index)
-                wanted = asked.get(at)
-                if wanted is None:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for at in (TopicPartition(name, each.partition_index) for each in topic.partitions):
+                if at not in asked:
                     self.found("I-42", f"{self.name} was answered about what it did not ask", at)
-                    continue
-                position = self.positions.get(at)
-                if (
-                    position is not None
-                    and position.topic_id == wanted.topic_id
-                    and position.offset == wanted.offset
-                ):
-                    self.cluster.hint(
-                        at, topic.topic_id, data.current_leader, response.node_endpoints
-                    )
-                    self._take_one(connection, position, wanted, when, data)
+        meant = {
+            position.at: asked[position.at]
+            for position in self._still(asked)
+            if position.topic_id == asked[position.at].topic_id
+        }
+        taken = Taken()
+        parts = self.core.take_in(connection.broker_id, meant, response, self.now_ms, taken)
+        if response.error_code != ErrorCode.NONE:
+            self._refused(asked, ErrorCode(response.error_code))
+        fetched = {each.topic_partition: each for each in taken.fetched}
+        for at, topic_id, data in parts:
+            self.cluster.hint(at, topic_id, data.current_leader, response.node_endpoints)
+            position = self.positions[at]
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._out_of_range(connection, position, meant[at], is_lost=at in taken.lost)
+            elif data.error_code != ErrorCode.NONE:
+                self.trouble(position, ErrorCode(data.error_code))
+            else:
+                self._take_one(connection, position, when, data, fetched.get(at))
+
+    def _refused(self, asked: dict[TopicPartition, FetchFrom], code: ErrorCode) -> None:
+        self.counters[f"fetch {code.name}"] += 1
+        self.cluster.stale()
+        for position in self._still(asked):
+            if code in SESSION_LOST:
+                self.pause_position(position)
+            else:
+                self.trouble(position, code)
 
     def _take_one(
         self,
         connection: Connection,
         position: FetchPosition,
-        wanted: FetchFrom,
         when: _Asked,
         data: PartitionData,
+        fetched: FetchedRecords | None,
     ) -> None:
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(connection, position, wanted)
-            return
-        if data.error_code != ErrorCode.NONE:
-            self.trouble(position, ErrorCode(data.error_code))
-            return
+        """`fetched` is what the client hands out; None if it found the records corrupt."""
         position.backoff.reset()
         if data.preferred_read_replica >= 0:
             self.counters["preferred replica"] += 1
-            position.replica = BrokerId(data.preferred_read_replica)
-            position.replica_until_us = self.now_us + _REPLICA_US
-        offset = position.offset or 0
-        found = read(data, offset, isolation=self._settings.isolation)
-        if found.corrupt is not None:
-            self._corrupt(connection, position, found.corrupt)
+        found = read(data, position.offset or 0, isolation=self.isolation)
         if found.beyond is not None:
             self.found("I-26", f"{self.name} was sent {found.beyond}", position.at)
         if data.log_start_offset > position.log_start:
@@ -231,6 +216,11 @@ class Reader(SubscriptionState):
             position.at
         ):
             self._compare_epochs(position, position.epoch_end, found, data.log_start_offset)
+        if found.corrupt is not None:
+            self._corrupt(connection, position, found.corrupt)
+        self._check_client(position, found, fetched)
+        if fetched is None:
+            return
         if found.records:
             self.counters["records read"] += len(found.records)
             polled = Polled(self.name, position.place, found.records)
@@ -238,12 +228,20 @@ class Reader(SubscriptionState):
             if epoch is not None:
                 polled = polled._replace(asked_at=when.asked_at, leader_epoch=epoch)
             self.world.history.append(polled)
-        if found.position > offset:
-            position.offset = found.position
-            position.epoch = found.epoch
-            # The broker has compared its epoch with the one that it was asked in.
-            is_compared = wanted.leader_epoch if self._version >= EPOCHS_SINCE else found.epoch
-            position.checked_epoch = max(position.checked_epoch, is_compared)
+        self.core.advance(fetched)
+
+    def _check_client(
+        self, position: FetchPosition, found: Read, fetched: FetchedRecords | None
+    ) -> None:
+        """I-47: the client hands out what is in the bytes, and nothing of corrupt ones."""
+        if fetched is None or found.corrupt is not None:
+            if fetched is not None or found.corrupt is None:
+                self.found("I-47", f"{self.name}: the client and {found} disagree", position.at)
+            return
+        values = [(each.offset, value_of(each.value)) for each in fetched.records]
+        handed_out = [(offset, value) for offset, value in values if value is not None]
+        if (handed_out, fetched.next_offset) != (found.records, found.position):
+            self.found("I-47", f"{self.name} got {handed_out} out of {found}", position.at)
 
     def _compare_epochs(
         self, position: FetchPosition, told: EpochEnd, found: Read, log_start: int
@@ -275,12 +273,11 @@ class Reader(SubscriptionState):
         self.pause_position(position)
 
     def _out_of_range(
-        self, connection: Connection, position: FetchPosition, wanted: FetchFrom
+        self, connection: Connection, position: FetchPosition, wanted: FetchFrom, *, is_lost: bool
     ) -> None:
         """The position is not in the log. A follower may only be behind: then the leader knows."""
         self.counters["out of range"] += 1
-        if position.replica == connection.broker_id:
-            position.replica = None
+        if not is_lost:
             return
         self.pause_position(position)
         was_read = position.epoch != NO_EPOCH
@@ -293,13 +290,3 @@ class Reader(SubscriptionState):
         if was_read and is_of_leader and self._names_epochs:
             position.lost_offset = wanted.offset
             position.lost_epoch = wanted.leader_epoch
-
-
-def _settings(options: ClientOptions, isolation: int) -> FetchSettings:
-    return FetchSettings(
-        min_bytes=options.number("min-bytes", 1),
-        max_bytes=options.number("max-bytes", 1_000_000, least=1),
-        partition_max_bytes=options.number("partition-max-bytes", 100_000, least=1),
-        isolation=Isolation(isolation),
-        rack=options.text("rack", ""),
-    )

@@ -1,41 +1,45 @@
-"""Keeping a reader's positions true: finding them out, doubting them, and moving them honestly.
+"""Drives the questions of the client's `fetch_positions`, and reports what answers give away.
 
 What moves a position is reading, or one of three answers: where the log begins or ends, and where
-the epoch of the last record that was read ends (KIP-320). Whoever has read up to an offset has read
-committed records; a log that ends before that is reported, unless the run may lose records. These
-questions name the topic. Before anything is reported, the broker must confirm the topic's id.
+the epoch of the last record that was read ends (KIP-320). What was read up to an offset was
+committed; a log that ends before that is reported, unless the run may lose records. These questions
+name the topic. Before anything is reported, the broker must confirm the topic's id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from strandline.client.backoff import ExponentialBackoff
 from strandline.client.channel import RequestFailed
+from strandline.client.fetch_positions import FetchPositions
+from strandline.client.fetching import FetchSettings, Isolation
+from strandline.client.metadata import PartitionInfo
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.client_options import ClientOptions
-from strandline.sim.clients.cluster import Leader
 from strandline.sim.clients.connection import Connection, Outcome
 from strandline.sim.clients.fetch_position import EpochEnd, FetchPosition
 from strandline.sim.clients.offsets import (
     EARLIEST,
     LATEST,
     list_offsets,
-    offset_for_epoch,
     only_partition,
 )
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.history.operations import Assigned, StartSeen
 from strandline.sim.plan import ClientSpec
-from strandline.types import NO_EPOCH, LeaderEpoch, TopicId, TopicPartition
+from strandline.types import NO_EPOCH, Offset, TopicId, TopicPartition
 
 ANCHORS: Final = {"earliest": EARLIEST, "latest": LATEST}
 ISOLATIONS: Final = ("uncommitted", "committed")
 
-_Told: TypeAlias = Callable[[FetchPosition, Leader, Connection, Any], None]
+_Told: TypeAlias = Callable[[FetchPosition, PartitionInfo, Connection, Any], None]
+_REPLICA_MS: Final = 5_000
+"""For how long a recommended follower is asked before the leader is again."""
 
 
 class SubscriptionState(SimClient):
@@ -51,6 +55,12 @@ class SubscriptionState(SimClient):
         self._starts_agree = options.flag("starts-agree")
         """Whether nothing is ever deleted, so that all leaders begin where the first one did."""
         self.isolation = ISOLATIONS.index(options.one_of("isolation", ISOLATIONS))
+        self.core = FetchPositions(
+            _fetch_settings(options, self.isolation),
+            resets=True,
+            wants_sessions=options.flag("sessions", default=True),
+            replica_ms=_REPLICA_MS,
+        )
         self.cluster.changed = self.pump
 
     def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
@@ -58,7 +68,18 @@ class SubscriptionState(SimClient):
         is_committed = options.one_of("isolation", ISOLATIONS) == "committed"
         return {ApiKey.LIST_OFFSETS: 2} if is_committed else {}
 
-    def has_valid_position(self, position: FetchPosition, leader: Leader) -> bool:
+    def add_position(self, at: TopicPartition, start: int) -> None:
+        """Read this partition too; see `FetchPosition.start`."""
+        backoff = ExponentialBackoff(self.random)
+        self.positions[at] = FetchPosition(at, backoff, start, self.core)
+
+    def drop_positions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no longer."""
+        for at in list(partitions):
+            del self.positions[at]
+            self.core.drop([at])
+
+    def has_valid_position(self, position: FetchPosition, leader: PartitionInfo) -> bool:
         """Whether its position is known and beyond doubt; otherwise it is being found out."""
         if self.needs_end and position.end is None:
             self._ask_leader(position, leader, ApiKey.LIST_OFFSETS, LATEST, self._end_told)
@@ -69,7 +90,7 @@ class SubscriptionState(SimClient):
             self._ask_leader(
                 position, leader, ApiKey.LIST_OFFSETS, position.start, self._start_told
             )
-        elif self._is_doubtful(position, leader):
+        elif self.checks_epochs and self.core.is_doubtful(position.at, leader):
             self._ask_leader(
                 position, leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, position.epoch, self._epoch_told
             )
@@ -77,27 +98,21 @@ class SubscriptionState(SimClient):
             return True
         return False
 
-    def _is_doubtful(self, position: FetchPosition, leader: Leader) -> bool:
-        """Whether another one leads now than when the position was known to be in the log."""
-        if not self.checks_epochs or position.epoch == NO_EPOCH:
-            return False
-        return leader.epoch > position.checked_epoch
-
     # -- questions about a position ----------------------------------------------------------
 
     def _ask_leader(
-        self, position: FetchPosition, leader: Leader, key: ApiKey, which: int, told: _Told
+        self, position: FetchPosition, leader: PartitionInfo, key: ApiKey, which: int, told: _Told
     ) -> None:
-        connection = self.cluster.connection(leader.broker_id)
+        connection = self.cluster.connection(leader.leader)
         if connection is None:
-            self.wake_at(self.cluster.closed_until_us(leader.broker_id))
+            self.wake_at(self.cluster.closed_until_us(leader.leader))
             return
-        epoch = leader.epoch if self.checks_epochs else NO_EPOCH
         request: object
         if key is ApiKey.LIST_OFFSETS:
+            epoch = leader.leader_epoch if self.checks_epochs else NO_EPOCH
             request = list_offsets(position.at, which, epoch, self.isolation)
         else:
-            request = offset_for_epoch(position.at, LeaderEpoch(which), epoch)
+            request = self.core.check_request({position.at: leader})
         position.is_busy = True
         then = partial(self._told, position, position.topic_id, leader, connection, told)
         self.cluster.ask(connection, key, request, then)
@@ -106,7 +121,7 @@ class SubscriptionState(SimClient):
         self,
         position: FetchPosition,
         topic_id: TopicId,
-        leader: Leader,
+        leader: PartitionInfo,
         connection: Connection,
         told: _Told,
         outcome: Outcome,
@@ -119,22 +134,23 @@ class SubscriptionState(SimClient):
             self.trouble(position, ErrorCode(answer.error_code))
         elif topic_id == position.topic_id:
             position.backoff.reset()
-            told(position, leader, connection, answer)
+            told(position, leader, connection, outcome)
         self.pump()
 
     def _end_told(
-        self, position: FetchPosition, leader: Leader, connection: Connection, answer: Any
+        self, position: FetchPosition, leader: PartitionInfo, connection: Connection, response: Any
     ) -> None:
         del leader, connection
-        position.end = answer.offset
+        position.end = only_partition(response).offset
 
     def _start_told(
-        self, position: FetchPosition, leader: Leader, connection: Connection, answer: Any
+        self, position: FetchPosition, leader: PartitionInfo, connection: Connection, response: Any
     ) -> None:
+        answer = only_partition(response)
         if position.start == EARLIEST:
             self.log_starts(position, answer.offset)
             lost = position.lost_offset
-            is_comparable = self._starts_agree or leader.epoch == position.lost_epoch
+            is_comparable = self._starts_agree or leader.leader_epoch == position.lost_epoch
             if lost is not None and answer.offset <= lost and is_comparable:
                 # Out of range, and yet not before the log: so it was behind its end. Of two leaders
                 # the second may begin earlier: it has not heard of what the first has deleted yet.
@@ -148,29 +164,29 @@ class SubscriptionState(SimClient):
         self._go_on_at(position, answer.offset)
 
     def _epoch_told(
-        self, position: FetchPosition, leader: Leader, connection: Connection, answer: Any
+        self, position: FetchPosition, leader: PartitionInfo, connection: Connection, response: Any
     ) -> None:
-        offset = position.offset
+        offset, epoch = position.offset, position.epoch
         if offset is None:
             return
-        if answer.end_offset >= 0 and position.epoch < leader.epoch:
-            position.epoch_end = EpochEnd(leader.epoch, position.epoch, answer.end_offset)
-        if answer.end_offset >= offset and answer.leader_epoch >= 0:
-            position.checked_epoch = leader.epoch
+        answer = only_partition(response)
+        if answer.end_offset >= 0 and epoch < leader.leader_epoch:
+            position.epoch_end = EpochEnd(leader.leader_epoch, epoch, answer.end_offset)
+        is_lost = self.core.checked({position.at: leader}, response)
+        if position.offset == offset and not is_lost:
             return
         self.counters["truncation detected"] += 1
         self._suspect(
             position,
             connection,
-            f"{self.name} had read up to {offset} in epoch {position.epoch}, which ends at "
-            f"{answer.end_offset} (epoch {answer.leader_epoch}) for {leader}",
+            f"{self.name} had read up to {offset} in epoch {epoch}, which ends at "
+            f"{answer.end_offset} (epoch {answer.leader_epoch}) for broker {leader.leader}, leader "
+            f"in epoch {leader.leader_epoch}",
         )
-        if answer.end_offset < 0 or answer.leader_epoch < 0:
+        if is_lost:
             self.reset_to(position, self.reset)
-            return
-        position.epoch = LeaderEpoch(answer.leader_epoch)
-        position.checked_epoch = leader.epoch
-        self._go_on_at(position, min(offset, answer.end_offset))
+        else:
+            self._note_jump(position)
 
     def _suspect(self, position: FetchPosition, connection: Connection, what: str) -> None:
         """Committed records seem to be gone: report it, if it is this topic that was spoken of."""
@@ -186,14 +202,17 @@ class SubscriptionState(SimClient):
 
     def _go_on_at(self, position: FetchPosition, offset: int) -> None:
         """Read on from there, whatever lies before."""
-        position.offset = offset
-        self.world.history.append(Assigned(self.name, position.place, offset))
+        self.core.seek(position.at, Offset(offset))
+        self._note_jump(position)
+
+    def _note_jump(self, position: FetchPosition) -> None:
+        if position.offset is not None:
+            self.world.history.append(Assigned(self.name, position.place, position.offset))
 
     def reset_to(self, position: FetchPosition, anchor: int) -> None:
         """Find the position out again."""
-        position.offset = None
+        self.core.drop([position.at])
         position.start = anchor
-        position.epoch = position.checked_epoch = NO_EPOCH
 
     def log_starts(self, position: FetchPosition, offset: int) -> None:
         """A broker said where the log begins."""
@@ -207,7 +226,7 @@ class SubscriptionState(SimClient):
         """Something did not work: look around, and try again later."""
         if code is not None:
             self.counters[f"read {code.name}"] += 1
-        position.replica = None
+        self.core.unanswered([position.at])
         self.cluster.stale()
         self.pause_position(position)
 
@@ -215,3 +234,13 @@ class SubscriptionState(SimClient):
         """Leave a partition alone for a while."""
         position.not_before_us = self.now_us + 1000 * position.backoff.next_ms()
         self.wake_at(position.not_before_us)
+
+
+def _fetch_settings(options: ClientOptions, isolation: int) -> FetchSettings:
+    return FetchSettings(
+        min_bytes=options.number("min-bytes", 1),
+        max_bytes=options.number("max-bytes", 1_000_000, least=1),
+        partition_max_bytes=options.number("partition-max-bytes", 100_000, least=1),
+        isolation=Isolation(isolation),
+        rack=options.text("rack", ""),
+    )
