@@ -22,6 +22,7 @@ from strandline.cluster.store import (
 from strandline.cluster.tree import parent_path
 from strandline.sim.schedule import Schedule
 from strandline.sim.store import Store
+from strandline.sim.store_client import StoreClient
 from strandline.sim.streams import Streams
 from strandline.types import BrokerId
 
@@ -117,9 +118,9 @@ class Follower:
         self.torn = torn
         self.heard: list[Changes] = []
         self.sessions: list[int] = []
-        self.client, view = ensemble.store.connect(self, broker_id)
-        self.nodes: Nodes = _nodes_of(view)
-        self.zxid = view.zxid
+        self.client = StoreClient(ensemble.store, self, broker_id)
+        self.nodes: Nodes = _nodes_of(self.client.first_view)
+        self.zxid = self.client.first_view.zxid
         self.seen = ensemble.now
         """Number of the newest truth that this follower may have been told."""
         assert self.nodes == ensemble.truth[-1]

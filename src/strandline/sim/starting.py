@@ -16,6 +16,7 @@ from strandline.cluster.store import Changes, StoreError
 from strandline.cluster.znodes import Endpoint
 from strandline.errors import InvalidSetting, StorageError
 from strandline.node.start_up import StartUp, Step, Wait, Write
+from strandline.sim.store_client import StoreClient
 
 if TYPE_CHECKING:
     from strandline.sim.process import Process
@@ -43,12 +44,12 @@ class Starting:
         machine = process.machine
         try:
             self._start_up.directories.make()
-            process.store, view = process.world.store.connect(process, machine.address)
+            store = process.store = StoreClient(process.world.store, process, machine.address)
         except (StorageError, StoreError) as error:
             machine.start_failed(str(error))
             return
         process.starting = self._changed
-        self._steps = self._start_up.steps(view)
+        self._steps = self._start_up.steps(store.first_view)
         self._go_on()
 
     def _go_on(self) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
@@ -30,9 +30,7 @@ from strandline.cluster.store import (
 )
 from strandline.cluster.tree import NodeTree
 from strandline.sim.schedule import Schedule
-from strandline.sim.store_client import Listener, StoreClient
 from strandline.sim.streams import Streams
-from strandline.sim.watch_events import Lag
 from strandline.types import BrokerId
 
 Watcher = Callable[[Changes, ClusterImage], None]
@@ -40,6 +38,36 @@ Watcher = Callable[[Changes, ClusterImage], None]
 # A client is heard of three times per time-out, and a server looks for silent ones by and by.
 _PINGS_PER_TIMEOUT: Final = 3
 _TICKS_PER_TIMEOUT: Final = 8
+
+
+class Client(Protocol):
+    """A client, as the ensemble sees it; see `store_client`."""
+
+    broker_id: BrokerId
+
+    def hear(self, changes: Changes) -> None:
+        """Something has changed."""
+
+    def cut_off(self, *, silent: bool | None) -> None:
+        """No message arrives any more, either way."""
+
+    def sever(self) -> None:
+        """The server ends the connection."""
+
+    def try_again(self) -> None:
+        """Something is better: look for a server."""
+
+    def lag_changed(self) -> None:
+        """It is served earlier or later from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How late a client is served."""
+
+    us: int
+    torn: bool = False
+
 
 _NO_LAG: Final = Lag(0)
 
@@ -50,7 +78,7 @@ class Session:
 
     id: SessionId
     broker_id: BrokerId
-    client: StoreClient | None = None
+    client: Client | None = None
     is_open: bool = True
     deadline_us: int | None = None
     """When it ends unless its client is heard of. None while that is in touch, or nobody counts."""
@@ -79,7 +107,7 @@ class Store:
         self.image = ClusterImage()
         """The whole metadata as it truly is."""
         self.watchers: list[Watcher] = []
-        self.clients: list[StoreClient] = []
+        self.clients: list[Client] = []
         """Of live processes, in the order in which they came."""
         self.is_available = True
         self._sessions: dict[SessionId, Session] = {}
@@ -91,14 +119,13 @@ class Store:
 
     # -- for brokers and the world -----------------------------------------------------------
 
-    def connect(self, listener: Listener, broker_id: BrokerId) -> tuple[StoreClient, StoreView]:
-        """A new client with a session of its own, and the nodes that there are; the listener hears
-        everything after them. Raises `StoreUnavailable`."""
-        if not self.is_available or broker_id in self._cut:
+    def admit(self, client: Client) -> StoreView:
+        """A new client hears everything from now on; the nodes that there are. Raises
+        `StoreUnavailable`."""
+        if not self.is_available or client.broker_id in self._cut:
             raise StoreUnavailable("No server of the metadata store can be reached.")
-        client = StoreClient(self, listener, broker_id)
         self.clients.append(client)
-        return client, self.tree.view()
+        return self.tree.view()
 
     def apply(self, operations: Sequence[Operation], session: SessionId = NO_SESSION) -> None:
         """Do all operations, which everybody hears of, or none. Raises `MultiRefused`, and
@@ -195,7 +222,7 @@ class Store:
         """Whether the broker's next write is lost after it was applied, before, or not at all."""
         return self._fates.pop(broker_id, None) if self._fates else None
 
-    def open_session(self, client: StoreClient) -> Session:
+    def open_session(self, client: Client) -> Session:
         """A new session, whose client is in touch."""
         self._last_session += 1
         session = Session(SessionId(self._last_session), client.broker_id, client)
@@ -230,7 +257,7 @@ class Store:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _clients_of(self, broker_id: BrokerId) -> list[StoreClient]:
+    def _clients_of(self, broker_id: BrokerId) -> list[Client]:
         return [client for client in self.clients if client.broker_id == broker_id]
 
     def _draw_us(self, session: Session, limit_us: int) -> int:

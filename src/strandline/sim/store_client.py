@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from strandline.cluster.net_effect import NetEffect
 from strandline.cluster.store import (
@@ -36,11 +36,9 @@ from strandline.cluster.store import (
 )
 from strandline.errors import InvariantViolated
 from strandline.sim.schedule import Pipe
-from strandline.sim.watch_events import Lag, Notification, Told, Write, unknown
+from strandline.sim.store import Lag, Store
+from strandline.sim.watch_events import Notification, Told, Write, unknown
 from strandline.types import BrokerId
-
-if TYPE_CHECKING:
-    from strandline.sim.store import Store
 
 RECONNECT_US_MAX: Final = 250_000
 """How long a client that can reach a server again may need to find it."""
@@ -65,10 +63,13 @@ class _State(Enum):
 
 
 class StoreClient:
-    """Made by `Store.connect`, for the life of one process."""
+    """For the life of one process. The listener hears all that is not in `first_view`."""
 
     def __init__(self, store: Store, listener: Listener, broker_id: BrokerId) -> None:
+        """Connects, with a session of its own. Raises `StoreUnavailable`."""
         self.broker_id = broker_id
+        self.first_view = store.admit(self)
+        """The nodes that there are."""
         self.is_gone = False
         """Whether its process is over."""
         self._store = store

@@ -9,26 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from strandline.cluster.net_effect import NetEffect
 from strandline.cluster.store import Changes, Operation, OutcomeUnknown, StoreError
-
-if TYPE_CHECKING:
-    from strandline.sim.store import Session
+from strandline.sim.store import Session
 
 Told: TypeAlias = Callable[[StoreError | None], None]
 """Hears the outcome of a write, once, unless the process dies before. None: it was done."""
 
 _TORN: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How late a client is served."""
-
-    us: int
-    torn: bool = False
 
 
 @dataclass(slots=True, eq=False)

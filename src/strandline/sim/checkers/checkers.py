@@ -22,7 +22,7 @@ from strandline.sim.checkers.crash_recovery_check import CrashRecoveryCheck
 from strandline.sim.checkers.ending_rules import EndingRules
 from strandline.sim.checkers.hosting import Hosting
 from strandline.sim.checkers.invariants import BUG
-from strandline.sim.checkers.lag_rules import GAP_US
+from strandline.sim.checkers.lag_rules import GAP_US, LagRules
 from strandline.sim.checkers.marks import mark_of
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.recovery_rules import LastKnownState
@@ -52,6 +52,7 @@ class Checkers:
     def __init__(self, world: World, *, exceeds_budget: Callable[[], bool] = lambda: False) -> None:
         """`exceeds_budget` says whether the faults so far were more than acks=all survives."""
         self.rules = Rules.of(world, exceeds_budget)
+        self._lag = LagRules(world, self.rules.findings)
         self._world = world
         for machine in world.machines.values():
             machine.disk.on_damage = self.note_damage
@@ -255,7 +256,7 @@ class Checkers:
         self._steps = 0
         self._sweeps.light(self._hostings.values())
         self._check_nodes()
-        self.rules.lag.check(self._hostings)
+        self._lag.check(self._hostings)
 
     def _check_nodes(self) -> None:
         for machine in self._world.machines.values():

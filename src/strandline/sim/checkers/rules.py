@@ -10,7 +10,6 @@ from strandline.sim.checkers.answer_rules import ServingRules, TimeRules
 from strandline.sim.checkers.cluster import Cluster
 from strandline.sim.checkers.commitment import Commitment
 from strandline.sim.checkers.compaction_rules import CompactionRules
-from strandline.sim.checkers.lag_rules import LagRules
 from strandline.sim.checkers.metadata_rules import MetadataWatch
 from strandline.sim.checkers.node_rules import NodeRules
 from strandline.sim.checkers.partition_model import PartitionModels
@@ -34,7 +33,6 @@ class Rules:
     commitment: Commitment
     metadata: MetadataWatch
     replica: ReplicaRules
-    lag: LagRules
     recovery: RecoveryRules
     serving: ServingRules
     node: NodeRules
@@ -62,7 +60,6 @@ class Rules:
             commitment,
             MetadataWatch(cluster, findings, partitions, commitment, scope, now_us),
             ReplicaRules(findings),
-            LagRules(world, findings),
             RecoveryRules(findings, compaction),
             ServingRules(findings, scope),
             NodeRules(findings),
