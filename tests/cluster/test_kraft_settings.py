@@ -102,7 +102,7 @@ def test_a_topic_made_again_does_not_inherit() -> None:
     assert settings.of_topic("b", SECOND) is None
 
 
-def test_brokers_and_the_defaults_of_all_and_nothing_else() -> None:
+def test_brokers_and_the_defaults_of_all_groups_and_nothing_else() -> None:
     settings = read_kraft_settings(
         [
             setting(BROKER_KIND, "", "message.max.bytes", "5"),
@@ -115,6 +115,7 @@ def test_brokers_and_the_defaults_of_all_and_nothing_else() -> None:
     assert settings.overrides == {
         ConfigResource(ResourceKind.BROKER, ""): {"message.max.bytes": "5"},
         ConfigResource(ResourceKind.BROKER, "3"): {"log.cleaner.threads": "2"},
+        ConfigResource(ResourceKind.GROUP, "group"): {"consumer.session.timeout.ms": "7"},
     }
 
 

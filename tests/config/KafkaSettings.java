@@ -7,6 +7,7 @@ import java.util.Properties;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.DynamicBrokerConfig;
 import org.apache.kafka.server.config.DynamicConfig;
@@ -29,6 +30,9 @@ public class KafkaSettings {
 
     static void settings() {
         print("topic", LogConfig.configKeys().values());
+        print("group", GroupConfig.CONFIG_DEF.configKeys().values());
+        GroupConfig.ALL_GROUP_CONFIG_SYNONYMS.forEach((name, synonym) -> synonym.ifPresent(broker ->
+            System.out.println(String.join("\t", "group-synonym", name, broker))));
         print("broker", AbstractKafkaConfig.CONFIG_DEF.configKeys().values());
         for (ConfigDef.ConfigKey key : DynamicConfig.Broker.configKeys().values())
             if (!AbstractKafkaConfig.CONFIG_DEF.configKeys().containsKey(key.name))

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config.definition import BROKER_SECTIONS, BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import (
+    BROKER_SECTIONS,
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+)
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import read_value
 from strandline.config.setting import Service, Setting, Update
@@ -84,6 +89,17 @@ def test_settings_are_kafkas(rows: list[list[str]], table: str, ours: dict[str, 
             assert facts(ours[name]) == expected, name
         assert sorted(valid) == sorted(ours[name].allowed.text), name
     assert differing == (DEVIATING_DEFAULTS if table == "broker" else set())
+
+
+def test_settings_of_consumer_groups(rows: list[list[str]]) -> None:
+    theirs = {row[1]: row for row in rows if row[0] == "group" and row[1].startswith("consumer.")}
+    assert theirs.keys() == GROUP_SETTINGS.keys()
+    for name, (_, _, kind, default, valid, importance, internal) in theirs.items():
+        assert facts(GROUP_SETTINGS[name]) == (kind, default, importance, internal)
+        assert GROUP_SETTINGS[name].allowed.text == valid
+    behind = {row[1]: row[2] for row in rows if row[0] == "group-synonym"}
+    for name, setting in GROUP_SETTINGS.items():
+        assert [synonym.name for synonym in setting.synonyms] == [behind[name]]
 
 
 def test_settings_that_are_dynamic_only(rows: list[list[str]]) -> None:

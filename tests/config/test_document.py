@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.document import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -18,7 +18,7 @@ def test_the_page_is_what_the_command_writes() -> None:
 
 def test_every_setting_has_its_row() -> None:
     rows = [line.split("`")[1] for line in page().splitlines() if line.startswith("| `")]
-    for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS):
+    for name in (*TOPIC_SETTINGS, *GROUP_SETTINGS, *BROKER_SETTINGS):
         assert name in rows, name
 
 

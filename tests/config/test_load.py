@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from strandline.config.broker import BrokerConfig, SettingLayers
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+from strandline.config.group import GroupConfig
 from strandline.config.describe import describe_broker
 from strandline.config.listeners import Listener
 from strandline.config.load import (
@@ -73,6 +74,8 @@ def test_values_have_the_types_that_are_declared(made: BrokerConfig | TopicConfi
 def test_every_served_setting_arrives_somewhere() -> None:
     brokers = {field.name for field in dataclasses.fields(BrokerConfig)}
     behind_topics = {s.name for each in TOPIC_SETTINGS.values() for s in each.synonyms}
+    groups = {field.name for field in dataclasses.fields(GroupConfig)}
+    assert {each.attribute for each in GROUP_SETTINGS.values()} == groups
     used_by_checks = {"broker.id", "log.dir", "listener.security.protocol.map",
                       "controller.listener.names"}  # fmt: skip
     for name, setting in BROKER_SETTINGS.items():

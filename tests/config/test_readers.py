@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS, Service, Setting
+from strandline.config.definition import (
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    TOPIC_SETTINGS,
+    Service,
+    Setting,
+)
 
 ROOT = Path(__file__).parents[2] / "src" / "strandline"
 PROPERTIES = {
@@ -20,8 +26,16 @@ PROPERTIES = {
     "internal.segment.bytes": "segment_bytes",
 }
 """Read under another name."""
-READ_AT_THE_START = {"listener.security.protocol.map", "controller.listener.names"}
-"""By `config` itself, as parts of what `listeners` says."""
+READ_BY_THE_CONFIGURATION = {
+    "listener.security.protocol.map",
+    "controller.listener.names",
+    *(
+        f"group.consumer.{end}.{rest}"
+        for end in ("min", "max")
+        for rest in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+    ),
+}
+"""By `config` itself: parts of what `listeners` says, and the bounds of groups' settings."""
 
 
 @cache
@@ -43,18 +57,19 @@ CONFIG = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config").
 
 def is_read(setting: Setting) -> bool:
     name = setting.name
-    if name in READ_AT_THE_START:
+    if name in READ_BY_THE_CONFIGURATION:
         return f'"{name}"' in CONFIG
-    topics = [each for each in TOPIC_SETTINGS.values() if name in {s.name for s in each.synonyms}]
+    tables = (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values())
+    behind = [each for each in tables if name in {s.name for s in each.synonyms}]
     return any(
         PROPERTIES.get(each.name, each.attribute) in read_attributes()
-        for each in (setting, *topics)
+        for each in (setting, *behind)
     )
 
 
-@pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *BROKER_SETTINGS])
+@pytest.mark.parametrize("name", [*TOPIC_SETTINGS, *GROUP_SETTINGS, *BROKER_SETTINGS])
 def test_a_served_setting_has_a_reader(name: str) -> None:
-    for table in (TOPIC_SETTINGS, BROKER_SETTINGS):
+    for table in (TOPIC_SETTINGS, GROUP_SETTINGS, BROKER_SETTINGS):
         setting = table.get(name)
         if setting is not None and setting.service is Service.SERVED:
             assert is_read(setting), f"{name} is called served, and nothing reads it"

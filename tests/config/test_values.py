@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.config.allowed import ListOf, OneOf, Range, ThrottledReplicas, at_least, between
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.values import Kind, Value, format_value, parse_value
 
 item = st.text(
@@ -77,12 +77,12 @@ def test_rules(rule: Range, good: Value, bad: Value) -> None:
 
 
 def test_every_default_is_allowed() -> None:
-    for setting in (*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()):
+    for setting in (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values(), *BROKER_SETTINGS.values()):
         if setting.default is not None:
             assert setting.allowed.problem(setting.default) is None, setting.name
 
 
 def test_every_setting_has_a_sentence_of_meaning() -> None:
-    for setting in (*TOPIC_SETTINGS.values(), *BROKER_SETTINGS.values()):
+    for setting in (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values(), *BROKER_SETTINGS.values()):
         assert setting.doc.endswith("."), setting.name
         assert "|" not in setting.doc

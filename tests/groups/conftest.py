@@ -65,11 +65,12 @@ class World:
     protocol = staticmethod(protocol)
     outcomes = staticmethod(outcomes)
 
-    def __init__(self, settings=None, *, partition_count=1, load=True):
+    def __init__(self, settings=None, *, partition_count=1, load=True, cluster=None):
         self.settings = settings or GroupSettings()
+        self.cluster = cluster
         self.partition_count = partition_count
         self.coordinator = GroupCoordinator(
-            self.settings, random.Random(7), partition_count=partition_count
+            self.settings, random.Random(7), partition_count=partition_count, cluster=cluster
         )
         self.now = Instant(1_000, WALL_MS)
         self.replies = {}
@@ -134,10 +135,18 @@ class World:
 
     def fail_over(self, epoch):
         """A new coordinator on a new broker takes over from the log."""
-        successor = World(self.settings, partition_count=self.partition_count, load=False)
+        successor = type(self)(
+            self.settings,
+            partition_count=self.partition_count,
+            load=False,
+            cluster=self.cluster,
+        )
         successor.now, successor.tokens = self.now, self.tokens
         successor.coordinator = GroupCoordinator(
-            self.settings, random.Random(epoch), partition_count=self.partition_count
+            self.settings,
+            random.Random(epoch),
+            partition_count=self.partition_count,
+            cluster=self.cluster,
         )
         for partition in range(self.partition_count):
             successor.log[partition] = list(self.log[partition])

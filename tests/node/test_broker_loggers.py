@@ -103,11 +103,39 @@ def test_c21_the_levels_of_loggers_can_be_read_and_changed(client: Client) -> No
             "does not collect metrics from clients",
         ),
         (
-            "consumer.session.timeout.ms",
+            "share.session.timeout.ms",
             "50000",
             {"kind": GROUP, "broker": "g"},
+            ErrorCode.INVALID_CONFIG,
+            "for share groups (KIP-932), which are not served",
+        ),
+        (
+            "consumer.session.timeout.ms",
+            "1000",
+            {"kind": GROUP, "broker": "g"},
+            ErrorCode.INVALID_CONFIG,
+            "must be greater than or equal to group.consumer.min.session.timeout.ms: 45000",
+        ),
+        (
+            "consumer.heartbeat.interval.ms",
+            "20000",
+            {"kind": GROUP, "broker": "g"},
+            ErrorCode.INVALID_CONFIG,
+            "must be less than or equal to group.consumer.max.heartbeat.interval.ms: 15000",
+        ),
+        (
+            "consumer.session.timeout",
+            "50000",
+            {"kind": GROUP, "broker": "g"},
+            ErrorCode.INVALID_CONFIG,
+            "consumer.session.timeout.ms",
+        ),
+        (
+            "consumer.session.timeout.ms",
+            "50000",
+            {"kind": GROUP, "broker": ""},
             ErrorCode.INVALID_REQUEST,
-            "which are not served",
+            "Default group resources are not allowed.",
         ),
     ],
 )
@@ -121,10 +149,28 @@ def test_c21_what_is_refused(
 
 
 def test_c21_resources_without_settings_say_why(client: Client) -> None:
-    for kind, sentence in [(GROUP, "not served"), (CLIENT_METRICS, "KIP-714"), (77, "type 77")]:
+    for kind, sentence in [(CLIENT_METRICS, "KIP-714"), (77, "type 77")]:
         result = describe(client, kind, "x")
         assert result.error_code == ErrorCode.INVALID_REQUEST
         assert sentence in result.error_message
+
+
+def test_groups_have_settings_whatever_their_names_are(client: Client) -> None:
+    for group in ("readers", "a/b c%2F", "é", "<default>"):
+        code, told = alter(client, "consumer.session.timeout.ms", "50000", kind=GROUP, broker=group)
+        assert (code, told) == (ErrorCode.NONE, None)
+        found = {each.name: each for each in describe(client, GROUP, group).configs}
+        assert found.keys() == {
+            "consumer.assignment.interval.ms",
+            "consumer.heartbeat.interval.ms",
+            "consumer.session.timeout.ms",
+        }
+        session = found["consumer.session.timeout.ms"]
+        assert (session.value, session.config_source) == ("50000", 8)
+        assert found["consumer.heartbeat.interval.ms"].value == "5000"
+    answer = client.ask(ListConfigResourcesRequest(resource_types=[GROUP]), 1)
+    names = {each.resource_name for each in answer.config_resources}
+    assert names == {"readers", "a/b c%2F", "é", "<default>"}
 
 
 def test_c21_loggers_are_listed_and_no_groups_or_subscriptions(client: Client) -> None:

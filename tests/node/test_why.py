@@ -327,9 +327,43 @@ def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.world.connect().ask(request, 4)
 
 
+def beat(cluster: Cluster, member_id: str, epoch: int = 0, **more: Any) -> Any:
+    """The answer to a heartbeat of the consumer protocol."""
+    fields = {
+        "group_id": "g",
+        "member_id": member_id,
+        "member_epoch": epoch,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": ["orders"],
+        "topic_partitions": [],
+    }
+    return cluster.world.connect().ask(ConsumerGroupHeartbeatRequest(**(fields | more)), 1)
+
+
+@causes("reconciling")
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    beat(cluster, "first")
+    cluster.world.advance(2_000)
+    beat(cluster, "second")
+
+
+@causes("member-fenced", ErrorCode.FENCED_MEMBER_EPOCH)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    beat(cluster, "first")
+    beat(cluster, "first", epoch=9)
+
+
+@causes("member-not-admitted", ErrorCode.UNSUPPORTED_ASSIGNOR)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinate(cluster)
+    beat(cluster, "first", server_assignor="sticky")
+
+
 @causes("not-served", ErrorCode.UNSUPPORTED_VERSION)
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.world.connect().ask(ConsumerGroupHeartbeatRequest(group_id="g"), 1)
+    cluster.world.connect().ask(ShareGroupHeartbeatRequest(group_id="g"), 1)
 
 
 @causes("group-empty")
@@ -492,16 +526,38 @@ def test_an_error_that_kafka_does_not_have(cluster: Cluster) -> None:
 
 def test_c17_a_group_protocol_that_is_not_served_is_explained(cluster: Cluster) -> None:
     client = cluster.world.connect()
-    for request, version in (
-        (ConsumerGroupHeartbeatRequest(group_id="new"), 0),
-        (ConsumerGroupHeartbeatRequest(group_id="new"), 1),
-        (ShareGroupHeartbeatRequest(group_id="shared"), 1),
-    ):
-        assert client.ask(request, version).error_code == ErrorCode.UNSUPPORTED_VERSION
-    (found,) = [each for each in why(cluster.world, group="new") if each["rule"] == "not-served"]
-    assert "group.protocol=classic" in found["cause"]
+    request = ShareGroupHeartbeatRequest(group_id="shared")
+    assert client.ask(request, 1).error_code == ErrorCode.UNSUPPORTED_VERSION
     (found,) = [e for e in why(cluster.world, group="shared") if e["rule"] == "not-served"]
     assert found["cause"].startswith("Share groups are not served")
+
+
+def test_what_a_member_waits_for_is_told(cluster: Cluster) -> None:
+    coordinate(cluster)
+    cluster.world.create_topic("wide", 2)
+    both = {"subscribed_topic_names": ["orders", "wide"]}
+    first = beat(cluster, "first", **both)
+    cluster.world.advance(2_000)
+    assert beat(cluster, "second", **both).member_epoch == first.member_epoch + 1
+
+    def found() -> Any:
+        (only,) = [e for e in why(cluster.world, group="g") if e["rule"] == "reconciling"]
+        return only
+
+    assert "2 of 2 members do not own yet" in found()["cause"]
+    assert any("waits for" in each and "of first" in each for each in found()["evidence"])
+    owned = first.assignment.topic_partitions
+    beat(cluster, "first", epoch=first.member_epoch, topic_partitions=owned)
+    assert any("has to give up" in each for each in found()["evidence"])
+
+
+def test_a_protocol_that_is_switched_off_is_explained(cluster: Cluster) -> None:
+    world = World("group.coordinator.rebalance.protocols=classic")
+    request = ConsumerGroupHeartbeatRequest(group_id="new")
+    answer = world.connect().ask(request, 1)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    (found,) = [each for each in why(world, group="new") if each["rule"] == "not-served"]
+    assert "group.coordinator.rebalance.protocols" in found["cause"]
 
 
 # -- The log, and bounds ---------------------------------------------------------------------

@@ -20,7 +20,11 @@ import pytest
 
 from strandline.protocol import apis
 from strandline.protocol.declare import Field, Scalar, Shape, shape_of
-from strandline.protocol.messages import consumer_protocol, offsets_topic
+from strandline.protocol.messages import (
+    consumer_groups_topic,
+    consumer_protocol,
+    offsets_topic,
+)
 from strandline.protocol.versions import NO_VERSIONS, VersionRange, parse_versions
 
 JARS = os.environ.get("STRANDLINE_KAFKA_JARS", "")
@@ -29,7 +33,19 @@ pytestmark = pytest.mark.skipif(
     not JARS, reason="STRANDLINE_KAFKA_JARS does not name a directory of Kafka's jars"
 )
 
-KEY_VERSIONS = {"OffsetCommitKey": VersionRange(0, 1), "GroupMetadataKey": VersionRange(2, 2)}
+KEY_KINDS = {
+    "GroupMetadataKey": 2,
+    "ConsumerGroupMetadataKey": 3,
+    "ConsumerGroupPartitionMetadataKey": 4,
+    "ConsumerGroupMemberMetadataKey": 5,
+    "ConsumerGroupTargetAssignmentMetadataKey": 6,
+    "ConsumerGroupTargetAssignmentMemberKey": 7,
+    "ConsumerGroupCurrentMemberAssignmentKey": 8,
+    "ConsumerGroupRegularExpressionKey": 16,
+}
+KEY_VERSIONS = {"OffsetCommitKey": VersionRange(0, 1)} | {
+    name: VersionRange(kind, kind) for name, kind in KEY_KINDS.items()
+}
 """Kafka writes a key's kind where other messages have their version, and calls all of them 0."""
 
 OUR_OWN = {
@@ -146,7 +162,7 @@ def their_facts(field: dict[str, Any], scope: VersionRange) -> Facts:
 
 def their_default(field: dict[str, Any]) -> object:
     kind, written = field["type"], field.get("default")
-    if written == "null" or kind == "records":
+    if written == "null" or kind == "records" or ("default" in field and written is None):
         return None
     if kind.startswith("[]"):
         return []
@@ -169,7 +185,9 @@ def our_facts(field: Field, scope: VersionRange, their_ignorable: bool) -> Facts
     element = field.element
     name = element.name if isinstance(element, Scalar) else element.__name__
     name = RENAMED.get(name, name)
-    absent_structure = field.tag is not None and not isinstance(element, Scalar)
+    absent_structure = (
+        field.tag is not None and not isinstance(element, Scalar) and field.nullable.empty
+    )
     default = field.default
     if isinstance(default, type) or (absent_structure and default is None):
         default = "structure of defaults"
@@ -192,7 +210,7 @@ def name_of(theirs: str) -> str:
 
 
 def test_the_modules_outside_the_table_are_covered() -> None:
-    for module in (consumer_protocol, offsets_topic):
+    for module in (consumer_protocol, offsets_topic, consumer_groups_topic):
         for name in vars(module):
             if name.startswith(("ConsumerProtocol", "OffsetCommit", "GroupMetadata")):
                 assert name in schemas()

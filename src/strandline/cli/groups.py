@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -59,24 +60,19 @@ def describe(group: str, bootstrap: str | None, as_json: bool) -> None:
     if as_json:
         print_json(_as_json(found, lags, owners))
         return
+    epochs = (
+        ""
+        if found.epoch is None
+        else f"epoch {found.epoch}  assignment epoch {found.assignment_epoch}  "
+    )
     click.echo(
-        f"Group {found.group}  state {found.state}  assignor {found.assignor or '-'}  "
+        f"Group {found.group}  type {found.group_type}  state {found.state}  {epochs}"
+        f"assignor {found.assignor or '-'}  "
         f"coordinator {found.coordinator}  members {len(found.members)}"
     )
     if found.members:
         click.echo()
-        print_table(
-            ("MEMBER", "CLIENT", "HOST", "PARTITIONS"),
-            (
-                (
-                    each.member_id,
-                    each.client_id,
-                    each.host,
-                    " ".join(map(str, each.assigned)) or None,
-                )
-                for each in found.members
-            ),
-        )
+        _print_members(found)
     if lags:
         click.echo()
         print_table(
@@ -92,6 +88,38 @@ def describe(group: str, bootstrap: str | None, as_json: bool) -> None:
                 for each in lags
             ),
         )
+
+
+def _print_members(found: GroupDescription) -> None:
+    if found.epoch is None:
+        print_table(
+            ("MEMBER", "CLIENT", "HOST", "PARTITIONS"),
+            (
+                (each.member_id, each.client_id, each.host, _listed(each.assigned))
+                for each in found.members
+            ),
+        )
+        return
+    print_table(
+        ("MEMBER", "CLIENT", "HOST", "PROTOCOL", "EPOCH", "PARTITIONS", "TO GIVE UP", "TO COME"),
+        (
+            (
+                each.member_id,
+                each.client_id,
+                each.host,
+                each.protocol,
+                each.epoch,
+                _listed(each.assigned),
+                _listed(each.to_give_up),
+                _listed(each.to_come),
+            )
+            for each in found.members
+        ),
+    )
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str | None:
+    return " ".join(map(str, partitions)) or None
 
 
 @groups.command()
@@ -185,7 +213,10 @@ def _as_json(
 ) -> dict[str, Any]:
     return {
         "group": found.group,
+        "type": found.group_type,
         "state": found.state,
+        "epoch": found.epoch,
+        "assignment_epoch": found.assignment_epoch,
         "protocol_type": found.protocol_type,
         "assignor": found.assignor,
         "coordinator": found.coordinator,
@@ -196,7 +227,12 @@ def _as_json(
                 "client_id": each.client_id,
                 "host": each.host,
                 "topics": list(each.subscribed),
+                "pattern": each.pattern,
+                "protocol": each.protocol,
+                "epoch": each.epoch,
                 "partitions": [list(partition) for partition in each.assigned],
+                "to_give_up": [list(partition) for partition in each.to_give_up],
+                "to_come": [list(partition) for partition in each.to_come],
             }
             for each in found.members
         ],

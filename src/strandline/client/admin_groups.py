@@ -36,6 +36,9 @@ from strandline.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 from strandline.types import Offset, TopicPartition
 
 _DEAD: Final = "Dead"
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+_CLASSIC_MEMBER: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,27 @@ class GroupMember:
     client_id: str
     host: str
     subscribed: tuple[str, ...]
+    """By name. A pattern is in `pattern`."""
     assigned: tuple[TopicPartition, ...]
+    """What it owns; in a group of the consumer protocol with what it still has to give up."""
+    protocol: str = CLASSIC
+    """The group protocol that it speaks."""
+    epoch: int | None = None
+    """How far it is, in a group of the consumer protocol."""
+    target: tuple[TopicPartition, ...] | None = None
+    """What it is to own, in a group of the consumer protocol."""
+    pattern: str = ""
+    """For topics, matched by the broker."""
+
+    @property
+    def to_give_up(self) -> tuple[TopicPartition, ...]:
+        """What it has and must not keep."""
+        return () if self.target is None else tuple(sorted({*self.assigned} - {*self.target}))
+
+    @property
+    def to_come(self) -> tuple[TopicPartition, ...]:
+        """What it is to own and does not yet."""
+        return () if self.target is None else tuple(sorted({*self.target} - {*self.assigned}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +93,11 @@ class GroupDescription:
     assignor: str
     coordinator: str
     members: tuple[GroupMember, ...]
+    group_type: str = CLASSIC
+    epoch: int | None = None
+    """Of a group of the consumer protocol."""
+    assignment_epoch: int | None = None
+    """For which epoch the target assignment is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +257,27 @@ def _describe_newer(connection: Connection, group: str) -> GroupDescription | No
                 member.client_id,
                 member.client_host,
                 tuple(member.subscribed_topic_names),
-                tuple(
-                    TopicPartition(topic.topic_name, number)
-                    for topic in member.assignment.topic_partitions
-                    for number in topic.partitions
-                ),
+                _partitions(member.assignment),
+                CLASSIC if member.member_type == _CLASSIC_MEMBER else CONSUMER,
+                member.member_epoch,
+                _partitions(member.target_assignment),
+                member.subscribed_topic_regex or "",
             )
             for member in found.members
         ),
+        CONSUMER,
+        found.group_epoch,
+        found.assignment_epoch,
+    )
+
+
+def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, number)
+            for topic in assignment.topic_partitions
+            for number in topic.partitions
+        )
     )
 
 

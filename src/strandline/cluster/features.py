@@ -20,7 +20,13 @@ TRANSACTION_VERSION: Final = "transaction.version"
 """1: states of transactions are written with tagged fields (KIP-890). 2: producers, too, know that
 each transaction has an epoch of its own."""
 
-SUPPORTED: Final[Mapping[str, FeatureRange]] = {TRANSACTION_VERSION: FeatureRange(0, 2)}
+GROUP_VERSION: Final = "group.version"
+"""1: groups of the consumer protocol are coordinated, and stored (KIP-848)."""
+
+SUPPORTED: Final[Mapping[str, FeatureRange]] = {
+    GROUP_VERSION: FeatureRange(0, 1),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
+}
 """What this release supports, and writes into its registration."""
 
 UNSUPPORTED: Final = FeatureRange(0, 0)

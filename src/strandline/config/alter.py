@@ -13,8 +13,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from strandline.config.broker import BrokerConfig, SettingLayers
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import RESTART_ONLY
+from strandline.config.group import check_group
 from strandline.config.load import (
     NOT_FOR_ONE_BROKER,
     is_usable,
@@ -61,6 +62,24 @@ def replace_topic(
     """A topic's overrides after the older AlterConfigs, which replaces all of them."""
     replaced = _replaced(settings)
     _check_topic(replaced, broker)
+    return replaced
+
+
+def alter_group(
+    overrides: Mapping[str, str], alterations: Sequence[Alteration], broker: BrokerConfig
+) -> dict[str, str]:
+    """A group's overrides after an incremental alteration; raises ProtocolError."""
+    altered = _altered(overrides, alterations, GROUP_SETTINGS)
+    _check_group(altered, broker)
+    return altered
+
+
+def replace_group(
+    settings: Iterable[tuple[str, str | None]], broker: BrokerConfig
+) -> dict[str, str]:
+    """A group's overrides after the older AlterConfigs, which replaces all of them."""
+    replaced = _replaced(settings)
+    _check_group(replaced, broker)
     return replaced
 
 
@@ -178,6 +197,13 @@ def _combined(items: list[str], alteration: Alteration) -> str:
 def _check_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
     try:
         topic_config(overrides, broker)
+    except InvalidSetting as invalid:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(invalid)) from invalid
+
+
+def _check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    try:
+        check_group(overrides, broker)
     except InvalidSetting as invalid:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, str(invalid)) from invalid
 

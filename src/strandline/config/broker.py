@@ -119,6 +119,20 @@ class BrokerConfig:
     zookeeper_session_timeout_ms: int = 18_000
 
     # Consumer groups
+    group_consumer_assignment_interval_ms: int = 1000
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_heartbeat_interval_ms: int = 5000
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_max_size: int = _INT_MAX
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_min_heartbeat_interval_ms: int = 5000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
     group_initial_rebalance_delay_ms: int = 3000
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = _INT_MAX

@@ -22,6 +22,8 @@ from strandline.errors import InvalidSetting
 _ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - refused below, not bound
 _MEBIBYTE: Final = 1 << 20
 _CODECS: Final = range(5)
+CONSUMER_ASSIGNORS: Final = ("uniform", "range")
+"""The assignors on the broker's side that Kafka brings along."""
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """Kafka's name for the one way to pick a replica for a consumer that is known here (KIP-392)."""
@@ -176,6 +178,7 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
             "group.coordinator.rebalance.protocols",
             "group.coordinator.rebalance.protocols is without classic, which cannot be off.",
         )
+    _check_consumer_groups(values)
     _check_selector(values)
     codec = _number(values, "offsets.topic.compression.codec")
     if codec not in _CODECS:
@@ -191,6 +194,29 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
             f"group.max.session.timeout.ms ({session_max}): no member can join a group."
         ]
     return []
+
+
+def _check_consumer_groups(values: Mapping[str, Value]) -> None:
+    for rest in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
+        least, most = f"group.consumer.min.{rest}", f"group.consumer.max.{rest}"
+        _check_order(values, least, most)
+        _check_order(values, least, f"group.consumer.{rest}")
+        _check_order(values, f"group.consumer.{rest}", most)
+    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    if _number(values, heartbeat) >= _number(values, session):
+        raise InvalidSetting(
+            heartbeat,
+            f"{heartbeat} is {values[heartbeat]}; it must be less than {session}, which is "
+            f"{values[session]}.",
+        )
+    name = "group.consumer.assignors"
+    unknown = [each for each in _items(values, name) if each not in CONSUMER_ASSIGNORS]
+    if unknown:
+        raise InvalidSetting(
+            name,
+            f"{name} has {unknown[0]}, which is not known here; there are "
+            f"{' and '.join(CONSUMER_ASSIGNORS)}.",
+        )
 
 
 def _check_order(values: Mapping[str, Value], lower: str, upper: str) -> None:

@@ -14,7 +14,8 @@ from itertools import dropwhile
 from typing import Final
 
 from strandline.config.broker import BrokerConfig, SettingLayers
-from strandline.config.definition import BROKER_SETTINGS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+from strandline.config.group import group_config
 from strandline.config.resolve import (
     broker_values,
     listener_base,
@@ -87,6 +88,25 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
             synonyms.append(DescribedSynonym(name, text, Source.DYNAMIC_TOPIC_CONFIG))
         if setting.synonyms:
             synonyms.extend(_synonyms_from(setting.synonyms[0].name, broker.layers))
+        described.append(_entry(setting, text, synonyms, read_only=False))
+    return described
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
+    """All settings of a consumer group with these stored overrides, by name.
+
+    The values are those that count: one that lies outside the broker's bounds by now is shown as
+    the bound. An override that is not allowed here has no effect and is not shown.
+    """
+    overrides = {name: text for name, text in overrides.items() if name in GROUP_SETTINGS}
+    config = group_config(overrides, broker)
+    described: list[DescribedSetting] = []
+    for name, setting in sorted(GROUP_SETTINGS.items()):
+        text = str(getattr(config, setting.attribute))
+        synonyms: list[DescribedSynonym] = []
+        if name in overrides:
+            synonyms.append(DescribedSynonym(name, overrides[name], Source.GROUP_CONFIG))
+        synonyms.extend(_synonyms_from(setting.synonyms[0].name, broker.layers))
         described.append(_entry(setting, text, synonyms, read_only=False))
     return described
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from strandline.config.definition import BROKER_SECTIONS, TOPIC_SETTINGS
+from strandline.config.definition import BROKER_SECTIONS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.setting import Service, Setting
 from strandline.config.values import format_value
 
@@ -64,6 +64,14 @@ def _lines() -> Iterator[str]:
     yield "| setting | kind | default | allowed | here | meaning | broker settings |"
     yield "|---|---|---|---|---|---|---|"
     for setting in _shown(TOPIC_SETTINGS.values()):
+        behind = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
+        yield f"{_row(setting)} {setting.doc} | {behind} |"
+    yield "\n## Group settings\n"
+    yield "Of one consumer group (`group.protocol=consumer`), set with Kafka's tool:"
+    yield "`kafka-configs --alter --entity-type groups --entity-name NAME --add-config ...`.\n"
+    yield "| setting | kind | default | allowed | here | meaning | broker settings |"
+    yield "|---|---|---|---|---|---|---|"
+    for setting in _shown(GROUP_SETTINGS.values()):
         behind = ", ".join(f"`{synonym.name}`" for synonym in setting.synonyms)
         yield f"{_row(setting)} {setting.doc} | {behind} |"
     for title, section in BROKER_SECTIONS.items():

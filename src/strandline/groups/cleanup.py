@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.consumer.group import ConsumerGroup
+from strandline.groups.consumer.image import burial
 from strandline.groups.group import Group, GroupState, no_group
 from strandline.groups.offset_records import (
     GroupRecord,
     OffsetRecord,
+    StateRecord,
     encode_record,
 )
-from strandline.groups.shard import Shard, StateRecord, coordinator_error
+from strandline.groups.shard import Outcome, Shard, coordinator_error
 from strandline.protocol.messages.offsets_topic import OffsetCommitValue
 from strandline.types import NO_TIMESTAMP, NO_TOPIC_ID, Instant, TopicId, TopicPartition
 
@@ -52,30 +55,74 @@ class Cleanup:
             nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
                 records.append(self._bury(group))
+        for consumers in list(self._shard.consumer_groups.values()):
+            records += self._expired_of(consumers, now)
         self._append_in_parts(records, now)
+
+    def _expired_of(self, group: ConsumerGroup, now: Instant) -> list[StateRecord]:
+        """The same for a group of the consumer protocol, whose offsets expire by their age, those
+        of topics that members read excepted. Tombstones of the group go in one append."""
+        expired = [
+            at
+            for at, offset in self._unchanging(group.group_id)
+            if not group.is_subscribed_to(at.topic)
+            and self._is_over(now.wall_ms, offset, _commit_time)
+        ]
+        tombstones = _tombstones(group.group_id, expired)
+        nothing_left = self._shard.offsets.touched(group.group_id) == frozenset(expired)
+        if not (nothing_left and group.image.exists and not group.members):
+            return tombstones
+        self._bury_consumers(group, tombstones, now)
+        return []
 
     def _expired(self, group: Group, now_ms: int) -> Iterator[TopicPartition]:
         """The offsets of a group that have outlived their time, and that are not being changed."""
         since = _expiry_base(group)
         if since is None:
             return
-        offsets = self._shard.offsets
-        committed, latest = offsets.committed(group.group_id), offsets.latest(group.group_id)
-        pending = offsets.pending(group.group_id)
-        for topic_partition, offset in committed.items():
+        for topic_partition, offset in self._unchanging(group.group_id):
             if group.is_subscribed_to(topic_partition.topic):
                 continue
-            if latest.get(topic_partition) is not offset or topic_partition in pending:
-                continue  # what is being written decides next time
-            if offset.expire_timestamp != NO_TIMESTAMP:
-                over = now_ms >= offset.expire_timestamp
-            else:
-                over = now_ms - since(offset) >= self._shard.settings.offsets_retention_ms
-            if over:
+            if self._is_over(now_ms, offset, since):
                 yield topic_partition
+
+    def _unchanging(self, group_id: str) -> Iterator[tuple[TopicPartition, OffsetCommitValue]]:
+        """The offsets that are not being changed: what is being written decides next time."""
+        offsets = self._shard.offsets
+        latest, pending = offsets.latest(group_id), offsets.pending(group_id)
+        for topic_partition, offset in offsets.committed(group_id).items():
+            if latest.get(topic_partition) is offset and topic_partition not in pending:
+                yield topic_partition, offset
+
+    def _is_over(
+        self, now_ms: int, offset: OffsetCommitValue, since: Callable[[OffsetCommitValue], int]
+    ) -> bool:
+        if offset.expire_timestamp != NO_TIMESTAMP:
+            return now_ms >= offset.expire_timestamp
+        return now_ms - since(offset) >= self._shard.settings.offsets_retention_ms
+
+    def _bury_consumers(
+        self,
+        group: ConsumerGroup,
+        tombstones: list[StateRecord],
+        now: Instant,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """End a group of the consumer protocol, and with it these offsets."""
+        burials = list(burial(group.group_id, group.image))
+        for record in burials:
+            group.apply(record)
+        group.last_append = self._shard.append([*tombstones, *burials], now, outcome)
 
     def delete(self, group_id: str, now: Instant, deliver: Callable[[ErrorCode], None]) -> None:
         """Handle one group of a DeleteGroups: `deliver` how it ended."""
+        consumers = self._shard.consumer_group(group_id)
+        if consumers is not None:
+            if consumers.members:
+                raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
+            offsets = _tombstones(group_id, sorted(self._shard.offsets.touched(group_id)))
+            self._bury_consumers(consumers, offsets, now, partial(_deleted, deliver))
+            return
         group = self._shard.groups.get(group_id)
         if group is None or group.state is GroupState.DEAD:
             raise no_group(group_id)

@@ -8,13 +8,16 @@ effects come out (`effects`), in order. After each event ask `next_deadline`, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Generic, TypeVar
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
+from strandline.groups.consumer.cluster_view import ClusterView, NoCluster
+from strandline.groups.consumer.describing import described_consumer_group
+from strandline.groups.consumer.metadata_hash import TopicHashes
 from strandline.groups.effects import Effect, Reply
 from strandline.groups.loading_shard import LoadingShard, LoadReport
 from strandline.groups.offset_service import fetch_refused
@@ -29,6 +32,14 @@ from strandline.groups.serving import ServedShard
 from strandline.groups.settings import GroupSettings
 from strandline.groups.shard import Shard, Surroundings
 from strandline.protocol.coordinator_log import CoordinatorRecord, OpenRecord, partition_for
+from strandline.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from strandline.protocol.messages.consumer_group_describe import (
+    DescribedGroup as DescribedConsumers,
+)
+from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from strandline.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -96,8 +107,16 @@ class _Parts(Generic[Part]):
 class GroupCoordinator:
     """All groups that one broker coordinates."""
 
-    def __init__(self, settings: GroupSettings, random: Random, *, partition_count: int) -> None:
-        self._surroundings = Surroundings(settings, random)
+    def __init__(
+        self,
+        settings: GroupSettings,
+        random: Random,
+        *,
+        partition_count: int,
+        cluster: ClusterView | None = None,
+    ) -> None:
+        self._surroundings = Surroundings(settings, random, cluster or NoCluster())
+        self._hashes = TopicHashes(self._surroundings.cluster)
         self._partition_count = partition_count
         self._owned: dict[int, _Owned] = {}
         self._newest_epochs: dict[int, LeaderEpoch] = {}
@@ -123,6 +142,9 @@ class GroupCoordinator:
             case DescribeGroupsRequest() as request:
                 groups = [self._describe(group_id, call.version) for group_id in request.groups]
                 outbox.reply(call.token, DescribeGroupsResponse(groups=groups))
+            case ConsumerGroupDescribeRequest() as request:
+                described = [self._describe_consumers(each) for each in request.group_ids]
+                outbox.reply(call.token, ConsumerGroupDescribeResponse(groups=described))
             case DeleteGroupsRequest() as request:
                 # A session that has ended counts as ended before its timer has fired. What members
                 # ask is served before their timers: a heartbeat that came in time counts.
@@ -132,16 +154,32 @@ class GroupCoordinator:
                 try:
                     self._handle_for_group(call, now)
                 except ProtocolError as refusal:
-                    outbox.reply(call.token, refused(request, refusal.code))
+                    outbox.reply(call.token, refused(request, refusal.code, refusal.message))
         return self._drain()
 
     def _handle_for_group(self, call: Call[Any], now: Instant) -> None:
         group_id: str = call.body.group_id
-        if not group_id and not isinstance(call.body, OffsetCommitRequest):
+        checks_itself = isinstance(call.body, ConsumerGroupHeartbeatRequest)
+        if not group_id and not checks_itself and not isinstance(call.body, OffsetCommitRequest):
             # Offsets, for old clients' sake, may be committed for the empty group id.
             raise ProtocolError(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
         served = self._served(group_id)
+        consumers, group = served.consumers, served.shard.consumer_group(group_id)
         match call.body:
+            case ConsumerGroupHeartbeatRequest():
+                consumers.heartbeats.heartbeat(call, now)
+            case JoinGroupRequest() if group is not None:
+                served.joining.check_limits(call)
+                if group.members:
+                    consumers.classic_members.join(call, group, now)
+                else:
+                    served.joining.join(call, now, instead_of=group)
+            case SyncGroupRequest() if group is not None:
+                consumers.classic_members.sync(call, group, now)
+            case HeartbeatRequest() if group is not None:
+                consumers.classic_members.heartbeat(call, group, now)
+            case LeaveGroupRequest() if group is not None:
+                consumers.classic_members.leave(call, group, now)
             case JoinGroupRequest():
                 served.joining.join(call, now)
             case SyncGroupRequest():
@@ -204,6 +242,26 @@ class GroupCoordinator:
             return described_group(self._served(group_id).shard, group_id, version)
         except ProtocolError as refusal:
             return DescribedGroup(group_id=group_id, error_code=refusal.code)
+
+    def _describe_consumers(self, group_id: str) -> DescribedConsumers:
+        if not group_id:
+            return DescribedConsumers(error_code=ErrorCode.INVALID_GROUP_ID)
+        try:
+            shard = self._served(group_id).shard
+        except ProtocolError as refusal:
+            return DescribedConsumers(group_id=group_id, error_code=refusal.code)
+        group = shard.consumer_groups.get(group_id)
+        if group is None or not group.durable.exists:
+            classic = group_id in shard.groups
+            return DescribedConsumers(
+                group_id=group_id,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} is not a consumer group."
+                if classic
+                else f"Group {group_id} not found.",
+            )
+        default = shard.settings.consumer.assignors[0]
+        return described_consumer_group(group_id, group.durable, shard.cluster, default)
 
     def _served(self, group_id: str) -> ServedShard:
         owned = self._owned.get(self.partition_for(group_id))
@@ -271,6 +329,14 @@ class GroupCoordinator:
                 owned.state.cleanup.topics_deleted(gone, now)
         return self._drain()
 
+    def topics_changed(self, names: Collection[str], *, are_new: bool = False) -> None:
+        """These topics are new, have other partitions or replicas, or are gone: groups that read
+        them are looked at when a member sends its next heartbeat."""
+        self._hashes.forget(names)
+        for owned in self._owned.values():
+            if isinstance(owned.state, ServedShard):
+                owned.state.consumers.topics_changed(names, are_new=are_new)
+
     # Partitions.
 
     def start_loading(self, partition: int, epoch: LeaderEpoch, now: Instant) -> list[Effect]:
@@ -280,7 +346,8 @@ class GroupCoordinator:
         self._give_up(partition, now)
         self._newest_epochs[partition] = epoch
         shard = Shard(partition, epoch, self._surroundings)
-        self._owned[partition] = _Owned(epoch, LoadingShard(ServedShard(shard)))
+        served = ServedShard(shard, self._hashes)
+        self._owned[partition] = _Owned(epoch, LoadingShard(served))
         return self._drain()
 
     def replay(

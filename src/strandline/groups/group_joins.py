@@ -11,6 +11,9 @@ from functools import partial
 from uuid import UUID
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.consumer.group import ConsumerGroup
+from strandline.groups.consumer.image import burial
+from strandline.groups.consumer.records import ConsumerRecord
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member, ParkedRequest, rebalance_timeout_ms
 from strandline.groups.offset_records import GroupRecord
@@ -36,12 +39,21 @@ class GroupJoins:
         self._shard = shard
         self._rebalance = rebalance
 
-    def join(self, call: Call[JoinGroupRequest], now: Instant) -> None:
-        """Handle JoinGroup. The answer comes now, or when the join phase ends."""
-        self._check_limits(call)
+    def join(
+        self,
+        call: Call[JoinGroupRequest],
+        now: Instant,
+        *,
+        instead_of: ConsumerGroup | None = None,
+    ) -> None:
+        """Handle JoinGroup. The answer comes now, or when the join phase ends.
+
+        `instead_of`: an empty group of the consumer protocol whose place a new one takes.
+        """
+        self.check_limits(call)
         group = self._shard.groups.get(call.body.group_id)
-        if group is None:
-            self._join_new_group(call, now)
+        if group is None or instead_of is not None:
+            self._join_new_group(call, now, instead_of)
         elif not self._has_room(group, call.body.member_id):
             self._rebalance.remove(group, call.body.member_id)
             self._rebalance.complete_if_all_joined(group, now)
@@ -49,7 +61,8 @@ class GroupJoins:
         else:
             self._join_group(call, group, now)
 
-    def _check_limits(self, call: Call[JoinGroupRequest]) -> None:
+    def check_limits(self, call: Call[JoinGroupRequest]) -> None:
+        """Refuse what no group permits. Raises `ProtocolError`."""
         settings = self._shard.settings
         shortest_ms, longest_ms = settings.session_timeout_min_ms, settings.session_timeout_max_ms
         if not shortest_ms <= call.body.session_timeout_ms <= longest_ms:
@@ -61,14 +74,24 @@ class GroupJoins:
         if len(prefix.encode()) + 1 + _UUID_LENGTH > STRING_BYTES_MAX:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "No member id can hold this client id.")
 
-    def _join_new_group(self, call: Call[JoinGroupRequest], now: Instant) -> None:
+    def _join_new_group(
+        self, call: Call[JoinGroupRequest], now: Instant, instead_of: ConsumerGroup | None
+    ) -> None:
         if call.body.member_id != NO_MEMBER_ID:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         group = Group(call.body.group_id, created_ms=now.wall_ms)
         unborn = GroupRecord(group.group_id, group.to_value({}))
         self._join_newcomer(call, group, now)
         self._shard.groups[group.group_id] = group
-        self._shard.append([unborn], now, partial(self._group_stored, group))
+        tombstones: list[ConsumerRecord] = []
+        if instead_of is not None:
+            tombstones += burial(group.group_id, instead_of.image)
+            for tombstone in tombstones:
+                instead_of.apply(tombstone)
+        stored = partial(self._group_stored, group)
+        append_id = self._shard.append([*tombstones, unborn], now, stored)
+        if instead_of is not None:
+            instead_of.last_append = append_id
 
     def _group_stored(self, group: Group, error: ErrorCode | None, _now: Instant) -> None:
         """A group that could not be written must not go on; one that is merely late may."""

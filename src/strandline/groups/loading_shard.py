@@ -2,8 +2,8 @@
 
 Records come in the order of the log, in as many pieces as is convenient. The last record of a key
 counts; a tombstone removes. Those of aborted transactions must have been left out, and those of
-open ones come last, as `OpenRecord`. Kinds of records that are not ours (KIP-848 and later groups)
-are skipped and counted.
+open ones come last, as `OpenRecord`. Kinds of records that are not served (share and streams
+groups) are skipped and counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from strandline.errors import CorruptRecords
+from strandline.errors import CorruptRecords, InvariantViolated
+from strandline.groups.consumer.group import ConsumerGroup
 from strandline.groups.group import Group
 from strandline.groups.offset_records import (
     GroupRecord,
@@ -67,15 +68,18 @@ class LoadingShard:
         the leadership: no offsets are told before the append in the report has ended.
         """
         append_id = None if is_committed else self._shard.expect_loaded()
-        for group_id in self._shard.offsets.group_ids() - self._shard.groups.keys():
+        self._settle_consumer_groups()
+        known = self._shard.groups.keys() | self._shard.consumer_groups.keys()
+        for group_id in self._shard.offsets.group_ids() - known:
             group = Group(group_id, created_ms=now.wall_ms)
             group.is_stored = True
             self._shard.groups[group_id] = group
         self.served.start(now)
         return LoadReport(
-            groups=len(self._shard.groups),
+            groups=len(self._shard.groups) + len(self._shard.consumer_groups),
             offsets=sum(
-                len(self._shard.offsets.committed(group_id)) for group_id in self._shard.groups
+                len(self._shard.offsets.committed(group_id))
+                for group_id in (*self._shard.groups, *self._shard.consumer_groups)
             ),
             unknown_kinds=dict(self._unknown),
             damaged_records=self._damaged,
@@ -97,3 +101,20 @@ class LoadingShard:
                 self._shard.groups[group_id] = Group.from_value(group_id, value)
             case UnknownRecord(kind):
                 self._unknown[kind] += 1
+            case GroupRecord():
+                raise InvariantViolated("A group's record is neither a value nor a tombstone.")
+            case consumer:
+                group_id = consumer.group_id
+                groups = self._shard.consumer_groups
+                group = groups.get(group_id) or ConsumerGroup(group_id)
+                group.apply(consumer)
+                groups[group_id] = group
+
+    def _settle_consumer_groups(self) -> None:
+        """What was read counts as durable; what compaction has left of groups that are gone is
+        dropped."""
+        for group_id, group in list(self._shard.consumer_groups.items()):
+            if group.image.exists:
+                group.become_durable()
+            else:
+                del self._shard.consumer_groups[group_id]

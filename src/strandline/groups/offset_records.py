@@ -5,7 +5,8 @@ A key begins with its kind (int16), a value with its version (int16); what follo
 
     key 0, 1   `OffsetCommitKey`     an offset (0: Kafka before 0.9)
     key 2      `GroupMetadataKey`    a classic group
-    key 3...   groups of KIP-848, share and streams groups: not ours, `UnknownRecord`
+    key 3...   a group of the consumer protocol, see `consumer.records`
+    others     share and streams groups: not served, `UnknownRecord`
 
 Kafka 4.3 writes version 4 of the offset value, or 1 if the commit has a retention time of its own,
 and version 3 of the group value. A record without value is a tombstone. What follows a message that
@@ -15,7 +16,14 @@ is known here is left alone: a newer Kafka may have written it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from strandline.groups.consumer.records import (
+    CONSUMER_KINDS,
+    ConsumerRecord,
+    decode_consumer_record,
+    encode_consumer_record,
+)
 from strandline.protocol.coordinator_log import CoordinatorRecord, read_message, read_number
 from strandline.protocol.messages.offsets_topic import (
     GroupMetadataKey,
@@ -59,7 +67,11 @@ class UnknownRecord:
     kind: int
 
 
-def decode_record(record: CoordinatorRecord) -> OffsetRecord | GroupRecord | UnknownRecord:
+StateRecord: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord
+"""What the coordinator writes."""
+
+
+def decode_record(record: CoordinatorRecord) -> StateRecord | UnknownRecord:
     """What a record says. Raises `CorruptRecords`."""
     kind = read_number(record.key)
     if kind in (LEGACY_OFFSET_KEY, OFFSET_KEY):
@@ -71,11 +83,15 @@ def decode_record(record: CoordinatorRecord) -> OffsetRecord | GroupRecord | Unk
         group_id = read_message(GroupMetadataKey, record.key).group
         group = None if record.value is None else read_message(GroupMetadataValue, record.value)
         return GroupRecord(group_id, group)
+    if kind in CONSUMER_KINDS:
+        return decode_consumer_record(kind, record)
     return UnknownRecord(kind)
 
 
-def encode_record(record: OffsetRecord | GroupRecord) -> CoordinatorRecord:
+def encode_record(record: StateRecord) -> CoordinatorRecord:
     """The bytes of a record, as Kafka 4.3 writes them."""
+    if not isinstance(record, OffsetRecord | GroupRecord):
+        return encode_consumer_record(record)
     if isinstance(record, OffsetRecord):
         topic, partition = record.topic_partition
         key = OffsetCommitKey(group=record.group_id, topic=topic, partition=partition)

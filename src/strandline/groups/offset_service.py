@@ -7,10 +7,12 @@ fetch tells durable offsets; with `require_stable` it waits for what is in fligh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.consumer.commits import check_commit, check_fetch
+from strandline.groups.consumer.group import ConsumerGroup
 from strandline.groups.group import Group, GroupState, no_group
 from strandline.groups.offset_records import OffsetRecord
 from strandline.groups.rebalance import Rebalance
@@ -45,6 +47,7 @@ from strandline.types import (
     NO_TIMESTAMP,
     NO_TOPIC_ID,
     Instant,
+    TopicId,
     TopicPartition,
 )
 
@@ -68,7 +71,16 @@ class OffsetService:
         """Handle OffsetCommit, which is answered when the offsets are durable."""
         request = call.body
         group = self._shard.groups.get(request.group_id)
-        if group is None:
+        consumers = self._shard.consumer_group(request.group_id)
+        if consumers is not None:
+            check_commit(
+                consumers,
+                request.member_id,
+                request.generation_id_or_member_epoch,
+                call.version,
+                _partitions(request),
+            )
+        elif group is None:
             if request.generation_id_or_member_epoch >= 0:
                 raise _unknown_group(call)
         else:
@@ -78,7 +90,7 @@ class OffsetService:
         if not records:
             self._shard.reply(call.token, response)
             return
-        if group is None:
+        if group is None and consumers is None:
             self._shard.groups[request.group_id] = Group(request.group_id, created_ms=now.wall_ms)
         self._shard.append(records, now, partial(self._answer, call, response))
 
@@ -130,6 +142,7 @@ class OffsetService:
         deliver: Callable[[OffsetFetchResponseGroup], None],
     ) -> None:
         """Handle one group of an OffsetFetch: `deliver` its offsets, now or when stable."""
+        self._check_fetch(wanted)
         append_id = self._shard.offsets.last_append(wanted.group_id) if require_stable else None
         if append_id is None:
             # What a new coordinator found above its high watermark may vanish with it; and it may
@@ -156,6 +169,11 @@ class OffsetService:
         else:
             # Durable or refused: either way nothing older is in flight, and this is stable.
             deliver(self._read(wanted, require_stable=require_stable))
+
+    def _check_fetch(self, wanted: OffsetFetchRequestGroup) -> None:
+        consumers = self._shard.consumer_groups.get(wanted.group_id)
+        if consumers is not None and consumers.durable.exists:
+            check_fetch(consumers, wanted.member_id, wanted.member_epoch)
 
     def _read(
         self, wanted: OffsetFetchRequestGroup, *, require_stable: bool
@@ -194,11 +212,7 @@ class OffsetService:
     def delete(self, call: Call[OffsetDeleteRequest], now: Instant) -> None:
         """Handle OffsetDelete, which is answered when the tombstones are durable."""
         request = call.body
-        group = self._shard.groups.get(request.group_id)
-        if group is None or group.state is GroupState.DEAD:
-            raise no_group(request.group_id)
-        if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-            raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
+        group = self._deletable(request.group_id)
         touched = self._shard.offsets.touched(request.group_id)
         response = OffsetDeleteResponse()
         records: list[OffsetRecord] = []
@@ -223,6 +237,17 @@ class OffsetService:
         else:
             self._shard.reply(call.token, response)
 
+    def _deletable(self, group_id: str) -> Group | ConsumerGroup:
+        consumers = self._shard.consumer_group(group_id)
+        if consumers is not None:
+            return consumers
+        group = self._shard.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            raise no_group(group_id)
+        if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+            raise ProtocolError(ErrorCode.NON_EMPTY_GROUP)
+        return group
+
 
 def is_too_large(metadata: str, settings: GroupSettings) -> bool:
     """Whether a note is longer than may be stored with an offset."""
@@ -241,6 +266,12 @@ def _unknown_group(call: Call[OffsetCommitRequest]) -> ProtocolError:
     if call.version >= _GROUP_ID_NOT_FOUND_SINCE:
         return no_group(call.body.group_id)
     return ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _partitions(request: OffsetCommitRequest) -> Iterator[tuple[TopicId, int]]:
+    for topic in request.topics:
+        for item in topic.partitions:
+            yield topic.topic_id, item.partition_index
 
 
 def _check_commit(request: OffsetCommitRequest, group: Group) -> None:

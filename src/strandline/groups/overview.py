@@ -6,21 +6,30 @@ here (`committed`); where logs end is for others to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import CorruptRecords, ErrorCode
-from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
+from strandline.groups.consumer.describing import assignor_of
+from strandline.groups.consumer.group import ConsumerGroup
+from strandline.groups.consumer.image import ConsumerGroupState, GroupImage
+from strandline.groups.consumer.member import ConsumerMember
+from strandline.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
+    subscribed_topics,
+)
 from strandline.groups.group import Group, GroupState
 from strandline.groups.member import Member
 from strandline.groups.shard import Shard
 from strandline.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from strandline.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from strandline.protocol.messages.offsets_topic import OffsetCommitValue
-from strandline.types import TopicPartition
+from strandline.types import NO_TIMESTAMP, TopicId, TopicPartition
 
-GROUP_TYPE: Final = "classic"
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 _MISSING_IS_ERROR_SINCE = 6
 """The version of DescribeGroups from which on an unknown group is an error."""
@@ -38,7 +47,17 @@ class MemberOverview:
     subscribed_topics: frozenset[str]
     assigned_partitions: tuple[TopicPartition, ...]
     is_awaited: bool = False
-    """Whether the rebalance under way waits for it: to join, or to take its assignment."""
+    """Whether the group waits for it: to join, to take its assignment, or to give partitions up."""
+    protocol: str = CLASSIC
+    """The group protocol that it speaks."""
+    epoch: int | None = None
+    """How far it is; None in a classic group."""
+    target_partitions: tuple[TopicPartition, ...] = ()
+    """What it is to own, in a group of the consumer protocol."""
+    revoking_partitions: tuple[TopicPartition, ...] = ()
+    """What it has to give up, and may still be reading."""
+    missing: tuple[tuple[TopicPartition, str], ...] = ()
+    """What it is to own and another member, which is named, still has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +67,15 @@ class GroupOverview:
     group_id: str
     partition: int
     """The partition of `__consumer_offsets` in which it lives."""
-    state: GroupState
+    group_type: str
+    """`classic` or `consumer`."""
+    state: GroupState | ConsumerGroupState
     state_since_ms: int
+    """Of a consumer group: since when it has its target assignment."""
     generation: int
+    """Of a consumer group its epoch."""
+    assignment_epoch: int | None
+    """For which epoch the target assignment of a consumer group is."""
     protocol_type: str | None
     protocol: str | None
     leader: str | None
@@ -63,16 +88,25 @@ def listed_groups(shard: Shard, request: ListGroupsRequest) -> Iterable[ListedGr
     """The groups of a shard that pass the filters of a ListGroups."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {group_type.strip().lower() for group_type in request.types_filter}
-    if types and GROUP_TYPE not in types:
-        return
-    for group in shard.groups.values():
-        if group.is_stored and (not states or group.state.value.lower() in states):
-            yield ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
-            )
+    if not types or CLASSIC in types:
+        for group in shard.groups.values():
+            if group.is_stored and (not states or group.state.value.lower() in states):
+                yield ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+    if not types or CONSUMER in types:
+        for group_id, image in _durable(shard):
+            state = image.state.value
+            if not states or state.lower() in states:
+                yield ListedGroup(
+                    group_id=group_id,
+                    protocol_type=CONSUMER_PROTOCOL_TYPE,
+                    group_state=state,
+                    group_type=CONSUMER,
+                )
 
 
 def described_group(shard: Shard, group_id: str, version: int) -> DescribedGroup:
@@ -82,7 +116,12 @@ def described_group(shard: Shard, group_id: str, version: int) -> DescribedGroup
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if version >= _MISSING_IS_ERROR_SINCE:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            missing.error_message = f"Group {group_id} not found."
+            is_other = shard.consumer_group(group_id) is not None
+            missing.error_message = (
+                f"Group {group_id} is not a classic group."
+                if is_other
+                else f"Group {group_id} not found."
+            )
         return missing
     stable = group.state is GroupState.STABLE
     return DescribedGroup(
@@ -96,7 +135,19 @@ def described_group(shard: Shard, group_id: str, version: int) -> DescribedGroup
 
 def group_overviews(shard: Shard) -> list[GroupOverview]:
     """All that is known of the groups of a shard, in the order of their names."""
-    return [_overview(shard, group) for _, group in sorted(shard.groups.items()) if group.is_stored]
+    classic = [_overview(shard, group) for group in shard.groups.values() if group.is_stored]
+    consumers = [
+        _consumer_overview(shard, group)
+        for group in shard.consumer_groups.values()
+        if group.durable.exists
+    ]
+    return sorted([*classic, *consumers], key=lambda each: each.group_id)
+
+
+def _durable(shard: Shard) -> Iterator[tuple[str, GroupImage]]:
+    for group_id, group in shard.consumer_groups.items():
+        if group.durable.exists:
+            yield group_id, group.durable
 
 
 def _described(group: Group, member: Member) -> DescribedGroupMember:
@@ -115,6 +166,8 @@ def _overview(shard: Shard, group: Group) -> GroupOverview:
     return GroupOverview(
         group_id=group.group_id,
         partition=shard.partition,
+        group_type=CLASSIC,
+        assignment_epoch=None,
         state=group.state,
         state_since_ms=group.state_timestamp_ms,
         generation=group.generation,
@@ -125,6 +178,65 @@ def _overview(shard: Shard, group: Group) -> GroupOverview:
         members=tuple(_member_overview(group, member) for member in group.members.values()),
         committed=dict(shard.offsets.committed(group.group_id)),
     )
+
+
+def _consumer_overview(shard: Shard, group: ConsumerGroup) -> GroupOverview:
+    image = group.durable
+    return GroupOverview(
+        group_id=group.group_id,
+        partition=shard.partition,
+        group_type=CONSUMER,
+        assignment_epoch=image.target_epoch,
+        state=image.state,
+        state_since_ms=image.target_ms or NO_TIMESTAMP,
+        generation=image.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol=assignor_of(image) or shard.settings.consumer.assignors[0],
+        leader=None,
+        rebalance_reason=group.reason,
+        members=tuple(_consumer_member(shard, group, each) for each in image.members.values()),
+        committed=dict(shard.offsets.committed(group.group_id)),
+    )
+
+
+def _consumer_member(shard: Shard, group: ConsumerGroup, member: ConsumerMember) -> MemberOverview:
+    image, cluster = group.durable, shard.cluster
+    resolved = image.regexes.get(member.topic_regex)
+    classic = member.classic
+    missing: list[tuple[TopicPartition, str]] = []
+    target = image.target(member.member_id)
+    for topic_id, numbers in target.items():
+        topic = cluster.identified(topic_id)
+        for number in sorted(numbers.difference(member.assigned.get(topic_id, ()))):
+            owner = group.owner(topic_id, number)
+            if topic is not None and owner not in (None, member.member_id):
+                missing.append((TopicPartition(topic.name, number), str(owner)))
+    return MemberOverview(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=cluster.times(group.group_id).session_timeout_ms
+        if classic is None
+        else classic.session_timeout_ms,
+        subscribed_topics=member.topic_names | (resolved.topics if resolved else frozenset()),
+        assigned_partitions=_named(shard, member.assigned),
+        is_awaited=not member.is_reconciled_to(image.target_epoch),
+        protocol=CONSUMER if classic is None else CLASSIC,
+        epoch=member.epoch,
+        target_partitions=_named(shard, target),
+        revoking_partitions=_named(shard, member.revoking),
+        missing=tuple(missing),
+    )
+
+
+def _named(shard: Shard, partitions: Mapping[TopicId, Iterable[int]]) -> tuple[TopicPartition, ...]:
+    found: list[TopicPartition] = []
+    for topic_id, numbers in partitions.items():
+        topic = shard.cluster.identified(topic_id)
+        if topic is not None:
+            found += (TopicPartition(topic.name, number) for number in numbers)
+    return tuple(sorted(found))
 
 
 def _member_overview(group: Group, member: Member) -> MemberOverview:

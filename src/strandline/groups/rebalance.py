@@ -241,6 +241,23 @@ class Rebalance:
         self._shard.cancel("sync", group.group_id)
         self._shard.groups.pop(group.group_id, None)
 
+    def suspend(self, group: Group) -> None:
+        """Stop the time of a group that is to become one of another kind."""
+        for member_id in [*group.members, *group.pending_joins]:
+            self._shard.cancel("session", group.group_id, member_id)
+        group.pending_joins.clear()
+        self._shard.cancel("join", group.group_id)
+        self._shard.cancel("sync", group.group_id)
+
+    def resume(self, group: Group, now: Instant) -> None:
+        """The group stays what it was: its members have another try."""
+        for member in group.members.values():
+            self.keep_alive(group, member, now)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self._wait_for_members(group, now)
+        elif group.state is GroupState.COMPLETING_REBALANCE:
+            self.begin(group, "The group could not become a consumer group.", now)
+
     # Answers.
 
     def answer_join(self, member: Member, response: JoinGroupResponse) -> bool:

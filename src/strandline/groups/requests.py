@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
 from strandline.errors import ErrorCode
+from strandline.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from strandline.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from strandline.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from strandline.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -56,6 +64,7 @@ GroupRequest: TypeAlias = (
     | OffsetCommitRequest
     | OffsetDeleteRequest
     | TxnOffsetCommitRequest
+    | ConsumerGroupHeartbeatRequest
 )
 """Requests about one group."""
 
@@ -65,6 +74,7 @@ Request: TypeAlias = (
     | ListGroupsRequest
     | DescribeGroupsRequest
     | DeleteGroupsRequest
+    | ConsumerGroupDescribeRequest
 )
 
 Response: TypeAlias = (
@@ -80,6 +90,8 @@ Response: TypeAlias = (
     | ListGroupsResponse
     | DescribeGroupsResponse
     | DeleteGroupsResponse
+    | ConsumerGroupHeartbeatResponse
+    | ConsumerGroupDescribeResponse
 )
 
 Body = TypeVar("Body", covariant=True)
@@ -102,8 +114,8 @@ class Call(Generic[Body]):
     """Of a TxnOffsetCommit: what the log wants to see of a verified transaction."""
 
 
-def refused(request: GroupRequest, error: ErrorCode) -> Response:
-    """The answer that carries `error`."""
+def refused(request: GroupRequest, error: ErrorCode, message: str = "") -> Response:
+    """The answer that carries `error`, and the sentence where it has a place."""
     match request:
         case JoinGroupRequest():
             outsider = error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -148,6 +160,8 @@ def refused(request: GroupRequest, error: ErrorCode) -> Response:
                     for topic in request.topics
                 ]
             )
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message or None)
         case OffsetDeleteRequest():
             return OffsetDeleteResponse(error_code=error)
         case _:

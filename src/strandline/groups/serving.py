@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from strandline.errors import ErrorCode, InvariantViolated
 from strandline.groups.cleanup import Cleanup
+from strandline.groups.consumer.metadata_hash import TopicHashes
+from strandline.groups.consumer.serving import ConsumerSide
 from strandline.groups.group import GroupState
 from strandline.groups.group_joins import GroupJoins
 from strandline.groups.membership import Membership
@@ -20,7 +22,7 @@ from strandline.types import Instant
 class ServedShard:
     """One partition's groups, ready to be asked."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, hashes: TopicHashes) -> None:
         self.shard = shard
         self._rebalance = Rebalance(shard)
         self.joining = GroupJoins(shard, self._rebalance)
@@ -28,6 +30,7 @@ class ServedShard:
         self.offsets = OffsetService(shard, self._rebalance)
         self.transactional_offsets = TransactionalOffsets(shard)
         self.cleanup = Cleanup(shard)
+        self.consumers = ConsumerSide(shard, self._rebalance, hashes)
 
     def start(self, now: Instant) -> None:
         """The state is loaded: sessions begin anew, since no heartbeats could be sent."""
@@ -36,6 +39,7 @@ class ServedShard:
                 self._rebalance.keep_alive(group, member, now)
             if len(group.members) > self.shard.settings.members_max:
                 self._rebalance.begin(group, "The group is larger than is allowed now.", now)
+        self.consumers.start(now)
         self.cleanup.schedule(now)
 
     def stop(self, now: Instant) -> None:
@@ -53,6 +57,7 @@ class ServedShard:
     def check(self) -> set[Token]:
         """Verify the invariants of all groups; returns the tokens that wait in members."""
         self.shard.check()
+        self.consumers.check()
         parked: list[Token] = []
         for group_id, group in self.shard.groups.items():
             if group_id != group.group_id:

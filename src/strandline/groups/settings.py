@@ -5,9 +5,30 @@ Knows only the settings that this package uses; how they are read from a file is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSettings:
+    """What concerns groups of the consumer protocol (KIP-848). The times of a group are its own:
+    see `consumer.cluster_view`."""
+
+    members_max: int = 2**31 - 1
+    """`group.consumer.max.size`."""
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """`group.consumer.assignors`; the first is taken if no member asks for one."""
+    may_upgrade: bool = True
+    may_downgrade: bool = True
+    """`group.consumer.migration.policy`: whether groups with members may change their protocol."""
+    regex_refresh_interval_ms: int = 10 * MINUTE_MS
+    """`group.consumer.regex.refresh.interval.ms`."""
+
+    @property
+    def is_migration_disabled(self) -> bool:
+        """Whether members of the classic protocol are kept out of consumer groups."""
+        return not (self.may_upgrade or self.may_downgrade)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +53,6 @@ class GroupSettings:
     """`offsets.retention.minutes`."""
     offsets_retention_check_interval_ms: int = 10 * MINUTE_MS
     """`offsets.retention.check.interval.ms`."""
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     append_bytes_max: int = 512 * 1024
     """Clean-up work that need not be atomic is cut into appends of about this size."""

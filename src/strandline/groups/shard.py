@@ -17,6 +17,9 @@ from random import Random
 from typing import Final
 
 from strandline.errors import ErrorCode, InvariantViolated
+from strandline.groups.consumer.cluster_view import ClusterView, NoCluster
+from strandline.groups.consumer.group import ConsumerGroup
+from strandline.groups.consumer.records import ConsumerRecord
 from strandline.groups.effects import (
     AppendMarker,
     AppendRecords,
@@ -24,15 +27,18 @@ from strandline.groups.effects import (
     TransactionalProducer,
 )
 from strandline.groups.group import Group, GroupState
-from strandline.groups.offset_records import GroupRecord, OffsetRecord, encode_record
+from strandline.groups.offset_records import (
+    GroupRecord,
+    OffsetRecord,
+    StateRecord,
+    encode_record,
+)
 from strandline.groups.offset_store import OffsetStore
 from strandline.groups.requests import Response, Token
 from strandline.groups.settings import GroupSettings
 from strandline.groups.timers import Action, Timers
 from strandline.protocol.messages.write_txn_markers import WritableTxnMarker
-from strandline.types import NO_PRODUCER_ID, Instant, LeaderEpoch, ProducerId
-
-StateRecord = OffsetRecord | GroupRecord
+from strandline.types import NO_PRODUCER_ID, NO_TIMESTAMP, Instant, LeaderEpoch, ProducerId
 
 Outcome = Callable[[ErrorCode | None, Instant], None]
 """Told once how an append ended: None for durable, or why it is not, or not yet."""
@@ -66,6 +72,7 @@ class Surroundings:
 
     settings: GroupSettings
     random: Random
+    cluster: ClusterView = field(default_factory=NoCluster)
     outbox: Outbox = field(default_factory=Outbox)
     timers: Timers = field(default_factory=Timers)
     appends: int = 0
@@ -89,8 +96,12 @@ class Shard:
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.settings = surroundings.settings
+        self.cluster = surroundings.cluster
         self.random = surroundings.random
         self.groups: dict[str, Group] = {}
+        """The classic ones."""
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        """With those whose tombstone is under way; `consumer_group` knows which are there."""
         self.offsets = OffsetStore()
         self._surroundings = surroundings
         self._pending: dict[int, _PendingAppend] = {}
@@ -98,6 +109,11 @@ class Shard:
         self._loaded: int | None = None
         self._writing: Counter[str] = Counter()
         """How many pending appends hold a record of each group; no zeros."""
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The consumer group of that name, if there is one."""
+        group = self.consumer_groups.get(group_id)
+        return group if group is not None and group.image.exists else None
 
     # Answers and timers.
 
@@ -175,6 +191,10 @@ class Shard:
         """The append that stands for what was loaded, while that may still be lost."""
         return self._loaded if self._loaded in self._pending else None
 
+    def is_pending(self, append_id: int | None) -> bool:
+        """Whether an append is neither durable nor refused."""
+        return append_id in self._pending
+
     def when_settled(self, append_id: int, now: Instant, outcome: Outcome) -> None:
         """Be told the end of an append that is under way, within the time for a new one."""
         self._pending[append_id].outcomes.append(outcome)
@@ -206,8 +226,9 @@ class Shard:
             elif isinstance(record, OffsetRecord):
                 self.offsets.settle(append_id, record, durable=error is None)
                 self._settle_owner(record.group_id, durable=error is None)
-            else:
+            elif isinstance(record, GroupRecord):
                 self._settle_group(record, durable=error is None)
+        self._settle_consumer_groups(pending.records, durable=error is None)
         self.cancel("append", append_id)
         for outcome in pending.outcomes:
             outcome(error, now)
@@ -269,6 +290,39 @@ class Shard:
                 group.transition_to(GroupState.EMPTY, group.state_timestamp_ms)
         elif group.state is GroupState.DEAD:
             self._remove(group)
+
+    def _settle_consumer_groups(self, records: Sequence[StateRecord], *, durable: bool) -> None:
+        touched: dict[str, ConsumerGroup] = {}
+        for record in records:
+            if isinstance(record, OffsetRecord | GroupRecord):
+                continue
+            group = self.consumer_groups.get(record.group_id)
+            if group is not None:
+                touched[record.group_id] = group
+                if durable:
+                    group.durable.apply(record)
+        for group_id, group in touched.items():
+            if not durable:
+                group.start_over(self._undecided_records(group_id))
+            exists = group.durable.exists or group.image.exists
+            if not exists and not self.is_writing(group_id):
+                del self.consumer_groups[group_id]
+                self._keep_simple_group(group_id)
+
+    def _undecided_records(self, group_id: str) -> list[ConsumerRecord]:
+        return [
+            record
+            for pending in self._pending.values()
+            for record in pending.records
+            if not isinstance(record, OffsetRecord | GroupRecord) and record.group_id == group_id
+        ]
+
+    def _keep_simple_group(self, group_id: str) -> None:
+        """Offsets that outlived a consumer group make a simple one."""
+        if group_id not in self.groups and self.offsets.committed(group_id):
+            remainder = Group(group_id, created_ms=NO_TIMESTAMP)
+            remainder.is_stored = True
+            self.groups[group_id] = remainder
 
     def _remove(self, group: Group) -> None:
         """A group's tombstone is durable. Offsets that outlived it make a simple group."""

@@ -6,7 +6,10 @@ the group it works for is fenced with it, one that does not say is taken at its 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from strandline.errors import ErrorCode, ProtocolError
+from strandline.groups.consumer.commits import check_transactional_commit
 from strandline.groups.effects import TransactionalProducer
 from strandline.groups.group import Group, GroupState
 from strandline.groups.offset_records import OffsetRecord
@@ -20,7 +23,14 @@ from strandline.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from strandline.types import Instant, ProducerEpoch, ProducerId, TopicPartition
+from strandline.types import (
+    NO_TOPIC_ID,
+    Instant,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 
 
 class TransactionalOffsets:
@@ -33,7 +43,16 @@ class TransactionalOffsets:
         """Handle TxnOffsetCommit, which is answered when the pending offsets are durable."""
         request = call.body
         group = self._shard.groups.get(request.group_id)
-        if group is None:
+        consumers = self._shard.consumer_group(request.group_id)
+        if consumers is not None:
+            check_transactional_commit(
+                consumers,
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                self._partitions(request),
+            )
+        elif group is None:
             if request.generation_id > NO_GENERATION:
                 raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
         else:
@@ -42,7 +61,7 @@ class TransactionalOffsets:
         if not records:
             self._shard.reply(call.token, response)
             return
-        if group is None:
+        if group is None and consumers is None:
             self._shard.groups[request.group_id] = Group(request.group_id, created_ms=now.wall_ms)
 
         def answer(error: ErrorCode | None, _at: Instant) -> None:
@@ -53,6 +72,12 @@ class TransactionalOffsets:
             ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch), call.guard
         )
         self._shard.append(records, now, answer, producer=producer)
+
+    def _partitions(self, request: TxnOffsetCommitRequest) -> Iterator[tuple[TopicId, int]]:
+        for topic in request.topics:
+            facts = self._shard.cluster.named(topic.name)
+            for item in topic.partitions:
+                yield NO_TOPIC_ID if facts is None else facts.topic_id, item.partition_index
 
     def _decide(
         self, request: TxnOffsetCommitRequest, now: Instant

@@ -51,6 +51,7 @@ class GroupAccess:
         """The group coordinator, made when first needed."""
         from strandline.cluster.topic_names import CONSUMER_OFFSETS
         from strandline.groups.coordinator import GroupCoordinator
+        from strandline.node.group_cluster import GroupCluster
         from strandline.node.group_host import GroupHost, group_settings
         from strandline.records.codec import Codec
 
@@ -61,6 +62,7 @@ class GroupAccess:
             self._random,
             # All brokers must agree on it, whatever their settings say now.
             partition_count=len(topic.partitions) if topic else broker.offsets_topic_num_partitions,
+            cluster=GroupCluster(self._metadata, self._settings),
         )
         codec = Codec(broker.offsets_topic_compression_codec)
         read_bytes = broker.offsets_load_buffer_size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -28,7 +28,7 @@ from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.effects import AppendMarker, AppendRecords, Effect
 from strandline.groups.overview import GroupOverview
 from strandline.groups.requests import Call
-from strandline.groups.settings import GroupSettings
+from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
 from strandline.node.coordinator_topic import (
     CoordinatorTopic,
     MarkerWritten,
@@ -209,6 +209,10 @@ class GroupHost:
         """Forget the offsets of topics that are gone."""
         self._carry_out(self._coordinator.topics_deleted(topics, now), now)
 
+    def topics_changed(self, names: Collection[str], *, are_new: bool = False) -> None:
+        """Topics came, changed or went: groups of the consumer protocol look at them."""
+        self._coordinator.topics_changed(names, are_new=are_new)
+
     def check(self) -> None:
         """See `GroupCoordinator.check`; costs nothing while nothing happens. To be asked between
         two turns."""
@@ -280,11 +284,19 @@ class GroupHost:
 
 def group_settings(broker: BrokerConfig) -> GroupSettings:
     """The coordinator's settings as the broker's configuration has them."""
+    policy = broker.group_consumer_migration_policy.lower()
     return GroupSettings(
         session_timeout_min_ms=broker.group_min_session_timeout_ms,
         session_timeout_max_ms=broker.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=broker.group_initial_rebalance_delay_ms,
         members_max=broker.group_max_size,
+        consumer=ConsumerGroupSettings(
+            members_max=broker.group_consumer_max_size,
+            assignors=broker.group_consumer_assignors,
+            may_upgrade=policy in ("upgrade", "bidirectional"),
+            may_downgrade=policy in ("downgrade", "bidirectional"),
+            regex_refresh_interval_ms=broker.group_consumer_regex_refresh_interval_ms,
+        ),
         offset_metadata_max=broker.offset_metadata_max_bytes,
         offset_commit_timeout_ms=broker.offsets_commit_timeout_ms,
         offsets_retention_ms=broker.offsets_retention_ms,

@@ -78,6 +78,8 @@ class MetadataListener:
             for change in node.replicas.brokers_changed(delta.brokers_changed, now):
                 self._role_changed(change, now)
         self._reconfigure(delta, now)
+        if node.groups.is_used:
+            self._tell_groups(delta)
         node.in_sync_changes.follow(delta)
         node.controller_loop.follow(delta, now)
 
@@ -93,6 +95,18 @@ class MetadataListener:
         if delta.topics_deleted and node.groups.is_used:
             gone = [(topic.name, topic.topic_id) for topic in delta.topics_deleted]
             node.groups.host.topics_deleted(gone, now)
+
+    def _tell_groups(self, delta: ImageDelta) -> None:
+        """Groups of the consumer protocol follow topics, and the racks of their replicas."""
+        node = self._node
+        image = node.metadata.image
+        gone = {topic.name for topic in delta.topics_deleted}
+        changed = gone | {partition.topic for partition in delta.partitions_changed}
+        if any(broker.rack for broker in image.brokers.values()) and delta.brokers_changed:
+            changed |= image.topics.keys()
+        if changed:
+            are_new = bool(delta.topics_created)
+            node.groups.host.topics_changed(changed, are_new=are_new)
 
     def _take_up(self, partition: TopicPartition, now: Instant, *, is_new: bool) -> None:
         node = self._node

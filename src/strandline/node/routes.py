@@ -78,6 +78,7 @@ class Routes:
             ApiKey.WRITE_TXN_MARKERS: self._partition_producers,
             ApiKey.DESCRIBE_PRODUCERS: self._partition_producers,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._group_heartbeats,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self._group_heartbeats,
             ApiKey.SHARE_GROUP_HEARTBEAT: self._group_heartbeats,
             ApiKey.INSPECT: self._inspect,
         }
@@ -269,12 +270,17 @@ class Routes:
         return {ApiKey.INSPECT: InspectHandler(self._node).handle}
 
     def _group_heartbeats(self) -> Mapping[int, Handler]:
-        from strandline.node.handlers.group_heartbeats import GroupHeartbeatHandler
+        from strandline.node.handlers.group_heartbeats import (
+            ConsumerGroupsHandler,
+            refuse_share_group,
+        )
 
-        handler = GroupHeartbeatHandler()
+        node = self._node
+        consumers = ConsumerGroupsHandler(lambda: node.groups.host, node.metadata, node.settings)
         return {
-            ApiKey.CONSUMER_GROUP_HEARTBEAT: handler.consumer,
-            ApiKey.SHARE_GROUP_HEARTBEAT: handler.share,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: consumers.heartbeat,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: consumers.describe,
+            ApiKey.SHARE_GROUP_HEARTBEAT: refuse_share_group,
         }
 
     def _groups(self) -> Mapping[int, Handler]:

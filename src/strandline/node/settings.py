@@ -19,6 +19,7 @@ from strandline.cluster.znodes import (
 )
 from strandline.config.broker import BrokerConfig
 from strandline.config.describe import DescribedSetting, describe_topic
+from strandline.config.group import GroupConfig, group_config
 from strandline.config.load import apply_dynamic, topic_config
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IN_FLIGHT_PER_CONNECTION_MAX: Final = 128
+_GROUPS_REMEMBERED: Final = 10_000
 
 
 class Settings:
@@ -41,6 +43,8 @@ class Settings:
         """Whether topics whose names differ only in case would share a directory here."""
         self._topics: dict[str, tuple[Versioned[ConfigNode], TopicConfig]] = {}
         """Settings of topics that have overrides, with the overrides that they were made from."""
+        self._groups: dict[str, tuple[Versioned[ConfigNode] | None, BrokerConfig, GroupConfig]] = {}
+        """Settings of groups, with what they were made from."""
         self._followed = (broker.layers.cluster_wide, broker.layers.per_broker)
         """The stored settings of all brokers and of this one that `broker` was made with."""
         self._ignored: Set[str] = frozenset()
@@ -83,6 +87,26 @@ class Settings:
             log.warning("The settings of topic %s are ignored: %s", name, error)
             config = self.broker.topic_defaults
         self._topics[name] = (stored, config)
+        return config
+
+    def of_group(self, name: str, image: ClusterImage) -> GroupConfig:
+        """The settings of one group of the consumer protocol, its overrides applied.
+
+        Those that are not allowed any more are ignored with a warning, as for topics.
+        """
+        stored = image.configs.get(ConfigResource(ResourceKind.GROUP, name))
+        known = self._groups.get(name)
+        if known is not None and known[0] is stored and known[1] is self.broker:
+            return known[2]
+        overrides = {} if stored is None else stored.value.overrides
+        try:
+            config = group_config(overrides, self.broker)
+        except InvalidSetting as error:
+            log.warning("The settings of group %s are ignored: %s", name, error)
+            config = group_config({}, self.broker)
+        if len(self._groups) >= _GROUPS_REMEMBERED:
+            self._groups.clear()
+        self._groups[name] = (stored, self.broker, config)
         return config
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[DescribedSetting]:

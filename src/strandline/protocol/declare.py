@@ -205,9 +205,11 @@ def one(element: type[T], versions: str = "0+", **more: Any) -> T:
     return cast(T, _field(element, versions, element, **more))
 
 
-def nullable_one(element: type[T], versions: str = "0+", nullable: str = "0+") -> T | None:
+def nullable_one(
+    element: type[T], versions: str = "0+", nullable: str = "0+", **more: Any
+) -> T | None:
     """One structure in place, preceded by a byte that says whether it is there."""
-    return cast("T | None", _field(element, versions, None, nullable=nullable))
+    return cast("T | None", _field(element, versions, None, nullable=nullable, **more))
 
 
 def tagged_one(element: type[T], versions: str, *, tag: int, **more: Any) -> T | None:

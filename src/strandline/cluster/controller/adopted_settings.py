@@ -1,4 +1,4 @@
-"""Which settings adopted topics get, and what is taken over for brokers.
+"""Which settings adopted topics get, and what is taken over for brokers and consumer groups.
 
 A log directory that Kafka wrote has its settings in a metadata log, which may not be readable. A
 topic whose settings are not known keeps its records for ever until an operator says otherwise: any
@@ -19,7 +19,7 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.kraft_settings import KraftSettings
 from strandline.cluster.store import Operation
 from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceKind
-from strandline.config.alter import replace_broker, replace_topic
+from strandline.config.alter import replace_broker, replace_group, replace_topic
 from strandline.config.broker import BrokerConfig
 from strandline.errors import ProtocolError
 from strandline.types import BrokerId, TopicId
@@ -79,6 +79,21 @@ def settings_of_brokers(
         operations += config_write(image, resource, overrides)
         whose = f"Broker {name}" if one_broker else "All brokers"
         left_out += (f"{whose}: {sentence}" for sentence in sentences)
+    return operations, left_out
+
+
+def settings_of_groups(
+    image: ClusterImage, kept: KraftSettings, broker: BrokerConfig
+) -> tuple[list[Operation], list[str]]:
+    """The same for consumer groups: their settings are those of the cluster."""
+    operations: list[Operation] = []
+    left_out: list[str] = []
+    for resource, known in sorted(kept.overrides.items()):
+        if resource.kind is not ResourceKind.GROUP or not known or resource in image.configs:
+            continue
+        overrides, sentences = _allowed(known, lambda some: replace_group(some.items(), broker))
+        operations += config_write(image, resource, overrides)
+        left_out += (f"Group {resource.name}: {sentence}" for sentence in sentences)
     return operations, left_out
 
 

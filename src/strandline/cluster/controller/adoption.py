@@ -18,7 +18,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from strandline.cluster.controller.adopted_settings import settings_of_brokers, settings_of_topic
+from strandline.cluster.controller.adopted_settings import (
+    settings_of_brokers,
+    settings_of_groups,
+    settings_of_topic,
+)
 from strandline.cluster.controller.decision import (
     MAX_PARTITIONS_PER_REQUEST,
     controller_epoch,
@@ -174,11 +178,13 @@ class _Work:
         self._take_over_settings(name, topic_id)
 
     def take_over_broker_settings(self) -> None:
-        """What Kafka's metadata log says of this broker and of all."""
-        if self._kept is not None:
-            operations, left_out = settings_of_brokers(
-                self._image, self._kept, self._broker_id, self._broker
-            )
+        """What Kafka's metadata log says of this broker and of all, and of consumer groups."""
+        if self._kept is None:
+            return
+        for operations, left_out in (
+            settings_of_brokers(self._image, self._kept, self._broker_id, self._broker),
+            settings_of_groups(self._image, self._kept, self._broker),
+        ):
             self.operations += operations
             self._left_out += left_out
 

@@ -28,21 +28,20 @@ from strandline.cluster.znodes import CLUSTER_DEFAULT, ConfigResource, ResourceK
 from strandline.config.alter import (
     Alteration,
     alter_broker,
+    alter_group,
     alter_topic,
     replace_broker,
+    replace_group,
     replace_topic,
 )
 from strandline.config.broker import BrokerConfig
 from strandline.errors import ErrorCode, ProtocolError
 
 CLIENT_METRICS: Final = 16
-GROUP: Final = 32
 _NO_SETTINGS: Final = {
     8: "AlterConfigs does not change the levels of loggers; IncrementalAlterConfigs does.",
     CLIENT_METRICS: "Strandline does not collect metrics from clients (KIP-714), so there are no "
     "subscriptions to them.",
-    GROUP: "Settings of single groups are for the group protocols of KIP-848, KIP-932 and "
-    "KIP-1071, which are not served; classic groups have none in Kafka either.",
 }
 
 
@@ -95,6 +94,8 @@ def incremental_alter_configs(
         current = image.overrides(resource)
         if resource.kind is ResourceKind.TOPIC:
             return alter_topic(current, request.alterations, broker)
+        if resource.kind is ResourceKind.GROUP:
+            return alter_group(current, request.alterations, broker)
         return alter_broker(
             current, request.alterations, broker, one_broker=resource.name != CLUSTER_DEFAULT
         )
@@ -114,6 +115,8 @@ def alter_configs(
     def replaced(resource: ConfigResource, request: ConfigReplacement) -> dict[str, str]:
         if resource.kind is ResourceKind.TOPIC:
             return replace_topic(request.settings, broker)
+        if resource.kind is ResourceKind.GROUP:
+            return replace_group(request.settings, broker)
         return replace_broker(request.settings, broker, one_broker=resource.name != CLUSTER_DEFAULT)
 
     return _decide(image, requests, replaced, broker, validate_only=validate_only)
@@ -163,7 +166,23 @@ def _resource(kind: int, name: str, broker: BrokerConfig) -> ConfigResource:
                 f"this is broker {broker.node_id}.",
             )
         return ConfigResource(ResourceKind.BROKER, name)
+    if kind == ResourceKind.GROUP:
+        if problem := group_problem(name):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, problem)
+        return ConfigResource(ResourceKind.GROUP, name)
     raise no_settings(kind)
+
+
+def group_problem(name: str) -> str | None:
+    """Why settings cannot be kept for a group of this name, or None if they can.
+
+    The metadata store has the name as the name of a node.
+    """
+    if not name:
+        return "Default group resources are not allowed."
+    if name in (".", ".."):
+        return f"The metadata store cannot keep settings for a group of the name {name!r}."
+    return None
 
 
 def no_settings(kind: int) -> ProtocolError:
@@ -184,6 +203,8 @@ def _write(
             return []
         # The topic may be deleted meanwhile; its settings must not come after it.
         return [Check(topic_path(resource.name)), *config_write(image, resource, overrides)]
+    if resource.kind is ResourceKind.GROUP and overrides == image.overrides(resource):
+        return []
     # A broker's settings are written even if they stay the same: it makes the broker read the
     # files again that they name (KAFKA-14136).
     return config_write(image, resource, overrides)

@@ -40,6 +40,7 @@ SKELETON: Final = (
     "/config/brokers",
     "/config/changes",
     "/config/clients",
+    "/config/groups",
     "/config/ips",
     "/config/topics",
     "/config/users",

@@ -1,9 +1,9 @@
-"""`/config/topics/<t>` and `/config/brokers/<id>`: settings that were changed at run time.
+"""`/config/topics/<t>`, `/config/brokers/<id>`, `/config/groups/<g>`: what was set at run time.
 
     {"version": 1, "config": {"retention.ms": "60000"}}
 
 The broker named `<default>` in a path holds what is set for all brokers; in requests that same
-resource has the empty name.
+resource has the empty name. The ids of groups may have any characters and are percent-encoded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from strandline.cluster.znodes.content import Content, Extra, encoded
 
@@ -26,9 +27,14 @@ class ResourceKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
-_FOLDERS: Final = {ResourceKind.TOPIC: "topics", ResourceKind.BROKER: "brokers"}
+_FOLDERS: Final = {
+    ResourceKind.TOPIC: "topics",
+    ResourceKind.BROKER: "brokers",
+    ResourceKind.GROUP: "groups",
+}
 _KINDS: Final = {folder: kind for kind, folder in _FOLDERS.items()}
 
 
@@ -40,7 +46,10 @@ class ConfigResource(NamedTuple):
 
     @property
     def path(self) -> str:
-        return f"{ROOT}/{_FOLDERS[self.kind]}/{self.name or _DEFAULT_NODE}"
+        name = self.name or _DEFAULT_NODE
+        if self.kind is ResourceKind.GROUP:
+            name = quote(name, safe="")
+        return f"{ROOT}/{_FOLDERS[self.kind]}/{name}"
 
     @classmethod
     def of_path(cls, folder: str, name: str) -> ConfigResource | None:
@@ -48,6 +57,8 @@ class ConfigResource(NamedTuple):
         kind = _KINDS.get(folder)
         if kind is None:
             return None
+        if kind is ResourceKind.GROUP:
+            return cls(kind, unquote(name))
         return cls(kind, CLUSTER_DEFAULT if name == _DEFAULT_NODE else name)
 
 

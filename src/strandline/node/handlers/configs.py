@@ -15,7 +15,7 @@ from strandline.cluster.controller import (
     alter_configs,
     incremental_alter_configs,
 )
-from strandline.cluster.controller.alter_configs import CLIENT_METRICS, GROUP, no_settings
+from strandline.cluster.controller.alter_configs import CLIENT_METRICS, no_settings
 from strandline.cluster.controller.decision import duplicates, refuse_duplicate
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.topic_names import name_problem
@@ -25,6 +25,7 @@ from strandline.config.describe import (
     DescribedSetting,
     describe_broker,
     describe_cluster_defaults,
+    describe_group,
     describe_topic,
 )
 from strandline.errors import ErrorCode, ProtocolError
@@ -45,8 +46,8 @@ from strandline.protocol.messages import (
 )
 from strandline.types import BrokerId, Instant
 
-_RESOURCE_TYPES: Final = frozenset({ResourceKind.TOPIC, ResourceKind.BROKER, BROKER_LOGGER})
-_WITHOUT_SETTINGS: Final = frozenset({CLIENT_METRICS, GROUP})
+_RESOURCE_TYPES: Final = frozenset({*ResourceKind, BROKER_LOGGER})
+_WITHOUT_SETTINGS: Final = frozenset({CLIENT_METRICS})
 """Of these there are none, which is no error to ask for."""
 
 
@@ -116,6 +117,10 @@ class ConfigsHandler:
                     f"by that broker.",
                 )
             return describe_broker(broker)
+        if kind == ResourceKind.GROUP:
+            if not name:
+                raise ProtocolError(ErrorCode.INVALID_REQUEST, "The group name is empty.")
+            return describe_group(image.overrides(ConfigResource(ResourceKind.GROUP, name)), broker)
         if kind == BROKER_LOGGER:
             return self._loggers.describe(name)
         raise no_settings(kind)
@@ -238,6 +243,9 @@ class ConfigsHandler:
             int(ResourceKind.TOPIC): list(image.topics),
             int(ResourceKind.BROKER): brokers,
             BROKER_LOGGER: brokers,
+            int(ResourceKind.GROUP): [
+                resource.name for resource in image.configs if resource.kind is ResourceKind.GROUP
+            ],
         }
         response.config_resources = [
             list_config_resources.ConfigResource(resource_name=name, resource_type=kind)

@@ -1,16 +1,27 @@
-"""The heartbeats of group protocols that are not served: each member is told so at once.
+"""The heartbeats of group protocols other than the classic one (KIP-848, KIP-932).
 
-Kafka 4 with the protocol switched off shows these requests in ApiVersions all the same and answers
-UNSUPPORTED_VERSION. Clients take that for final; of a broker that does not show them, some believe
-for minutes that it is only starting.
+Share groups are not served: each member is told so at once. Kafka 4 with the protocol switched off
+shows these requests in ApiVersions all the same and answers UNSUPPORTED_VERSION. Clients take that
+for final; of a broker that does not show them, some believe for minutes that it is only starting.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from strandline.cluster.features import GROUP_VERSION, level_of
 from strandline.errors import ErrorCode
+from strandline.node.group_host import GroupHost
+from strandline.node.handlers.authorized import GROUP_OPERATIONS
+from strandline.node.metadata import Metadata
 from strandline.node.request import Request
+from strandline.node.settings import Settings
+from strandline.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
 from strandline.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -22,29 +33,68 @@ from strandline.protocol.messages.share_group_heartbeat import (
 from strandline.types import Instant
 
 NO_CONSUMER_PROTOCOL: Final = (
-    "The group protocol of KIP-848 is not served by this version of Strandline: set "
-    "group.protocol=classic."
+    "The consumer protocol is not served: group.coordinator.rebalance.protocols is without "
+    "consumer, or the cluster's group.version is 0. Set group.protocol=classic."
 )
 NO_SHARE_GROUPS: Final = "Share groups are not served by this version of Strandline."
 
 
-class GroupHeartbeatHandler:
-    """Answers ConsumerGroupHeartbeat, versions 0 to 1, and ShareGroupHeartbeat, version 1."""
+class ConsumerGroupsHandler:
+    """Answers ConsumerGroupHeartbeat and ConsumerGroupDescribe, versions 0 and 1."""
 
-    def consumer(self, request: Request[ConsumerGroupHeartbeatRequest], now: Instant) -> None:
-        """Refuse the member of a group of KIP-848."""
-        del now
+    def __init__(
+        self, groups: Callable[[], GroupHost], metadata: Metadata, settings: Settings
+    ) -> None:
+        self._groups = groups
+        self._metadata = metadata
+        self._settings = settings
+
+    def heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest], now: Instant) -> None:
+        """Let a member join, stay or leave."""
+        if self._is_served:
+            self._groups().ask(request, now)
+            return
         request.reply(
             ConsumerGroupHeartbeatResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_CONSUMER_PROTOCOL
             )
         )
 
-    def share(self, request: Request[ShareGroupHeartbeatRequest], now: Instant) -> None:
-        """Refuse the member of a share group."""
-        del now
+    def describe(self, request: Request[ConsumerGroupDescribeRequest], now: Instant) -> None:
+        """Describe groups with their members."""
+        if self._is_served:
+            complete = _with_operations if request.body.include_authorized_operations else None
+            self._groups().ask(request, now, complete=complete)
+            return
+        refused = ErrorCode.UNSUPPORTED_VERSION
         request.reply(
-            ShareGroupHeartbeatResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_SHARE_GROUPS
+            ConsumerGroupDescribeResponse(
+                groups=[
+                    DescribedGroup(group_id=group_id, error_code=refused)
+                    for group_id in request.body.group_ids
+                ]
             )
         )
+
+    @property
+    def _is_served(self) -> bool:
+        """Whether it is switched on, and every broker of the cluster knows it."""
+        is_on = "consumer" in self._settings.broker.group_coordinator_rebalance_protocols
+        return is_on and level_of(self._metadata.image, GROUP_VERSION) > 0
+
+
+def refuse_share_group(request: Request[ShareGroupHeartbeatRequest], now: Instant) -> None:
+    """Refuse the member of a share group."""
+    del now
+    request.reply(
+        ShareGroupHeartbeatResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=NO_SHARE_GROUPS
+        )
+    )
+
+
+def _with_operations(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+    for group in response.groups:
+        if group.error_code == ErrorCode.NONE:
+            group.authorized_operations = GROUP_OPERATIONS
+    return response

@@ -262,6 +262,10 @@ class GroupMember:
     client_host: str = fact("where it is")
     session_timeout_ms: int = fact("silence after which it counts as gone")
     partitions: list[str] = fact("what it is assigned")
+    protocol: str = fact("the group protocol that it speaks: `classic` or `consumer`")
+    epoch: int | None = fact("how far it is, in a group of the consumer protocol")
+    target_partitions: list[str] = fact("what it is to own, in a group of the consumer protocol")
+    revoking_partitions: list[str] = fact("what it still has to give up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +273,11 @@ class Group:
     """A consumer group that this broker coordinates."""
 
     group: str = fact("its id")
+    type: str = fact("its group protocol: `classic` or `consumer`")
     state: str = fact("Kafka's name of its state")
     state_since_wall_ms: int = fact("since when")
-    generation: int = fact("counts the completed rebalances")
+    generation: int = fact("counts the completed rebalances; of a consumer group its epoch")
+    assignment_epoch: int | None = fact("the epoch that the target assignment is for")
     protocol: str | None = fact("how its partitions are assigned")
     rebalance_reason: str = fact("why the last rebalance began")
     coordinator_partition: int = fact("the partition of `__consumer_offsets` in which it lives")

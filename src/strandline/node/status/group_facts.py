@@ -12,6 +12,8 @@ def group_facts(group: GroupOverview, replicas: Replicas) -> document.Group:
     """One group that is coordinated here. Lag is known of partitions that are hosted here."""
     return document.Group(
         group=group.group_id,
+        type=group.group_type,
+        assignment_epoch=group.assignment_epoch,
         state=group.state.value,
         state_since_wall_ms=group.state_since_ms,
         generation=group.generation,
@@ -34,6 +36,10 @@ def _member(member: MemberOverview) -> document.GroupMember:
         client_host=member.client_host,
         session_timeout_ms=member.session_timeout_ms,
         partitions=[str(each) for each in member.assigned_partitions],
+        protocol=member.protocol,
+        epoch=member.epoch,
+        target_partitions=[str(each) for each in member.target_partitions],
+        revoking_partitions=[str(each) for each in member.revoking_partitions],
     )
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.errors import ErrorCode
+from strandline.groups.consumer.image import ConsumerGroupState
 from strandline.groups.group import GroupState
 from strandline.groups.overview import GroupOverview
 from strandline.node.why.rule import Finding, Rule, Scope
 from strandline.node.why.scene import Scene, refusal_evidence
-from strandline.node.why.writing_rules import refused
+from strandline.node.why.writing_rules import refusal_rule, refused
 from strandline.types import TopicPartition
 
+_UNSETTLED: Final = (ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING)
+_SHOWN_MAX: Final = 10
 _REBALANCING: Final = (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
@@ -53,6 +56,38 @@ def rebalancing(scene: Scene) -> Iterator[Finding]:
             refusal.first.wall_ms,
             refusal_evidence(refusal, scene.now),
         )
+
+
+def reconciling(scene: Scene) -> Iterator[Finding]:
+    """Groups of the consumer protocol whose members do not own yet what they are to own."""
+    for group in _groups(scene):
+        if group.state not in _UNSETTLED:
+            continue
+        behind = [each for each in group.members if each.is_awaited]
+        evidence = [f"epoch {group.generation}: {group.rebalance_reason}"]
+        for each in behind[:_SHOWN_MAX]:
+            who = f"{each.client_id} at {each.client_host} ({each.member_id})"
+            if each.revoking_partitions:
+                evidence.append(f"{who} has to give up {_listed(each.revoking_partitions)}")
+            elif each.missing:
+                waits = ", ".join(f"{at} of {owner}" for at, owner in each.missing[:_SHOWN_MAX])
+                evidence.append(f"{who} waits for {waits}")
+            else:
+                evidence.append(f"{who} is at epoch {each.epoch}: its next heartbeat takes it on")
+        cause = (
+            f"the group is at epoch {group.generation} and waits for its next assignment"
+            if group.state is ConsumerGroupState.ASSIGNING
+            else f"{len(behind)} of {len(group.members)} members do not own yet what epoch "
+            f"{group.assignment_epoch} gives them"
+        )
+        since_ms = group.state_since_ms if group.state_since_ms >= 0 else None
+        yield Finding(f"group {group.group_id}", cause, since_ms, tuple(evidence))
+
+
+def _listed(partitions: Sequence[TopicPartition]) -> str:
+    shown = ", ".join(map(str, partitions[:_SHOWN_MAX]))
+    more = len(partitions) - _SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def loading(scene: Scene) -> Iterator[Finding]:
@@ -146,7 +181,8 @@ def member_gone(scene: Scene) -> Iterator[Finding]:
 def empty(scene: Scene) -> Iterator[Finding]:
     """Groups with offsets and nobody who reads."""
     for group in _groups(scene):
-        if group.state is GroupState.EMPTY and group.committed:
+        is_empty = group.state in (GroupState.EMPTY, ConsumerGroupState.EMPTY)
+        if is_empty and group.committed:
             yield Finding(
                 f"group {group.group_id}",
                 "the group has no members, so nobody reads on from its committed offsets",
@@ -156,8 +192,8 @@ def empty(scene: Scene) -> Iterator[Finding]:
 
 
 NOT_SERVED: Final = (
-    "The consumer group protocol of KIP-848 (group.protocol=consumer) and share groups (KIP-932) "
-    "are not served, nor are offsets of tiered storage."
+    "Share groups (KIP-932) are not served, nor are offsets of tiered storage; the consumer "
+    "protocol of KIP-848 can be switched off."
 )
 MEMBER_GONE: Final = Rule(
     "member-gone",
@@ -190,6 +226,56 @@ RULES: Final = (
         rebalancing,
     ),
     Rule(
+        "reconciling",
+        "A group of the consumer protocol is reconciling",
+        Scope.GROUP,
+        (),
+        "The group has a new target assignment. A member gives up what is not in it, says so with "
+        "its next heartbeat, and only then another member gets it; all others read on.",
+        "It ends when the members named have given up what they must. A member that does not do so "
+        "within its max.poll.interval.ms is fenced.",
+        ("group.consumer.assignment.interval.ms", "group.consumer.heartbeat.interval.ms"),
+        reconciling,
+    ),
+    refusal_rule(
+        "member-fenced",
+        "A member of the consumer protocol is fenced",
+        (
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.STALE_MEMBER_EPOCH,
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+        ),
+        "The member is in another epoch than the group knows: the group took it for gone, or its "
+        "answer got lost; or another process that has not left holds its group.instance.id.",
+        "Nothing: the consumer gives up its partitions and joins again by itself. An instance id "
+        "is free when its holder is closed, or when its session is over.",
+        ("group.consumer.session.timeout.ms",),
+        Scope.GROUP,
+    ),
+    refusal_rule(
+        "member-not-admitted",
+        "A consumer is not admitted to a group",
+        (
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ),
+        "The group is full, has no protocol in common with the consumer, is not there, or is of "
+        "another kind; or the consumer asks for an assignor or a pattern that the broker does not "
+        "have.",
+        "Change what the sentence names. A pattern needs the package strandline[regex] on the "
+        "broker.",
+        (
+            "group.max.size",
+            "group.consumer.max.size",
+            "group.consumer.assignors",
+            "group.consumer.migration.policy",
+        ),
+        Scope.GROUP,
+    ),
+    Rule(
         "coordinator-loading",
         "A coordinator is loading its groups",
         Scope.GROUP,
@@ -218,8 +304,9 @@ RULES: Final = (
         Scope.GROUP,
         (ErrorCode.UNSUPPORTED_VERSION,),
         NOT_SERVED,
-        "Set group.protocol=classic, the default, for consumers.",
-        (),
+        "Set group.protocol=classic, the default, for consumers, or switch the consumer protocol "
+        "on.",
+        ("group.coordinator.rebalance.protocols",),
         partial(refused, codes=(ErrorCode.UNSUPPORTED_VERSION,), cause=NOT_SERVED),
     ),
     Rule(

@@ -1,0 +1,100 @@
+"""The settings of one consumer group (KIP-848), on top of the broker's.
+
+A group's own value must lie within the broker's bounds when it is set; bounds may change later, and
+then the nearer one counts (KIP-1241's rule in Kafka 4.3). Knows no text form beyond that of stored
+overrides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from strandline.config.broker import BrokerConfig
+from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS
+from strandline.config.resolve import read_value
+from strandline.config.unknown import unknown_setting
+from strandline.errors import InvalidSetting
+
+_BOUNDS: Final = {
+    "consumer.assignment.interval.ms": (
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+    ),
+    "consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.session.timeout.ms": (
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+    ),
+}
+_OF_OTHERS: Final = {
+    "share.": "share groups (KIP-932)",
+    "streams.": "streams groups (KIP-1071)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """What a group's coordinator follows. Times in milliseconds."""
+
+    consumer_assignment_interval_ms: int
+    consumer_heartbeat_interval_ms: int
+    consumer_session_timeout_ms: int
+
+
+def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
+    """What a group with these overrides follows.
+
+    Raises InvalidSetting for an unknown name or a value that is not allowed at all; one that is out
+    of the broker's bounds is brought within them.
+    """
+    return _made(_values(overrides), broker)
+
+
+def check_group(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+    """Refuse overrides that a group may not have. Raises InvalidSetting."""
+    values = _values(overrides)
+    for name, value in values.items():
+        low, high = _bounds(name, broker)
+        least, most = _BOUNDS[name]
+        if value < low:
+            raise InvalidSetting(name, f"{name} must be greater than or equal to {least}: {low}.")
+        if value > high:
+            raise InvalidSetting(name, f"{name} must be less than or equal to {most}: {high}.")
+    made = _made(values, broker)
+    if made.consumer_session_timeout_ms <= made.consumer_heartbeat_interval_ms:
+        raise InvalidSetting(
+            "consumer.session.timeout.ms",
+            "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms.",
+        )
+
+
+def _values(overrides: Mapping[str, str]) -> dict[str, int]:
+    values: dict[str, int] = {}
+    for name, text in overrides.items():
+        setting = GROUP_SETTINGS.get(name)
+        if setting is None:
+            for prefix, kind in _OF_OTHERS.items():
+                if name.startswith(prefix):
+                    raise InvalidSetting(name, f"{name} is for {kind}, which are not served.")
+            raise unknown_setting(name, GROUP_SETTINGS, "group setting")
+        values[name] = cast("int", read_value(setting, text))
+    return values
+
+
+def _made(values: Mapping[str, int], broker: BrokerConfig) -> GroupConfig:
+    arguments: dict[str, int] = {}
+    for name, setting in GROUP_SETTINGS.items():
+        low, high = _bounds(name, broker)
+        own = values.get(name, getattr(broker, f"group_{setting.attribute}"))
+        arguments[setting.attribute] = min(max(own, low), high)
+    return GroupConfig(**arguments)
+
+
+def _bounds(name: str, broker: BrokerConfig) -> tuple[int, int]:
+    low, high = (getattr(broker, BROKER_SETTINGS[bound].attribute) for bound in _BOUNDS[name])
+    return low, high

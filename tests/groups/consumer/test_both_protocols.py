@@ -1,0 +1,372 @@
+"""Groups in which members of both protocols are, and groups that change from one to the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import ErrorCode
+from strandline.groups.consumer_protocol import assigned_partitions
+from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
+from strandline.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from strandline.protocol.messages.consumer_protocol import TopicPartition as Numbers
+from strandline.protocol.messages.join_group import JoinGroupRequestProtocol
+from strandline.protocol.schema import encode_versioned
+
+ALL_ORDERS = {("orders", number) for number in range(4)}
+
+
+def code(response):
+    return ErrorCode(response.error_code)
+
+
+def numbers(partitions):
+    by_topic = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [Numbers(topic=topic, partitions=found) for topic, found in by_topic.items()]
+
+
+class ClassicClient:
+    """A consumer of the classic protocol with cooperative rebalances."""
+
+    def __init__(self, world, topics=("orders",), instance_id=None):
+        self.world, self.topics, self.instance_id = world, topics, instance_id
+        self.member_id, self.generation = "", -1
+        self.owned: set[tuple[str, int]] = set()
+
+    def protocols(self):
+        subscription = ConsumerProtocolSubscription(
+            topics=list(self.topics),
+            owned_partitions=numbers(self.owned),
+            generation_id=self.generation,
+        )
+        metadata = encode_versioned(subscription, 3)
+        return [
+            JoinGroupRequestProtocol(name=name, metadata=metadata)
+            for name in ("cooperative-sticky", "range")
+        ]
+
+    def join(self):
+        """Join, with the id that is asked for first; returns the answer, if there is one yet."""
+        fields = {"protocols": self.protocols(), "group_instance_id": self.instance_id}
+        token = self.world.join(self.member_id, **fields)
+        answer = self.world.replies.get(token)
+        if answer is not None and code(answer) is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            token = self.world.join(self.member_id, **fields)
+        self.joining = token
+        return self.joined()
+
+    def joined(self):
+        answer = self.world.replies.get(self.joining)
+        if answer is not None and code(answer) is ErrorCode.NONE:
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+        return answer
+
+    def sync(self, assignments=()):
+        token = self.world.sync(
+            self.member_id, self.generation, assignments, group_instance_id=self.instance_id
+        )
+        answer = self.world.replies.get(token)
+        if answer is not None and code(answer) is ErrorCode.NONE:
+            self.owned = set(assigned_partitions(answer.assignment))
+        return answer
+
+    def beat(self):
+        error = self.world.heartbeat(self.member_id, self.generation, instance=self.instance_id)
+        if error == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join()
+            self.sync()
+        return ErrorCode(error)
+
+
+@pytest.fixture
+def classic_group(world):
+    """Two members of a stable classic group, who own half of the orders each."""
+
+    def make(world=world, **more):
+        clients = [ClassicClient(world, **more) for _ in range(2)]
+        for client in clients:
+            client.join()
+        world.advance(9_001)
+        parts = []
+        for index, client in enumerate(clients):
+            client.joined()
+            owned = {("orders", 2 * index), ("orders", 2 * index + 1)}
+            assignment = ConsumerProtocolAssignment(assigned_partitions=numbers(owned))
+            parts.append((client.member_id, encode_versioned(assignment, 3)))
+        leader = world.replies[clients[0].joining].leader
+        clients.sort(key=lambda client: client.member_id != leader)
+        clients[0].sync(parts)
+        clients[1].sync()
+        assert clients[0].owned | clients[1].owned == ALL_ORDERS
+        return clients
+
+    return make
+
+
+def settle(world, *clients, rounds=8):
+    for _ in range(rounds):
+        for client in clients:
+            client.beat()
+        world.advance(1)
+
+
+def shares(*clients):
+    """How many partitions each has; every one has one owner."""
+    owned = [each for client in clients for each in client.owned]
+    assert sorted(owned) == sorted(ALL_ORDERS)
+    return sorted(len(client.owned) for client in clients)
+
+
+class TestUpgrade:
+    def test_members_go_on_with_what_they_have(self, world, classic_group):
+        first, second = classic_group()
+        newcomer = world.client("new")
+        assert newcomer.beat().member_epoch == first.generation + 1
+        found = world.describe()
+        assert {member.member_type for member in found.members} == {0, 1}
+        assert newcomer.owned == set()
+        settle(world, first, second, newcomer)
+        assert shares(first, second, newcomer) == [1, 1, 2]
+        assert world.states()[0] == "Stable"
+
+    def test_a_new_coordinator_finds_both_kinds(self, world, classic_group):
+        first, second = classic_group()
+        newcomer = world.client("new")
+        settle(world, newcomer, first, second)
+        later = world.fail_over(2)
+        assert later.describe() == world.describe()
+        first.world = second.world = newcomer.world = later
+        settle(later, first, second, newcomer)
+        assert shares(first, second, newcomer) == [1, 1, 2]
+
+    def test_restarting_one_after_the_other(self, world, classic_group):
+        first, second = classic_group()
+        newcomers = []
+        for leaving in (first, second):
+            world.leave(leaving.member_id)
+            newcomers.append(world.client(f"new-{len(newcomers)}"))
+            settle(world, *newcomers, *([second] if leaving is first else []))
+        assert shares(*newcomers) == [2, 2]
+        assert {member.member_type for member in world.describe().members} == {1}
+
+    def test_an_empty_classic_group_needs_no_permission(self, consumer_world_type, cluster):
+        settings = GroupSettings(
+            consumer=ConsumerGroupSettings(may_upgrade=False, may_downgrade=False)
+        )
+        world = consumer_world_type(settings, cluster=cluster)
+        world.commit((0, 5))
+        member = world.client()
+        assert member.beat().member_epoch == 2
+        assert world.offsets()
+        assert world.fail_over(2).states() == ("Stable", 2, 2)
+
+    def test_the_policy_forbids_it(self, consumer_world_type, cluster, classic_group):
+        settings = GroupSettings(consumer=ConsumerGroupSettings(may_upgrade=False))
+        world = consumer_world_type(settings, cluster=cluster)
+        first, _ = classic_group(world)
+        answer = world.client("new").beat()
+        assert code(answer) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert answer.error_message.endswith("because online upgrade is disabled.")
+        assert first.beat() is ErrorCode.NONE
+
+    def test_a_group_of_another_kind(self, world):
+        world.new_member(protocol_type="connect")
+        answer = world.client("new").beat()
+        assert code(answer) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert "does not use the consumer embedded protocol" in answer.error_message
+
+    def test_a_group_whose_assignor_keeps_notes(self, world):
+        members, generation = world.stable_group()
+        world.join(members[0])
+        token = world.sync(
+            members[0],
+            generation + 1,
+            [
+                (
+                    members[0],
+                    encode_versioned(
+                        ConsumerProtocolAssignment(
+                            assigned_partitions=numbers(ALL_ORDERS), user_data=b"notes"
+                        ),
+                        1,
+                    ),
+                )
+            ],
+        )
+        assert code(world.replies[token]) is ErrorCode.NONE
+        answer = world.client("new").beat()
+        assert code(answer) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert "unsupported custom assignor" in answer.error_message
+
+    def test_one_that_is_refused_leaves_the_classic_group(self, world, classic_group):
+        first, second = classic_group()
+        world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert code(world.client("new").beat()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert first.beat() is ErrorCode.NONE
+        assert second.beat() is ErrorCode.NONE
+        assert world.state() == "Stable"
+        assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
+
+    def test_those_who_wait_in_a_join_are_told_to_join_again(self, world):
+        waiting = ClassicClient(world)
+        waiting.join()
+        world.client("new").beat()
+        assert code(waiting.joined()) is ErrorCode.REBALANCE_IN_PROGRESS
+        assert code(waiting.join()) is ErrorCode.NONE
+        assert waiting.generation == 1
+
+
+class TestClassicMembers:
+    def test_a_join_needs_an_id_first(self, world):
+        world.client("new").beat()
+        client = ClassicClient(world)
+        assert code(client.join()) is ErrorCode.NONE
+        assert len(client.member_id) == 22
+        assert client.generation == 3
+
+    def test_what_a_member_has_to_give_up_first(self, world):
+        classic, newcomer = ClassicClient(world), world.client("new")
+        newcomer.beat()
+        classic.join()
+        classic.sync()
+        assert classic.owned == set()
+        settle(world, newcomer, classic)
+        assert shares(newcomer, classic) == [2, 2]
+
+    def test_with_another_protocol(self, world):
+        world.client("new").beat()
+        token = world.join(protocol_type="connect")
+        assert code(world.replies[token]) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+    def test_a_heartbeat_of_a_member_of_the_other_protocol(self, world):
+        world.client("new").beat()
+        assert world.heartbeat("new", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_another_generation(self, world):
+        world.client("new").beat()
+        classic = ClassicClient(world)
+        classic.join()
+        classic.generation = 9
+        assert classic.beat() is ErrorCode.ILLEGAL_GENERATION
+        assert code(classic.sync()) is ErrorCode.ILLEGAL_GENERATION
+
+    def test_one_that_does_not_sync_is_out(self, world):
+        newcomer = world.client("new")
+        newcomer.beat()
+        ClassicClient(world).join()
+        for _ in range(7):
+            newcomer.beat()
+            world.advance(9_000)
+        settle(world, newcomer)
+        assert shares(newcomer) == [4]
+
+    def test_topics_that_change_are_noticed_without_members_of_the_other(self, world, cluster):
+        newcomer, classic = world.client("new"), ClassicClient(world, instance_id="i")
+        newcomer.beat()
+        classic.join()
+        settle(world, newcomer, classic)
+        cluster.put("orders", 6)
+        world.topics_changed("orders")
+        assert classic.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+        settle(world, newcomer, classic)
+        assert len(newcomer.owned) == len(classic.owned) == 3
+
+    def test_one_that_is_silent_is_out_after_its_own_session(self, world):
+        newcomer = world.client("new")
+        newcomer.beat()
+        classic = ClassicClient(world)
+        classic.join()
+        classic.sync()
+        world.advance(10_001)
+        assert len(world.describe().members) == 1
+
+    def test_a_leave_removes_members_of_both_protocols(self, world, classic_group):
+        first, second = classic_group()
+        newcomer = world.client("new")
+        newcomer.beat()
+        token = world.leave(first.member_id, "new", "stranger")
+        errors = [member.error_code for member in world.replies[token].members]
+        assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+        assert world.state() == "PreparingRebalance"
+        assert second.member_id
+
+    def test_a_policy_that_forbids_both_ways(self, consumer_world_type, cluster):
+        settings = GroupSettings(
+            consumer=ConsumerGroupSettings(may_upgrade=False, may_downgrade=False)
+        )
+        world = consumer_world_type(settings, cluster=cluster)
+        world.client("new").beat()
+        assert code(ClassicClient(world).join()) is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class TestDowngrade:
+    def test_when_the_last_member_of_the_new_protocol_leaves(self, world, classic_group):
+        first, second = classic_group()
+        newcomer = world.client("new")
+        settle(world, newcomer, first, second)
+        epoch = world.states()[1]
+        newcomer.leave()
+        assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert world.state() == "PreparingRebalance"
+        for client in (first, second):
+            assert (
+                world.heartbeat(client.member_id, client.generation)
+                == ErrorCode.REBALANCE_IN_PROGRESS
+            )
+            client.join()
+        assert {first.joined().generation_id, second.joined().generation_id} == {epoch + 1}
+        assert world.fail_over(2).state() == "Stable"
+
+    def test_by_a_static_member_that_comes_back_with_the_old_protocol(self, world):
+        static = world.client("a", instance_id="i")
+        static.beat()
+        classic = ClassicClient(world)
+        settle(world, static)
+        classic.join()
+        classic.sync()
+        settle(world, static, classic)
+        static.leave(-2)
+        successor = ClassicClient(world, instance_id="i")
+        answer = successor.join()
+        assert code(answer) is ErrorCode.NONE
+        assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert world.state() == "Stable"
+        assert code(successor.sync()) is ErrorCode.NONE
+        assert shares(successor, classic) == [2, 2]
+
+    def test_the_policy_forbids_it(self, consumer_world_type, cluster, classic_group):
+        settings = GroupSettings(consumer=ConsumerGroupSettings(may_downgrade=False))
+        world = consumer_world_type(settings, cluster=cluster)
+        first, second = classic_group(world)
+        newcomer = world.client("new")
+        settle(world, newcomer, first, second)
+        newcomer.leave()
+        settle(world, first, second)
+        assert world.states()[0] == "Stable"
+        assert shares(first, second) == [2, 2]
+
+    def test_one_that_is_refused_leaves_the_consumer_group(self, world, classic_group):
+        first, second = classic_group()
+        newcomer = world.client("new")
+        settle(world, newcomer, first, second)
+        world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert code(newcomer.leave()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert world.states()[0] == "Stable"
+        settle(world, newcomer, first, second)
+        assert shares(first, second, newcomer) == [1, 1, 2]
+
+    def test_an_empty_consumer_group_becomes_a_classic_one(self, world):
+        member = world.client()
+        member.beat()
+        member.leave()
+        members, _ = world.stable_group()
+        assert world.state() == "Stable"
+        assert code(world.describe()) is ErrorCode.GROUP_ID_NOT_FOUND
+        later = world.fail_over(2)
+        assert later.state() == "Stable"
+        assert members

@@ -1,0 +1,212 @@
+"""Offsets of consumer groups: who may commit and read with which epoch, and how they end."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.errors import ErrorCode
+from strandline.protocol.messages.delete_groups import DeleteGroupsRequest
+from strandline.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from strandline.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from strandline.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from strandline.types import TopicPartition
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture
+def commit(world, cluster):
+    """The error of a commit of partition 0 of `orders` by a member."""
+
+    def commit(member, epoch=None, partition=0, version=9):
+        error = world.commit_error(
+            (partition, 7),
+            version=version,
+            member_id=member.member_id,
+            generation=member.epoch if epoch is None else epoch,
+            topic_id=cluster.topics["orders"].topic_id,
+        )
+        return ErrorCode(error)
+
+    return commit
+
+
+def fetch(world, member_id, epoch):
+    group = OffsetFetchRequestGroup(
+        group_id="g", member_id=member_id, member_epoch=epoch, topics=None
+    )
+    [found] = world.answer(OffsetFetchRequest(groups=[group])).groups
+    return found.error_code
+
+
+def delete(world):
+    [result] = world.answer(DeleteGroupsRequest(groups_names=["g"])).results
+    return result.error_code
+
+
+class TestCommits:
+    def test_with_the_epoch_of_the_member(self, world, commit):
+        member = world.client()
+        member.beat()
+        assert commit(member) is ErrorCode.NONE
+        assert world.offsets() == {TopicPartition("orders", 0): 7}
+
+    def test_with_another_epoch(self, world, commit):
+        member = world.client()
+        member.beat()
+        assert commit(member, epoch=3) is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(member, epoch=1) is ErrorCode.STALE_MEMBER_EPOCH
+
+    def test_with_an_older_epoch_for_what_the_member_has_had_since(self, world, commit):
+        first, second = world.client("a"), world.client("b")
+        first.beat()
+        world.settle(second, first)
+        assert first.epoch == 3
+        kept = min(number for _, number in first.owned)
+        lost = min(number for _, number in second.owned)
+        assert commit(first, epoch=2, partition=kept) is ErrorCode.NONE
+        assert commit(first, epoch=2, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
+        assert commit(second, epoch=2, partition=lost) is ErrorCode.STALE_MEMBER_EPOCH
+
+    def test_of_what_is_being_given_up(self, world, commit):
+        first, second = world.client("a"), world.client("b")
+        first.beat()
+        second.beat()
+        before = first.owned
+        first.beat()
+        [going, _] = sorted(number for _, number in before - first.owned)
+        assert commit(first, partition=going) is ErrorCode.NONE
+
+    def test_by_a_stranger(self, world, commit):
+        world.client().beat()
+        stranger = world.client("stranger")
+        assert commit(stranger, epoch=2) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert commit(stranger, epoch=-1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_by_an_administrator_when_nobody_is_there(self, world, commit):
+        member = world.client()
+        member.beat()
+        member.leave()
+        assert commit(world.client(""), epoch=-1) is ErrorCode.NONE
+
+    def test_in_a_version_without_member_epochs(self, world, commit):
+        member = world.client()
+        member.beat()
+        assert commit(member, version=8) is ErrorCode.UNSUPPORTED_VERSION
+
+    @pytest.mark.parametrize(
+        ("member_id", "epoch", "error"),
+        [
+            ("m", 2, ErrorCode.NONE),
+            ("m", 1, ErrorCode.ILLEGAL_GENERATION),
+            ("m", 3, ErrorCode.ILLEGAL_GENERATION),
+            ("other", 2, ErrorCode.UNKNOWN_MEMBER_ID),
+            ("", -1, ErrorCode.NONE),
+        ],
+    )
+    def test_in_a_transaction(self, world, member_id, epoch, error):
+        world.client().beat()
+        request = TxnOffsetCommitRequest(
+            group_id="g",
+            producer_id=1,
+            member_id=member_id,
+            generation_id=epoch,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name="orders",
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+                    ],
+                )
+            ],
+        )
+        [topic] = world.answer(request).topics
+        assert world.outcomes(topic) == [(0, error)]
+
+
+class TestReading:
+    def test_with_and_without_a_member(self, world):
+        member = world.client()
+        member.beat()
+        assert fetch(world, None, -1) == ErrorCode.NONE
+        assert fetch(world, "m", 2) == ErrorCode.NONE
+        assert fetch(world, "m", 1) == ErrorCode.STALE_MEMBER_EPOCH
+        assert fetch(world, "other", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class TestEnds:
+    def test_a_group_with_members_is_not_deleted(self, world):
+        member = world.client()
+        member.beat()
+        assert delete(world) == ErrorCode.NON_EMPTY_GROUP
+
+    def test_a_group_goes_with_its_offsets(self, world, commit):
+        member = world.client()
+        member.beat()
+        commit(member)
+        member.leave()
+        assert delete(world) == ErrorCode.NONE
+        assert delete(world) == ErrorCode.GROUP_ID_NOT_FOUND
+        later = world.fail_over(2)
+        assert later.offsets() == {}
+        assert later.state() is None
+
+    def test_a_deletion_that_is_refused(self, world, commit):
+        member = world.client()
+        member.beat()
+        commit(member)
+        member.leave()
+        world.fail_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        assert delete(world) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert world.states()[0] == "Empty"
+        assert delete(world) == ErrorCode.NONE
+
+    def test_offsets_of_topics_that_members_read_do_not_expire(self, world, commit, cluster):
+        member = world.client()
+        member.beat()
+        commit(member)
+        for _ in range(9 * 24):
+            world.advance(40_000)
+            member.beat()
+            world.now = world.now._replace(wall_ms=world.now.wall_ms + 3_600_000)
+        assert world.offsets() == {TopicPartition("orders", 0): 7}
+        member.beat(subscribed_topic_names=["clicks"])
+        for _ in range(16):
+            world.advance(40_000)
+            member.beat()
+        assert world.offsets() == {}
+
+    def test_an_empty_group_ends_with_its_last_offset(self, world, commit):
+        member = world.client()
+        member.beat()
+        commit(member)
+        member.leave()
+        world.advance(6 * DAY_MS)
+        assert world.states()[0] == "Empty"
+        world.advance(2 * DAY_MS)
+        assert world.fail_over(2).state() is None
+        assert world.offsets() == {}
+
+    def test_offsets_are_deleted_of_topics_that_nobody_reads(self, world, commit):
+        member = world.client(topics=["orders"])
+        member.beat()
+        commit(member)
+
+        def ask():
+            topic = OffsetDeleteRequestTopic(
+                name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+            )
+            return world.answer(OffsetDeleteRequest(group_id="g", topics=[topic]))
+
+        assert world.outcomes(ask().topics[0]) == [(0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)]
+        member.beat(subscribed_topic_names=["clicks"])
+        assert world.outcomes(ask().topics[0]) == [(0, ErrorCode.NONE)]
+        assert world.offsets() == {}
