@@ -13,6 +13,7 @@ from strandline.cluster.controller import (
     update_features,
 )
 from strandline.cluster.features import (
+    GROUP_VERSION,
     SUPPORTED,
     TRANSACTION_VERSION,
     knows_transactions,
@@ -47,7 +48,7 @@ def refusal(story: Story, *updates: FeatureUpdate) -> str:
 
 
 def test_the_newest_level_that_all_support_is_in_force(story: Story) -> None:
-    assert levels(story.image) == {TRANSACTION_VERSION: 2}
+    assert levels(story.image) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
     story.join(3, features={})
     assert levels(story.image) == {}
     assert not knows_transactions(story.image)
@@ -88,12 +89,12 @@ def test_a_level_falls_only_if_the_request_says_so(story: Story) -> None:
         story, FeatureUpdate(TRANSACTION_VERSION, 1)
     )
     change(story, 0, UpdateKind.SAFE_DOWNGRADE)
-    assert levels(story.image) == {}
+    assert levels(story.image) == {GROUP_VERSION: 1}
     assert "Can't downgrade to a newer version" in refusal(
         story, FeatureUpdate(TRANSACTION_VERSION, 2, UpdateKind.UNSAFE_DOWNGRADE)
     )
     change(story, 2)
-    assert levels(story.image) == {TRANSACTION_VERSION: 2}
+    assert levels(story.image) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
 
 
 def test_what_no_feature_can_become_is_refused_and_nothing_is_written(story: Story) -> None:
@@ -111,7 +112,7 @@ def test_what_no_feature_can_become_is_refused_and_nothing_is_written(story: Sto
 
 def test_a_change_can_be_tried(story: Story) -> None:
     change(story, 1, UpdateKind.SAFE_DOWNGRADE, is_dry_run=True)
-    assert levels(story.image) == {TRANSACTION_VERSION: 2}
+    assert levels(story.image) == {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
 
 
 def test_a_broker_is_remembered_with_its_features(story: Story) -> None:
