@@ -278,23 +278,6 @@ def test_groups_survive_a_restart(own_broker: BrokerProcess, name: str) -> None:
     assert group.state == ConsumerGroupState.EMPTY
 
 
-def test_c17_a_consumer_of_the_new_group_protocol_gets_a_fatal_error(
-    broker: BrokerProcess, topic: str, name: str
-) -> None:
-    """KIP-848 is not served: the error comes with the first heartbeat, and not a silence."""
-    consumer = Consumer(
-        {"bootstrap.servers": broker.address, "group.id": name, "group.protocol": "consumer"}
-    )
-    try:
-        consumer.subscribe([topic])
-        error = until(lambda: consumer.poll(0.1), "an error").error()
-        assert error is not None
-        assert error.code() == KafkaError._FATAL
-        assert "ConsumerGroupHeartbeat" in error.str()
-    finally:
-        consumer.close()
-
-
 def test_offsets_survive_a_kill(own_broker: BrokerProcess, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": own_broker.address})
     topic = create_topic(admin, name, 1)

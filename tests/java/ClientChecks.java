@@ -56,7 +56,7 @@ public final class ClientChecks {
         checks.cooperative();
         checks.staticMembers();
         checks.pattern();
-        checks.protocolsThatAreNotServed();
+        checks.newerProtocols();
         System.out.println(new ObjectMapper().writeValueAsString(checks.found));
     }
 
@@ -339,7 +339,7 @@ public final class ClientChecks {
         });
     }
 
-    private void protocolsThatAreNotServed() throws Exception {
+    private void newerProtocols() throws Exception {
         note("group.protocol=consumer", () -> {
             try (Consumer<String, String> consumer = consumer("group.id", "new-protocol",
                 "group.protocol", "consumer", "auto.offset.reset", "earliest")) {

@@ -34,8 +34,8 @@ EXPECTED: Final[dict[str, Any]] = {
     "static, twice": "FencedInstanceIdException",
     "pattern": True,
     "transactional": "begun",
-    # C-17: protocols that are not served are refused at once, and not waited for.
-    "group.protocol=consumer": "UnsupportedVersionException",
+    "group.protocol=consumer": "records",
+    # C-17: a protocol that is not served is refused at once, and not waited for.
     "share group": "UnsupportedVersionException",
 }
 
