@@ -11,8 +11,8 @@ import pytest
 
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
-from strandline.config.group import GroupConfig
 from strandline.config.describe import describe_broker
+from strandline.config.group import GroupConfig
 from strandline.config.listeners import Listener
 from strandline.config.load import (
     apply_dynamic,
