@@ -34,6 +34,15 @@ ALSO = {
     ),
     "a_hole_in_a_batch": ("check-what-is-recovered",),
     "the_last_one_standing": ("remember-eligible-leaders",),
+    "transactions_of_two_kinds": (
+        "abort-what-is-open",
+        "verify-the-first-batch",
+        "mark-all-partitions",
+        "offsets-with-the-marker",
+        "stop-at-open-transactions",
+        "tell-what-is-aborted",
+    ),
+    "decided_alone": ("finish-what-is-decided", "decide-when-all-is-loaded"),
 }
 
 

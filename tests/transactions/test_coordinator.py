@@ -15,9 +15,10 @@ from strandline.protocol.messages.end_txn import EndTxnRequest
 from strandline.protocol.messages.init_producer_id import InitProducerIdRequest
 from strandline.protocol.messages.list_transactions import ListTransactionsRequest
 from strandline.transactions.effects import SendMarkers
+from strandline.transactions.records import decode_record
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.transaction import TransactionState
-from strandline.types import TopicPartition
+from strandline.types import LeaderEpoch, TopicPartition
 from tests.transactions.coordinated import ID, TOPIC, Coordinated
 
 LAST_GIVEN_EPOCH = 2**15 - 2
@@ -259,6 +260,31 @@ def test_a_loading_partition_is_not_served() -> None:
     assert world.add(0, 1) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.end(0).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.ask(ListTransactionsRequest()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_nothing_is_decided_about_what_is_only_half_loaded() -> None:
+    """What looks overdue may be committed in the next record."""
+    world = opened()
+    world.end(0)
+    world.write_markers()
+    written = list(world.log)
+    [begun] = [
+        number
+        for number, record in enumerate(written)
+        if (found := decode_record(record)) is not None
+        and found[1] is not None
+        and found[1].state is TransactionState.ONGOING
+    ]
+    epoch = LeaderEpoch(world.epoch + 1)
+    world.coordinator.start_loading(0, epoch, world.now)
+    world.coordinator.replay(0, epoch, written[: begun + 1])
+    world.pass_time(120_000)
+    world.coordinator.check()
+    world.coordinator.replay(0, epoch, written[begun + 1 :])
+    world.coordinator.finish_loading(0, epoch)
+
+    assert world.log == written
+    assert world.end(0).error_code == ErrorCode.NONE
 
 
 def test_who_waits_is_told_when_the_coordinator_moves() -> None:

@@ -330,8 +330,6 @@ class ProduceQueues(Generic[B]):
             # Behind one that is not decided, or failed, it only came too early.
             queue.pause(now_ms)
             return True
-        if self.identity.is_transactional:
-            return False  # the transaction is aborted, and the next one has other numbers
         if is_current:
             self._watcher.number_refused(batch, error)
             if error.code in _LOST_COUNT and batch.doubts < DOUBTS_MAX:
@@ -339,6 +337,9 @@ class ProduceQueues(Generic[B]):
                 queue.pause(now_ms)
                 self._watcher.failed(batch, error)
                 return True
+        if self.identity.is_transactional:
+            return False  # the transaction is aborted, and the next one has other numbers
+        if is_current:
             self._renew(queue)
         if batch.maybe_written or batch.renewals >= RENEWALS_MAX:
             return False

@@ -55,6 +55,11 @@ class TransactionAccess:
         if self.is_used:
             self.host.check()
 
+    @property
+    def is_deciding(self) -> bool:
+        """Whether a transaction that is coordinated here is being ended."""
+        return self.is_used and self.host.is_deciding
+
     @cached_property
     def writer(self) -> MarkerWriter:
         """Writes the ends of transactions into the partitions that are led here."""

@@ -107,6 +107,11 @@ class TransactionHost:
         """Partitions of `__transaction_state` that are led here and not served yet."""
         return sorted(self._loads)
 
+    @property
+    def is_deciding(self) -> bool:
+        """Whether a transaction that is coordinated here is being ended."""
+        return self._coordinator.is_deciding
+
     def check(self) -> None:
         """Verify the coordinator's invariants."""
         self._coordinator.check()

@@ -37,6 +37,7 @@ from strandline.sim.plan import (
     safe_profile,
 )
 from strandline.sim.streams import Streams
+from strandline.sim.transacting import strikes_at_coordinators, with_transactions
 from strandline.sim.unequal import with_unequal_brokers
 from strandline.sim.workload import NEAREST, draw_askers, draw_clients, with_near_readers
 
@@ -72,6 +73,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
 def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = draw_clients(options, streams("clients"))
     clients += draw_askers(options, streams("askers"))
+    options, clients = with_transactions(options, clients, streams("transactions"))
     clients = keyed_clients(options.topics, clients, streams("keys"))
     options, clients = with_near_readers(options, clients, streams("near readers"))
     clients = at_a_followers_pace(clients, options)
@@ -81,6 +83,9 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
         actions = tuple(sorted(actions, key=lambda action: action.at_us))
     actions = draw_later(Draw(options, clients, streams("later faults")), actions)
     actions = draw_rare(Draw(options, clients, streams("rare faults")), actions)
+    if actions:
+        strikes = strikes_at_coordinators(Draw(options, clients, streams("coordinators struck")))
+        actions = tuple(sorted((*actions, *strikes), key=lambda action: action.at_us))
     plan = Plan(options, clients, actions)
     return with_unequal_brokers(plan, streams("unequal brokers"))
 

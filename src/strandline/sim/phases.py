@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.node.node import INTERNAL_TOPICS
 from strandline.sim.checkers.checkers import Checkers
 from strandline.sim.checkers.violations import Violation
@@ -22,8 +23,10 @@ from strandline.sim.clients.client import place_of
 from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
+from strandline.sim.history.operations import Deleted, Partition, StartSeen, Value
 from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
-from strandline.sim.plan import Action, Options, Plan
+from strandline.sim.history.transactions import TransactionFinding
+from strandline.sim.plan import Action, Options, Plan, TopicSpec
 from strandline.sim.scenarios.script import format_us
 from strandline.sim.world import World
 from strandline.types import TopicPartition
@@ -37,6 +40,9 @@ _CLIENTS_US: Final = 70_000_000
 _GOODBYE_US: Final = 1_000_000
 """Until brokers know that the last clients have gone."""
 _BUILD_US: Final = 60_000_000
+_OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
+_IN_GROUPS: Final = ("group", "transactional")
+"""Kinds of clients that have something stored for groups."""
 
 Told = Callable[[str, int], None]
 
@@ -120,6 +126,7 @@ class Course:
         if is_up:
             for topic in self.plan.options.topics:
                 self.workload.perform(self._creation(topic.name))
+            self._create_offsets_topic()
             is_up = self._within(
                 _BUILD_US,
                 lambda: (
@@ -183,13 +190,39 @@ class Course:
                 continue  # deleted, and so is what was in it
             if anomaly.kind is AnomalyKind.RESURRECTED and is_undone:
                 continue
+            if anomaly.kind is AnomalyKind.POLL_SKIP and may_lose and self._has_markers:
+                continue  # where a record was lost there may be a marker now, which nobody reads
             number = INVARIANT_OF[anomaly.kind]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, place)
+        for each in self._fractured(present, may_lose=may_lose):
+            self._violated(each.invariant, each.sentence, str(each.partition))
         for finding in self.workload.findings:
             if may_lose and finding.invariant in _LOST_WITH_RECORDS:
                 continue
             self._violated(finding.invariant, finding.what, finding.partition, finding.at_us)
+
+    @property
+    def _has_markers(self) -> bool:
+        return any(each.kind == "transactional" for each in self.plan.clients)
+
+    def _fractured(self, present: set[str], *, may_lose: bool) -> list[TransactionFinding]:
+        """What readers saw of transactions and cannot be (I-34, I-36, I-37)."""
+        if self.checkers is not None and not self.checkers.scope.has_promises:
+            return []
+        history = self.world.history
+        starts: dict[str, int] = {}
+        for event in history:
+            if isinstance(event, StartSeen | Deleted):
+                place = str(event.partition)
+                starts[place] = max(starts.get(place, 0), event.offset)
+
+        def may_be_gone(value: Value, partition: Partition) -> bool:
+            del value
+            place = str(partition)
+            return may_lose or place not in present or starts.get(place, 0) > 0
+
+        return self.workload.transaction_findings(may_be_gone)
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -201,6 +234,20 @@ class Course:
         )
         wishes = {"assignment": assignment, "within": format_us(_BUILD_US), **topic.configs}
         return Action(0, "create-topic", (name,), wishes)
+
+    def _create_offsets_topic(self) -> None:
+        """Make the log of groups by hand where its segments are to be smaller than clients may
+        ask for: brokers would refuse to."""
+        options = self.plan.options
+        segment_bytes = options.settings.get(_OFFSETS_SEGMENT)
+        if segment_bytes is None or not any(each.kind in _IN_GROUPS for each in self.plan.clients):
+            return
+        partitions = int(options.settings.get("offsets.topic.num.partitions", "1"))
+        spec = TopicSpec(CONSUMER_OFFSETS, partitions, min(3, options.brokers))
+        assignment = ",".join(":".join(map(str, each)) for each in spec.assignment(options.brokers))
+        wishes = {"assignment": assignment, "within": format_us(_BUILD_US)}
+        wishes |= {"cleanup.policy": "compact", "internal.segment.bytes": segment_bytes}
+        self.workload.perform(Action(0, "create-topic", (CONSUMER_OFFSETS,), wishes))
 
     def _repair(self) -> None:
         """Start anew whoever has to be, perhaps on a new disk, one after the other.

@@ -42,7 +42,7 @@ from strandline.transactions.listing import described, listed
 from strandline.transactions.producing import Outcomes, add_partitions, initialize, refused
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Change, Entry, Shard, Surroundings
-from strandline.transactions.transaction import VERSION_2
+from strandline.transactions.transaction import PREPARED, VERSION_2
 from strandline.types import Instant, LeaderEpoch, ProducerId, TopicPartition
 
 _BATCHED_SINCE = 4
@@ -299,8 +299,11 @@ class TransactionCoordinator:
             shard.change(expired[start : start + size], now)
 
     def _each(self, do: Callable[[Shard], object]) -> None:
+        """Of a partition that is loading it is not known yet what is the state of which id: what
+        looks overdue may be committed in the next record."""
         for owned in list(self._owned.values()):
-            do(owned.shard)
+            if not owned.is_loading:
+                do(owned.shard)
 
     # Partitions.
 
@@ -354,6 +357,16 @@ class TransactionCoordinator:
         if owned is None or owned.shard.leader_epoch != epoch or not owned.is_loading:
             return None
         return owned
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether a transaction here is being ended: its decision is being written, or its markers
+        are."""
+        return any(
+            entry.is_pending or entry.current.state in PREPARED
+            for owned in self._owned.values()
+            for entry in owned.shard.entries.values()
+        )
 
     def check(self) -> None:
         """Verify every invariant; for tests and simulators, after each event."""

@@ -11,6 +11,7 @@ switches, it is patched from outside and put back as it was. One file per family
     recovering    what is on disk, and what is believed after a crash
     compacting    what compaction may take
     grouping      consumer groups and their offsets
+    transacting   transactions, from their beginning to their markers
     starving      what running out of something does not break
 
 A rule whose absence no run can notice is either checked too weakly, never put to the test, or not
@@ -35,6 +36,7 @@ from tests.sim.mutants.mutant import Mutant
 from tests.sim.mutants.recovering import RECOVERING
 from tests.sim.mutants.serving import SERVING
 from tests.sim.mutants.starving import STARVING
+from tests.sim.mutants.transacting import TRANSACTING
 
 __all__ = ["MUTANTS", "Mutant", "UnknownMutant", "mutated"]
 
@@ -49,6 +51,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *RECOVERING,
         *COMPACTING,
         *GROUPING,
+        *TRANSACTING,
         *STARVING,
     )
 }

@@ -20,7 +20,14 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from strandline.errors import CorruptRecords
-from strandline.records.batch import HEADER, MAGIC, SEQUENCE_MAX, TRANSACTIONAL_BIT, parse_header
+from strandline.records.batch import (
+    CONTROL_BIT,
+    HEADER,
+    MAGIC,
+    SEQUENCE_MAX,
+    TRANSACTIONAL_BIT,
+    parse_header,
+)
 from strandline.records.record import iterate_payload, payload_of, read_records
 from strandline.sim.checkers.violations import Findings
 from strandline.storage.files import File
@@ -32,8 +39,8 @@ def unreadable(data: bytes, position: int, *, may_have_gaps: bool) -> str | None
     """What is wrong with the records of the batch there, which is whole and as it was written."""
     header = parse_header(data, position)
     name = f"the batch at offset {header.base_offset}"
-    if header.attributes & TRANSACTIONAL_BIT and not header.is_control:
-        return f"{name} belongs to a transaction, and there are none"
+    if header.attributes & TRANSACTIONAL_BIT and header.producer_id < 0:
+        return f"{name} belongs to a transaction of nobody"
     try:
         records = list(iterate_payload(header, payload_of(header, data, position)))
     except CorruptRecords as error:
@@ -92,6 +99,7 @@ class Batch:
     - `before`: the batch in front of it, None while unknown: the log of every replica that has
       shown it so far starts with it, or has a gap there.
     - `records`: of a compacted topic, all that were written; None if nobody looked.
+    - `is_transactional`, `is_control`: whether it is part of a transaction, or ends one.
     - `is_readable`: whether its records were read one by one, as they were written.
     - `compacted_away`: some replica has rightly nothing left of it.
     - `was_followed`: a log has rightly nothing left of it which had a later batch of its producer.
@@ -104,7 +112,9 @@ class Batch:
         "compacted_away",
         "crc",
         "first_seen_on",
+        "is_control",
         "is_readable",
+        "is_transactional",
         "leader_epoch",
         "max_timestamp",
         "next_offset",
@@ -120,6 +130,8 @@ class Batch:
         self.base_offset = fields[0]
         self.leader_epoch = fields[2]
         self.crc = fields[4]
+        self.is_control = bool(fields[5] & CONTROL_BIT)
+        self.is_transactional = bool(fields[5] & TRANSACTIONAL_BIT)
         self.next_offset = fields[0] + fields[6] + 1
         self.max_timestamp = fields[8]
         self.size = size

@@ -13,13 +13,17 @@ That survivors stand where they stood, in the same batch of the same epoch, is f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from strandline.records.control import ControlType
 from strandline.sim.checkers.batches import Batch, Records, Remains
 from strandline.sim.checkers.log_model import LogModel
 from strandline.sim.checkers.partition_model import PartitionModel
 from strandline.sim.checkers.violations import Findings
 from strandline.types import TopicId
+
+_ABORT: Final = int(ControlType.ABORT).to_bytes(2, "big")
+"""Behind two bytes of version in the key of a control record."""
 
 
 class Newest(NamedTuple):
@@ -196,17 +200,40 @@ def _records(batch: Batch, remains: Mapping[int, Remains]) -> Records | None:
 
 
 def _newest(content: Content) -> dict[bytes, Newest]:
-    """Of every key the record with the highest offset. Records without a key say nothing."""
+    """Of every key the record with the highest offset, but for those of transactions that were
+    aborted. Records without a key say nothing. What is still open counts: it must stay."""
     found: dict[bytes, Newest] = {}
+    pending: dict[int, dict[bytes, Newest]] = {}
     for batch in content.batches:
         remains = content.remains.get(batch.base_offset)
         horizon_ms = None if remains is None else remains.horizon_ms
         records = _records(batch, content.remains) or {}
+        producer_id = batch.writer.producer_id
+        if batch.is_control:
+            ended = pending.pop(producer_id, {})
+            if not any(_aborts(record.key) for record in records.values()):
+                _take_over(found, ended)
+            continue
+        said = pending.setdefault(producer_id, {}) if batch.is_transactional else found
         for offset in sorted(records):
             record = records[offset]
             if record.key is not None:
-                found[record.key] = Newest(offset, record.value, horizon_ms)
+                said[record.key] = Newest(offset, record.value, horizon_ms)
+    for undecided in pending.values():
+        _take_over(found, undecided)
     return found
+
+
+def _take_over(found: dict[bytes, Newest], said: Mapping[bytes, Newest]) -> None:
+    for key, newest in said.items():
+        known = found.get(key)
+        if known is None or known.offset < newest.offset:
+            found[key] = newest
+
+
+def _aborts(key: bytes | None) -> bool:
+    """Whether a control record says that its transaction was aborted."""
+    return key is not None and key[2:4] == _ABORT
 
 
 def _words(newest: Newest | None) -> str:

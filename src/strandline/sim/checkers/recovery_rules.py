@@ -146,19 +146,20 @@ class RecoveryRules:
         now_ms = self.latest_ms.get(model.broker_id, 0)
         for producer_id, (epoch, batches, newest_ms) in found.items():
             entry = states.active.get(ProducerId(producer_id))
+            last = batches[-1] if batches else (NO_SEQUENCE, -1)
             if entry is None:
                 # One that is idle, or whose records are all deleted, may be forgotten.
-                if batches[-1][1] >= start and now_ms - newest_ms < states.expiration_ms:
+                if last[1] >= start and now_ms - newest_ms < states.expiration_ms:
                     self._add(model, f"does not know producer {producer_id}")
             elif (entry.epoch, entry.last_sequence, entry.last_offset) != (
                 epoch,
-                *batches[-1],
+                *last,
             ) and not _outlived(model, entry):
                 self._add(
                     model,
                     f"remembers epoch {entry.epoch}, sequence {entry.last_sequence} and offset "
                     f"{entry.last_offset} of producer {producer_id}, but its batches say epoch "
-                    f"{epoch}, sequence {batches[-1][0]} and offset {batches[-1][1]}",
+                    f"{epoch}, sequence {last[0]} and offset {last[1]}",
                 )
             elif not model.is_compacted and not {
                 # Batches that retention has removed are still remembered.
@@ -214,11 +215,15 @@ def producers_in(model: LogModel) -> dict[int, tuple[int, deque[tuple[int, int]]
         while (fields := header_fields(data, position)) is not None:
             position += fields[1] + LOG_OVERHEAD
             producer_id, epoch, sequence = fields[9], fields[10], fields[11]
-            if producer_id < 0 or fields[5] & CONTROL_BIT:
+            if producer_id < 0:
                 continue
             known = found.get(producer_id)
             if known is None or known[0] != epoch:
                 known = (epoch, deque(maxlen=BATCHES_REMEMBERED), 0)
+            if fields[5] & CONTROL_BIT:
+                # The end of a transaction may bring the epoch of the next one.
+                found[producer_id] = (epoch, known[1], fields[8])
+                continue
             last = NO_SEQUENCE if sequence < 0 else (sequence + fields[6]) & SEQUENCE_MAX
             known[1].append((last, fields[0] + fields[6]))
             found[producer_id] = (epoch, known[1], fields[8])

@@ -148,6 +148,7 @@ def encode(batch: RecordedBatch) -> bytes:
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
         base_sequence=identity.base_sequence,
+        is_transactional=identity.is_transactional,
     )
     if batch.claimed_ms is None:
         return encoded

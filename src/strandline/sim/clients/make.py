@@ -30,6 +30,7 @@ from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.times import TimesAsker
+from strandline.sim.clients.transactional import Transactional
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import Action, ClientSpec
 from strandline.sim.scenarios.script import BadScript
@@ -48,6 +49,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "times": _alone(TimesAsker),
     "garbage": _alone(GarbageClient),
     "group": GroupMember,
+    "transactional": _alone(Transactional),
 }
 
 _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {

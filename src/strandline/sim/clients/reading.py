@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from strandline.client.aborted import AbortedFilter
 from strandline.errors import CorruptRecords
 from strandline.protocol.messages.fetch import PartitionData
 from strandline.records.batch import iterate_headers, verify_crc
 from strandline.records.record import read_records
 from strandline.sim.clients.batches import value_of
-from strandline.types import NO_EPOCH, LeaderEpoch
+from strandline.types import NO_EPOCH, LeaderEpoch, Offset, ProducerId
 
 COMMITTED: Final = 1
 
@@ -43,8 +44,16 @@ def read(data: PartitionData, position: int, *, isolation: int) -> Read:
     if not isinstance(buffer, memoryview) or not buffer:
         return found
     limit = data.last_stable_offset if isolation == COMMITTED else data.high_watermark
+    aborted = AbortedFilter(
+        (ProducerId(each.producer_id), Offset(each.first_offset))
+        for each in data.aborted_transactions or ()
+    )
     try:
         for at, header in iterate_headers(buffer):
+            if header.is_control:
+                for marker in read_records(buffer, at, check_crc=False):
+                    aborted.pass_marker(header, marker)
+            is_skipped = isolation == COMMITTED and aborted.skips(header)
             if header.next_offset <= found.position:
                 continue  # a broker sends whole batches, also from before the position
             if not verify_crc(buffer, at, header.size_bytes):
@@ -52,7 +61,7 @@ def read(data: PartitionData, position: int, *, isolation: int) -> Read:
                 break
             if header.last_offset >= limit and found.beyond is None:
                 found.beyond = f"offset {header.last_offset}, but the limit is {limit}"
-            if not header.is_control:
+            if not header.is_control and not is_skipped:
                 for record in read_records(buffer, at, check_crc=False):
                     value = value_of(record.value)
                     if record.offset >= found.position and value is not None:

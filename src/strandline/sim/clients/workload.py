@@ -17,12 +17,14 @@ from strandline.sim.clients.client import Finding, SimClient, topic_of
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
 from strandline.sim.clients.times import TimesAsker
+from strandline.sim.clients.transactional import Transactional
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.compacted import POLICY, is_compacted
 from strandline.sim.history.checker import check
 from strandline.sim.history.lookups import TimeAnswer
 from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent, Value
 from strandline.sim.history.report import Report
+from strandline.sim.history.transactions import TransactionFinding, TransactionJudge
 from strandline.sim.plan import Action, ClientSpec
 from strandline.types import TopicId, TopicPartition
 
@@ -142,6 +144,24 @@ class Workload:
         """What clients saw and must not be."""
         found = [finding for client in self.everybody for finding in client.findings]
         return [*found, *self.group_watch.findings]
+
+    def transaction_findings(
+        self, may_be_gone: Callable[[Value, Partition], bool]
+    ) -> list[TransactionFinding]:
+        """What is not possible of what readers saw of transactions. `may_be_gone` says what need
+        not be there any more."""
+        writers = [each for each in self.clients if isinstance(each, Transactional)]
+        if not writers:
+            return []
+        committed = {
+            each.name for each in self.clients if each.spec.options.get("isolation") == "committed"
+        }
+        judge = TransactionJudge(committed | set(self.last_readers), self.last_readers)
+        judge.feed(self.world.history)
+        offsets = {
+            each.transactional_id: each.stored for each in writers if each.stored is not None
+        }
+        return judge.findings(may_be_gone, offsets)
 
     @property
     def counters(self) -> Counter[str]:

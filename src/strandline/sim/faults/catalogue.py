@@ -219,7 +219,11 @@ CATALOGUE: Final = (
         remark="the last one in front of a stop of all; not with ids that expire before their "
         "producers give up: then Kafka repeats too",
     ),
-    Row("F-66", "transaction coordinator fails over", missing="a client that writes transactions"),
+    Row(
+        "F-66",
+        "transaction coordinator fails over",
+        ("kill transactions:x1 down=1s when=decision wait=1s",),
+    ),
     Row("F-67", "group coordinator fails over", ("kill coordinator:g down=1s",)),
     Row("F-68", "topic deleted and made anew", ("recreate-topic t", "delete-topic extra")),
     Row(

@@ -7,6 +7,7 @@ then it is done anyway. What is recognised:
     in-sync-change     the metadata has a new in-sync set of some partition
     epoch-change       some partition has a new leader epoch
     controller-change  somebody else is the controller, or nobody
+    decision           a coordinator has begun to write how a transaction ends, or that it has ended
 
 This file knows when, not what.
 """
@@ -30,7 +31,10 @@ PROPOSAL: Final = "proposal"
 IN_SYNC_CHANGE: Final = "in-sync-change"
 EPOCH_CHANGE: Final = "epoch-change"
 CONTROLLER_CHANGE: Final = "controller-change"
+DECISION: Final = "decision"
 MOMENTS: Final = (PROPOSAL, IN_SYNC_CHANGE, EPOCH_CHANGE, CONTROLLER_CHANGE)
+"""Those that every seed has."""
+KNOWN_MOMENTS: Final = (*MOMENTS, DECISION)
 
 
 @dataclass(eq=False, slots=True)
@@ -61,7 +65,10 @@ class Moments(Silent):
         self._waiting.clear()
 
     def node_acted(self, machine: Machine) -> None:
-        """Look for leaders that have just proposed something."""
+        """Look for leaders that have just proposed something, and coordinators that decide."""
+        waits = any(each.moment == DECISION for each in self._waiting)
+        if waits and machine.node.transactions.is_deciding:
+            self._come(DECISION)
         if self._waiting and any(each.moment == PROPOSAL for each in self._waiting):
             for replica in machine.node.replicas:
                 leader = replica.leader

@@ -16,7 +16,7 @@ from typing import Final
 from strandline.sim.clients.make import ADMIN_VERBS
 from strandline.sim.clients.workload import Workload
 from strandline.sim.faults import clocks, disks, elections, links, processes, sessions
-from strandline.sim.faults.moments import MOMENTS
+from strandline.sim.faults.moments import KNOWN_MOMENTS
 from strandline.sim.faults.scene import Scene, Skipped
 from strandline.sim.faults.verb import Verb
 from strandline.sim.plan import Action
@@ -93,7 +93,7 @@ def check(action: Action) -> None:
         for name in action.options:
             if name not in (*_OPTION.findall(verb.usage), *_COMMON):
                 raise BadScript(f"{action.verb} has no option '{name}', only: {verb.usage}")
-    if "when" in action.options and action.options["when"] not in MOMENTS:
+    if "when" in action.options and action.options["when"] not in KNOWN_MOMENTS:
         raise BadScript(
-            f"There is no moment '{action.options['when']}', only {', '.join(MOMENTS)}."
+            f"There is no moment '{action.options['when']}', only {', '.join(KNOWN_MOMENTS)}."
         )

@@ -4,6 +4,7 @@
     leader:t-0      who leads now                  follower:t-0   the first other in-sync replica
     outsider:t-0    a replica that is not in sync  controller     who is the controller now
     coordinator:g1  who leads the group's offsets  all            every broker
+    transactions:x  who coordinates the id
     client:p1       an end of links only           clients        every client
 
 What nobody is at the moment is skipped: it is no error of the plan.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from strandline.cluster.image_parts import PartitionImage
-from strandline.cluster.topic_names import CONSUMER_OFFSETS
+from strandline.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.protocol.coordinator_log import partition_for
 from strandline.sim.faults.scene import Scene, Skipped
 from strandline.sim.machine import Machine
@@ -105,13 +106,15 @@ def _role(scene: Scene, word: str) -> BrokerId | None:
             state = state_of(scene, of)
             return next((b for b in state.replicas if b not in state.in_sync_replicas), None)
         case "coordinator":
-            return _coordinator(scene, of)
+            return _coordinator(scene, CONSUMER_OFFSETS, of)
+        case "transactions":
+            return _coordinator(scene, TRANSACTION_STATE, of)
         case _:
             raise BadScript(f"'{word}' names no broker.")
 
 
-def _coordinator(scene: Scene, group: str) -> BrokerId | None:
-    topic = scene.world.image.topics.get(CONSUMER_OFFSETS)
+def _coordinator(scene: Scene, log: str, name: str) -> BrokerId | None:
+    topic = scene.world.image.topics.get(log)
     if topic is None:
         return None
-    return topic.partitions[partition_for(group, len(topic.partitions))].leader
+    return topic.partitions[partition_for(name, len(topic.partitions))].leader

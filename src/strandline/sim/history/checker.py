@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
 from strandline.sim.history.operations import (
+    TRANSACTION_EVENTS,
     Acknowledged,
     Assigned,
     Compacted,
@@ -83,6 +84,9 @@ class Checker:
         """Take the next events, in their order. Raises MalformedHistory."""
         partitions, is_promise = self._partitions, self._is_promise
         for event in events:
+            if isinstance(event, TRANSACTION_EVENTS):
+                self._fed += 1
+                continue
             partition = partitions.get(event.partition)
             if partition is None:
                 partition = PartitionHistory(event.partition, self._last_readers)

@@ -25,6 +25,8 @@ class Sent(NamedTuple):
     value: Value
     key: Hashable = None
     """None: it has none."""
+    transaction: str | None = None
+    """The transaction that it belongs to: it is acknowledged when that is committed."""
 
 
 class Erased(NamedTuple):
@@ -116,7 +118,55 @@ class Gone(NamedTuple):
     partition: Partition
 
 
-Event: TypeAlias = (
+class WriterBegan(NamedTuple):
+    """A producer was told that it has its transactional id for itself: those before are fenced."""
+
+    transactional_id: str
+    writer: int
+    """Producers with one id are numbered in the order in which they began."""
+
+
+class TransactionBegan(NamedTuple):
+    """A producer begins a transaction, of which nobody else knows yet."""
+
+    transaction: str
+    transactional_id: str
+    writer: int
+
+
+class OffsetsSent(NamedTuple):
+    """A producer is about to store an offset with its transaction; those of an id rise."""
+
+    transaction: str
+    offset: int
+
+
+class CommitAsked(NamedTuple):
+    """A producer is about to ask for the commit. Until it is answered it may happen or not."""
+
+    transaction: str
+
+
+class TransactionEnded(NamedTuple):
+    """The coordinator has answered."""
+
+    transaction: str
+    is_committed: bool
+
+
+TransactionEvent: TypeAlias = (
+    WriterBegan | TransactionBegan | OffsetsSent | CommitAsked | TransactionEnded
+)
+TRANSACTION_EVENTS = (
+    WriterBegan,
+    TransactionBegan,
+    OffsetsSent,
+    CommitAsked,
+    TransactionEnded,
+)
+"""What `transactions` judges, and not `checker`: it is about no partition."""
+
+PartitionEvent: TypeAlias = (
     Sent
     | Erased
     | Acknowledged
@@ -129,3 +179,5 @@ Event: TypeAlias = (
     | Compacted
     | Gone
 )
+
+Event: TypeAlias = PartitionEvent | TransactionEvent

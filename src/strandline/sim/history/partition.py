@@ -27,6 +27,7 @@ class _Send:
     """Offset that was already acknowledged when this send began; -1: none. It lies beyond it."""
     is_promise: bool
     """Whether it must be there once it is acknowledged."""
+    is_transactional: bool
 
 
 @dataclass(slots=True)
@@ -76,7 +77,9 @@ class PartitionHistory:
         if value in self.sends:
             raise MalformedHistory(f"{value!r} was sent twice to {self.name}")
         floor = self.highest_acknowledged
-        self.sends[value] = _Send(event.producer, value, event.key, floor, is_promise)
+        self.sends[value] = _Send(
+            event.producer, value, event.key, floor, is_promise, event.transaction is not None
+        )
 
     def acknowledged(self, value: Value, offset: int | None) -> None:
         self._settle(value)
@@ -237,16 +240,25 @@ class PartitionHistory:
         )
 
     def _skipped(self) -> Iterator[Anomaly]:
-        """An offset without a record is no skip: a marker, or what no leader ever committed."""
+        """An offset without a record is no skip: a marker, or what no leader ever committed; nor
+        is a record of a transaction of which it is not known that it was committed."""
         known = sorted(self.value_at) if self.jumps and not self.is_compacted else []
         for consumer, position, given in self.jumps:
-            missed = known[bisect_left(known, position) : bisect_left(known, given)]
+            missed = [
+                each
+                for each in known[bisect_left(known, position) : bisect_left(known, given)]
+                if not self._is_undecided(self.value_at[each])
+            ]
             if missed:
                 yield self._anomaly(
                     AnomalyKind.POLL_SKIP,
                     f"{consumer} went from offset {position} to {given} over {len(missed)} "
                     f"records, the first {self.value_at[missed[0]]!r} at offset {missed[0]}",
                 )
+
+    def _is_undecided(self, value: Value) -> bool:
+        send = self.sends.get(value)
+        return send is not None and send.is_transactional and value not in self.promised
 
     def _place(self, offset: int, value: Value, how: str) -> None:
         """Note that `value` lies at `offset`, and whether that contradicts what is known."""

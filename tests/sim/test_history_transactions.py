@@ -1,0 +1,94 @@
+"""What is not possible of transactions, as far as readers saw them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from strandline.sim.history.operations import (
+    CommitAsked,
+    Event,
+    OffsetsSent,
+    Polled,
+    Sent,
+    TransactionBegan,
+    TransactionEnded,
+    WriterBegan,
+)
+from strandline.sim.history.transactions import (
+    ABORTED_READ,
+    FRACTURED,
+    ZOMBIE,
+    TransactionJudge,
+)
+from strandline.sim.options import draw_plan
+
+BEGIN: Sequence[Event] = (
+    WriterBegan("x", 1),
+    TransactionBegan("x.1/1", "x", 1),
+    Sent("x.1", "t-0", "a", None, "x.1/1"),
+    Sent("x.1", "t-1", "b", None, "x.1/1"),
+)
+ASKED = CommitAsked("x.1/1")
+READ_A = Polled("last", "t-0", [(0, "a")])
+READ_B = Polled("last", "t-1", [(0, "b")])
+
+
+def found(*events: Event, stored: int | None = None, gone: str = "") -> list[str]:
+    judge = TransactionJudge({"reader", "last"}, {"last"})
+    judge.feed([*BEGIN, *events])
+    offsets = {} if stored is None else {"x": stored}
+    return [each.invariant for each in judge.findings(lambda value, _: value == gone, offsets)]
+
+
+def ended(*, committed: bool) -> TransactionEnded:
+    return TransactionEnded("x.1/1", committed)
+
+
+def test_all_or_nothing_is_right() -> None:
+    assert found(ASKED, ended(committed=True), READ_A, READ_B) == []
+    assert found(ASKED, READ_A, READ_B) == []
+    assert found(ASKED) == []
+    assert found(ended(committed=False)) == []
+    everybody = Polled("anybody", "t-0", [(0, "a")])
+    assert found(everybody, ended(committed=False)) == []
+
+
+def test_a_part_is_not() -> None:
+    assert found(ASKED, READ_A) == [FRACTURED]
+    assert found(ASKED, ended(committed=True)) == [FRACTURED]
+    assert found(ASKED, ended(committed=True), READ_A, gone="b") == []
+
+
+@pytest.mark.parametrize("reader", ["reader", "last"])
+def test_what_is_aborted_or_not_decided_is_not_read(reader: str) -> None:
+    early = Polled(reader, "t-0", [(0, "a")])
+    assert ABORTED_READ in found(early, ASKED, ended(committed=True), READ_A, READ_B)
+    assert ABORTED_READ in found(ended(committed=False), early)
+
+
+def test_an_offset_is_part_of_it() -> None:
+    offset = OffsetsSent("x.1/1", 5)
+    everything = (offset, ASKED, ended(committed=True), READ_A, READ_B)
+    assert found(*everything, stored=5) == []
+    assert found(*everything, stored=7) == []
+    assert found(*everything, stored=4) == [FRACTURED]
+    assert found(offset, ASKED, stored=5) == [FRACTURED]
+
+
+def test_a_zombie_commits_nothing() -> None:
+    assert found(ASKED, WriterBegan("x", 2), READ_A, READ_B) == []
+    assert found(WriterBegan("x", 2), ASKED, READ_A, READ_B) == [ZOMBIE]
+    assert found(WriterBegan("x", 2), ASKED) == []
+
+
+def test_one_seed_in_five_writes_in_transactions() -> None:
+    having = [
+        plan
+        for plan in map(draw_plan, range(300))
+        if any(each.kind == "transactional" for each in plan.clients)
+    ]
+    assert 30 <= len(having) <= 75
+    struck = [each for each in having if any("transactions:" in str(a) for a in each.actions)]
+    assert len(struck) >= 10
