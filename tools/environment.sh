@@ -2,6 +2,7 @@
 #
 #   . tools/environment.sh
 #   environment spark [PACKAGE...]   makes $venv with the extra `spark`; at once if nothing has changed
+#   environment alone [PACKAGE...]   with the package and what it always needs; extras can follow
 #
 # Packages of Debian that are missing are installed (as root), or it says the line to type and stops.
 #
@@ -83,10 +84,12 @@ _has() { # Whether the environment has this extra, made from the same.
   local name
   [ -x "$venv/bin/python" ] && [ ! -e "$venv/unfinished" ] || return 1
   for name in "$1" test; do # the extra `test` holds all others
-    if [ -e "$venv/made-for-$name" ] && [ "$(cat "$venv/made-for-$name")" = "$2" ]; then return 0; fi
+    if _was_made "$name" "$2"; then return 0; fi
   done
   return 1
 }
+
+_was_made() { [ -e "$venv/made-for-$1" ] && [ "$(cat "$venv/made-for-$1")" = "$2" ]; }
 
 # environment EXTRA [PACKAGE...]: have $venv with the package (in place) and this extra, and these of Debian.
 environment() {
@@ -118,15 +121,44 @@ _make() {
   : >"$venv/unfinished"
   if [ -n "$uv" ]; then
     [ -e "$venv/bin/python" ] || _uv_venv || _give_up
-    if [ "$extra" = test ]; then set -- pip; else set --; fi # which a test calls
-    _uv pip install -q --python "$venv/bin/python" --reinstall-package strandline \
-      -e ".[$extra]" "$@" || _give_up
   else
     [ -e "$venv/bin/python" ] || "$python" -m venv "$venv" || _give_up
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --use-pep517 -e ".[$extra]" || _give_up
+  fi
+  if [ "$extra" = alone ]; then
+    set -- -e .
+  elif _was_made alone "$from"; then # it may be in use meanwhile, and is not built again
+    _needs "$extra" >"$venv/needs-$extra" || _give_up
+    set -- -r "$venv/needs-$extra"
+  else
+    set -- -e ".[$extra]"
+  fi
+  if [ -n "$uv" ]; then
+    if [ "$extra" = test ]; then set -- "$@" pip; fi # which a test calls
+    _uv pip install -q --python "$venv/bin/python" --reinstall-package strandline "$@" || _give_up
+  else
+    # Python compiles what it imports. Of all that is installed that is a small part.
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --use-pep517 --no-compile "$@" || _give_up
   fi
   printf '%s\n' "$from" >"$venv/made-for-$extra"
   rm "$venv/unfinished"
+}
+
+_needs() { # EXTRA: the packages of an extra in pyproject.toml, and of those that it holds, one a line.
+  "$venv/bin/python" -c '
+import re, sys, tomllib
+
+def needs(extra):
+    for each in extras[extra]:
+        held = re.fullmatch(r"strandline\[(.*)\]", each)
+        if held:
+            for name in held[1].split(","):
+                yield from needs(name)
+        else:
+            yield each
+
+with open("pyproject.toml", "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+print(*needs(sys.argv[1]), sep="\n")' "$1"
 }
 
 _uv_venv() { # uv refuses a folder that is there
