@@ -30,6 +30,11 @@ requires = []
 build-backend = "backend"
 backend-path = ["."]
 """
+EXTRAS = """
+[project.optional-dependencies]
+spark = ["strandline[held]"]
+held = ["strandline>=1"]
+"""
 BACKEND = """
 import os, time, zipfile
 
@@ -178,6 +183,18 @@ def test_what_it_is_made_from_changes(checkout: Checkout, change: Callable[[Path
     change(checkout.folder)
     checkout.run()
     assert checkout.builds == 2
+
+
+def test_an_extra_that_follows_brings_its_packages_and_builds_nothing(checkout: Checkout) -> None:
+    """As in ./check, where the simulator runs meanwhile."""
+    (checkout.folder / "pyproject.toml").write_text(PYPROJECT + EXTRAS)
+    demo = checkout.folder / "demo"
+    first, line, rest = demo.read_text().partition("\nenvironment spark")
+    demo.write_text(f"{first}\nenvironment alone{line}{rest}")
+    checkout.run()
+    assert checkout.builds == 1
+    assert (checkout.folder / ".venv/needs-spark").read_text() == "strandline>=1\n"
+    assert checkout.run() == ""
 
 
 def test_the_folder_was_moved(checkout: Checkout) -> None:
