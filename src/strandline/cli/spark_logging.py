@@ -10,8 +10,12 @@ import logging
 
 
 def silence_py4j() -> None:
-    """py4j logs each call that fails, with its traceback; the caller gets the error as well."""
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    """py4j logs each call that fails, with its traceback; the caller gets the error as well.
+
+    So does PySpark with each query that cannot be analysed.
+    """
+    for name in ("py4j", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     root = logging.getLogger()
     if _is_not_of_py4j not in root.filters:
         root.addFilter(_is_not_of_py4j)  # some records come without the name of their logger

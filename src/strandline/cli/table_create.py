@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from strandline.cli.table_options import tables_option
+from strandline.cli.table_options import tables_option, transform_options
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import KINDS, NAMESPACE
@@ -108,6 +108,7 @@ from strandline.lakehouse.tables.spec import save_spec
     help="Whether records of open and aborted transactions are left out.",
 )
 @click.option("--keep-key", is_flag=True, help="Keep the records' keys in a column 'kafka_key'.")
+@transform_options
 @tables_option
 def create(
     name: str,
@@ -130,6 +131,9 @@ def create(
     interval: str,
     isolation: str,
     keep_key: bool,
+    select: str | None,
+    transform: str | None,
+    explode: bool | None,
     tables: Location,
 ) -> None:
     """Define the table NAME of a topic; `table run NAME` fills it.
@@ -160,6 +164,9 @@ def create(
             commit_interval_ms=parse_duration("interval", interval),
             isolation=isolation,
             keep_key=keep_key,
+            select=select,
+            transform=transform,
+            explode=bool(explode),
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong

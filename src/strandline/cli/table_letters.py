@@ -8,11 +8,13 @@ import click
 
 from strandline.cli.connecting import json_option
 from strandline.cli.output import counted, json_bytes, print_json, print_table, shown_bytes
-from strandline.cli.table_options import load_table, tables_option
+from strandline.cli.spark_logging import silence_py4j
+from strandline.cli.table_options import load_table, spark_options, tables_option
 from strandline.cli.whole_sentences import SentencesGroup
 from strandline.lakehouse.deadletters.listing import LetterFilter, list_letters
 from strandline.lakehouse.deadletters.replaying import replay as replay_letters
 from strandline.lakehouse.locations.location import Location
+from strandline.lakehouse.spark_options import SparkOptions
 from strandline.lakehouse.tables.store import open_store
 
 _SHOWN_CHARS = 60
@@ -85,17 +87,32 @@ def list_command(
 @click.argument("name")
 @click.option("--error", "error_class", metavar="CLASS", help="Only of this kind of error.")
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Only of this partition.")
+@spark_options
 @tables_option
 @json_option
 def replay(
-    name: str, error_class: str | None, partition: int | None, tables: Location, as_json: bool
+    name: str,
+    error_class: str | None,
+    partition: int | None,
+    master: str,
+    memory: str,
+    tables: Location,
+    as_json: bool,
 ) -> None:
     """Try the dead letters of the table NAME again, after its definition was mended.
 
-    Those that are rows now move into the table, each exactly once; the others stay.
+    Those that are rows now move into the table, each exactly once; the others stay. Spark is
+    started for a table with a select or a transform only.
     """
     store = open_store(load_table(tables, name), create=True)
-    done = replay_letters(store, LetterFilter(error_class=error_class, partition=partition))
+    wanted = LetterFilter(error_class=error_class, partition=partition)
+    if store.spec.is_transformed:
+        from strandline.lakehouse.transforming.replaying import replay_through
+
+        silence_py4j()
+        done = replay_through(store, wanted, SparkOptions(master=master, memory=memory))
+    else:
+        done = replay_letters(store, wanted)
     if as_json:
         print_json({"replayed": done.replayed, "still_dead": done.still_dead})
         return

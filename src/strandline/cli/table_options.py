@@ -74,6 +74,25 @@ def tables_option(command: F) -> F:
     )(command)
 
 
+def transform_options(command: F) -> F:
+    """Add `--select`, `--transform` and `--explode`."""
+    command = click.option(
+        "--explode/--no-explode",
+        default=None,
+        help="Whether the transform may give several rows for a record; kafka_row numbers them.",
+    )(command)
+    command = click.option(
+        "--transform",
+        metavar="MODULE:FUNCTION",
+        help="A function from the DataFrame of a batch to that of the table's rows.",
+    )(command)
+    return click.option(
+        "--select",
+        metavar="SQL",
+        help="A query over 'batch' whose rows are the table's; {place} are the columns to keep.",
+    )(command)
+
+
 def spark_options(command: F) -> F:
     """Add `--master` and `--memory`."""
     command = click.option(

@@ -19,6 +19,7 @@ from strandline.cli.table_options import (
     load_table,
     spark_options,
     tables_option,
+    transform_options,
 )
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     metavar="DURATION",
     help="How long to try again after trouble with brokers or workers.",
 )
+@transform_options
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document per event.")
 @tables_option
@@ -104,6 +106,9 @@ def run(
     rows_per_commit: int,
     compact_every: int,
     patience: str,
+    select: str | None,
+    transform: str | None,
+    explode: bool | None,
     master: str,
     memory: str,
     as_json: bool,
@@ -114,6 +119,8 @@ def run(
 
     Ctrl-C or SIGTERM stops it after a last commit; a second Ctrl-C stops it at once, and loses
     nothing. What is committed shows as the offsets of the group strandline-table-NAME.
+
+    Another --select or --transform than the table has holds from here on; the table remembers it.
     """
     spec = load_table(tables, name)
     engine = engine or spec.engine
@@ -146,9 +153,11 @@ def run(
     )
     # Only here: it imports what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.running import run_table
+    from strandline.lakehouse.transforming.remembering import remembered
 
     silence_py4j()
     try:
+        spec = remembered(spec, select=select, transform=transform, explode=explode)
         run_table(
             spec, options, spark=spark, on_event=show(name), stop=lambda: Stop(terminate=True)
         )
@@ -189,6 +198,8 @@ def line_of(event: Event) -> str:
                 parts.append(f"{event.late_rows:,} late")
             if event.dead_letters:
                 parts.append(counted(event.dead_letters, "dead letter"))
+            if event.dropped:
+                parts.append(f"{event.dropped:,} dropped by the transform")
             lost = sum(each.end - each.start for each in event.lost)
             if lost:
                 parts.append(f"{counted(lost, 'offset')} lost to the log's retention")
@@ -229,6 +240,7 @@ def _as_json(event: Event) -> dict[str, object]:
                 "rows": event.rows,
                 "late_rows": event.late_rows,
                 "dead_letters": event.dead_letters,
+                "dropped": event.dropped,
                 "ranges": [list(each[:4]) for each in event.ranges],
                 "lost": [list(each[:4]) for each in event.lost],
                 "seconds": round(event.seconds, 3),

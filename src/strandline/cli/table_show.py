@@ -18,7 +18,7 @@ from strandline.errors import ProtocolError
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import absent_files
 from strandline.lakehouse.tables.spec import list_specs
@@ -72,7 +72,7 @@ def status(name: str, tables: Location, bootstrap: str | None, as_json: bool) ->
     store = open_store(spec, create=True)
     state = store.state()
     reached, lag, trouble = _progress(spec, state, bootstrap_of(bootstrap))
-    sides = {side or "rows": _held(store, side) for side in (None, LATE, DEAD_LETTERS)}
+    sides = {side or "rows": _held(store, side) for side in (None, LATE, DEAD_LETTERS, DROPPED)}
     if as_json:
         print_json(_status_as_json(spec, state, reached, lag, sides))
     else:
@@ -108,6 +108,8 @@ def history(name: str, limit: int, tables: Location, as_json: bool) -> None:
                     "rows": each.rows,
                     "late_rows": each.late_rows,
                     "dead_letters": each.dead_letters,
+                    "dropped": each.dropped,
+                    "through": each.through,
                     "query_id": each.query_id,
                     "batch_id": each.batch_id,
                     "ranges": [list(item[:4]) for item in each.ranges],
@@ -219,6 +221,8 @@ def _print_status(
 ) -> None:
     click.echo(f"Table {spec.name} of {', '.join(spec.topics)}: {spec.format}, {spec.mode}")
     click.echo(f"  in           {spec.location}")
+    if spec.is_transformed:
+        click.echo(f"  through      {spec.select or spec.transform}")
     for side, held in sides.items():
         if side == "rows" or held["rows"]:
             click.echo(

@@ -31,9 +31,9 @@ def verify(
 ) -> None:
     """Prove that table NAME holds every record below its frontier exactly once.
 
-    A record is a row, a late row or a dead letter. In a table that is upserted, each key must have
-    the row of its newest record. Ends with 0 when that is so, as far as the log can still tell, and
-    with 1 when it is not.
+    A record is a row, a late row or a dead letter, or it was dropped by the table's transform. In a
+    table that is upserted, each key must have the row of its newest record. Ends with 0 when that
+    is so, as far as the log can still tell, and with 1 when it is not.
     """
     spec = load_table(tables, name)
     address = bootstrap_of(bootstrap)
@@ -66,6 +66,7 @@ def show_report(report: Report) -> None:
             "ROWS",
             "LATE",
             "DEAD",
+            *(("DROPPED",) if report.place("dropped") else ()),
             *(each.name for each in verdicts),
         ),
         (
@@ -76,6 +77,7 @@ def show_report(report: Report) -> None:
                 each.places.get("rows", 0),
                 each.places.get("late", 0),
                 each.places.get("dead_letters", 0),
+                *((each.places.get("dropped", 0),) if report.place("dropped") else ()),
                 *(each.counts.get(verdict, 0) for verdict in verdicts),
             )
             for partition, each in sorted(report.partitions.items())

@@ -28,6 +28,13 @@ def cause_of(error: Exception) -> str:
 
 _FROM_STORE: Final = "locations.errors.StoreTrouble: "
 """What stands before a sentence that a task has said already."""
+
+
+def first_of(error: Exception) -> str:
+    """What Spark's own analysis says: its first line, without the trace and the plan below it."""
+    return f"{str(error).strip().splitlines()[0].strip().rstrip('.')}."
+
+
 _OF_QUERY: Final = "=== Streaming Query ==="
 """What follows is where the query was, and no cause."""
 _NO_PACKAGE: Final = (

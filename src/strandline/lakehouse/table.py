@@ -30,6 +30,7 @@ from strandline.lakehouse.tables.store import open_store
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
 
+    from strandline.lakehouse.transforming.given import TransformFunction
     from strandline.lakehouse.verify.report import Report
 
 BOOTSTRAP = "127.0.0.1:9092"
@@ -80,6 +81,8 @@ class Table:
         on_event: Callable[[Event], None] | None = None,
         spark: SparkOptions | None = None,
         client_config: Mapping[str, str] | None = None,
+        transform: TransformFunction | str | None = None,
+        select: str | None = None,
     ) -> Stopped:
         """Bring the table's topics into it, exactly once, from where it is; how the run ended.
 
@@ -95,12 +98,22 @@ class Table:
         - `client_config`: settings of TLS and SASL by Kafka's names, for a cluster that wants them.
         - `spark`: where Spark runs. In a program with a Spark session, that one is used instead,
           and stays open.
+        - `transform`: what rows go through on their way to the table, a function from the DataFrame
+          of a batch to that of the table's rows, or where it is (`module:function`). The columns
+          that say where a record was (`kafka_topic`, `kafka_partition`, `kafka_offset`, ...) must
+          stay. `select` is the same as a query over `batch`. The definition remembers either by its
+          name, and a later run without one goes on with it.
 
         Raises `PipelineError` and `TableError`, after which the table is as its last commit left
         it; `NoJava`, `NoSpark`, and `InvalidSetting`.
         """
         from strandline.lakehouse.pipeline.running import never_stopped, run_table
+        from strandline.lakehouse.transforming.given import named
+        from strandline.lakehouse.transforming.remembering import remembered
 
+        function = named(transform) if callable(transform) else None
+        name = function.name if function else transform if isinstance(transform, str) else None
+        self.spec = remembered(self.spec, select=select, transform=name)
         options = RunOptions(
             bootstrap=bootstrap,
             config=ClientConfig(client_config or {}),
@@ -117,6 +130,7 @@ class Table:
             spark=spark,
             on_event=on_event or _ignore,
             stop=never_stopped if stop is None else lambda: nullcontext(_EventStop(stop)),
+            transform=function,
         )
 
     def verify(

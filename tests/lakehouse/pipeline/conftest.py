@@ -20,6 +20,7 @@ from strandline.lakehouse.pipeline.runner import Runner, StopRequest
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.spec import save_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
+from strandline.lakehouse.transforming.given import Transform, transform_of
 from strandline.lakehouse.verify.job import verify
 from strandline.lakehouse.verify.report import Report
 from strandline.testing import Cluster
@@ -63,6 +64,7 @@ class TableUnderTest:
         stop: StopRequest | None = None,
         tell: Callable[[Event], None] | None = None,
         store: TableStore | None = None,
+        transform: Transform | None = None,
         **options: Any,
     ) -> Stopped:
         """A run; to the end of the topic unless `once=False` is among the options."""
@@ -75,7 +77,9 @@ class TableUnderTest:
                 tell(event)
 
         store = store or open_store(self.spec, spark=self.spark)
-        return Runner(RunContext(self.spark, self.spec, store, chosen), show).run(stop or Stop())
+        through = transform or transform_of(self.spec)
+        context = RunContext(self.spark, self.spec, store, chosen, through)
+        return Runner(context, show).run(stop or Stop())
 
     @property
     def commits(self) -> list[Committed]:

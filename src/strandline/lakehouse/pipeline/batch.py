@@ -7,17 +7,15 @@ Spark's streams.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from strandline.lakehouse.locations.credentials import public_settings
-from strandline.lakehouse.pipeline.tasks import Target
+from strandline.lakehouse.pipeline.target import Target, Write
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import BatchIdentity
 from strandline.lakehouse.tables.store import TableStore
-from strandline.lakehouse.tables.written import TaskWrite
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +27,7 @@ def commit_batch(
     spec: TableSpec,
     store: TableStore,
     identity: BatchIdentity,
-    write: Callable[[Target], Sequence[TaskWrite]],
+    write: Write,
 ) -> CommitResult:
     """Write a batch and commit it. Raises `TableError` when it cannot be, and what `write` raises.
 

@@ -4,6 +4,7 @@ PipelineError
 ├── RecordsLost       the log no longer has records that the table lacks
 ├── LogReplaced       the log ends before, or parts from, what the table holds
 ├── TopicMissing      a topic of the table does not exist
+├── TransformFailed   what the user put between topic and table raises, or loses records' places
 └── PipelineFailed    Spark or the cluster failed, and trying again did not help
 """
 
@@ -26,6 +27,10 @@ class LogReplaced(PipelineError):
 
 class TopicMissing(PipelineError):
     """There is nothing to read."""
+
+
+class TransformFailed(PipelineError):
+    """A table's select or transform cannot be carried out; nothing of the batch was committed."""
 
 
 class PipelineFailed(PipelineError):

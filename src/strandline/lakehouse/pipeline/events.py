@@ -32,6 +32,8 @@ class Committed:
     lost: tuple[OffsetRange, ...]
     seconds: float
     """From the batch's start to the end of its commit."""
+    dropped: int = 0
+    """Records for which the table's transform gave no row."""
     lag: Lag | None = None
     """After the commit; None if the cluster could not be asked."""
 

@@ -24,7 +24,8 @@ from strandline.lakehouse.pipeline.batch import commit_batch
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice
 from strandline.lakehouse.pipeline.options import RunOptions, starting_offsets
 from strandline.lakehouse.pipeline.start_offsets import StartOffsets
-from strandline.lakehouse.pipeline.tasks import Target, write_ranges, write_rows
+from strandline.lakehouse.pipeline.target import Target
+from strandline.lakehouse.pipeline.tasks import write_ranges, write_rows
 from strandline.lakehouse.reading.ranges import OffsetRange as ReadRange
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.scratch_directory import OF_QUERIES, ScratchDirectory
@@ -33,6 +34,8 @@ from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.tables.written import TaskWrite
+from strandline.lakehouse.transforming.given import Transform
+from strandline.lakehouse.transforming.writing import Passage
 from strandline.types import TopicPartition
 
 
@@ -44,6 +47,8 @@ class RunContext:
     spec: TableSpec
     store: TableStore
     options: RunOptions
+    transform: Transform | None = None
+    """What rows go through on their way to the table."""
 
     @property
     def reading(self) -> ReadSettings:
@@ -115,7 +120,8 @@ class Attempt:
         ends = offset_log.ends_of(self._checkpoint.path, batch_id)
         ranges = offset_log.ranges_between(self._starts, ends)
         if ranges:
-            identity = BatchIdentity(self.query_id, batch_id, ranges)
+            through = "" if context.transform is None else context.transform.label
+            identity = BatchIdentity(self.query_id, batch_id, ranges, through=through)
             result = commit_batch(
                 context.spec,
                 context.store,
@@ -130,12 +136,20 @@ class Attempt:
 
     def _write(
         self, rows: DataFrame, ranges: Sequence[OffsetRange], target: Target
-    ) -> list[TaskWrite]:
-        if self.context.options.engine == "strandline":
-            return write_ranges(
-                self.context.spark, list(map(to_read, ranges)), self.context.reading, target
-            )
-        return write_rows(rows, target)
+    ) -> Sequence[TaskWrite]:
+        context = self.context
+
+        def write(target: Target) -> Sequence[TaskWrite]:
+            if context.options.engine == "strandline":
+                wanted = list(map(to_read, ranges))
+                return write_ranges(context.spark, wanted, context.reading, target)
+            return write_rows(rows, target)
+
+        if context.transform is None:
+            return write(target)
+        # The stream's own session: what a select calls `batch` is so for this query alone.
+        passage = Passage(rows.sparkSession, context.spec, context.transform)
+        return passage.writer(write)(target)
 
     def _maybe_compact(self, sequence: int) -> None:
         every = self.context.options.compact_every
@@ -154,6 +168,7 @@ def committed_event(
         rows=result.rows,
         late_rows=result.late_rows,
         dead_letters=result.dead_letters,
+        dropped=result.dropped,
         ranges=tuple(result.ranges),
         lost=lost,
         seconds=seconds,

@@ -19,6 +19,8 @@ from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, ope
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.opening import check_commits
 from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.transforming.given import Transform, transform_of
+from strandline.lakehouse.transforming.remembering import told_of_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +51,7 @@ def run_table(
     spark: SparkOptions | None = None,
     on_event: Callable[[Event], None],
     stop: Callable[[], AbstractContextManager[StopRequest]] = never_stopped,
+    transform: Transform | None = None,
 ) -> Stopped:
     """Bring a table's topics into it, exactly once, from its frontier on; how the run ended.
 
@@ -56,7 +59,8 @@ def run_table(
     start Spark if that is nothing. Otherwise it ends after the batch in which `stop` was set;
     `stop` is entered when Spark runs, which puts a signal handler of its own in place. `on_event`
     gets every event, in the thread of the caller. If Spark runs in this process already, its
-    session is used and left as it is, and `spark` has no effect.
+    session is used and left as it is, and `spark` has no effect. Rows go through `transform`, by
+    default the one that the definition names.
 
     Raises `TableError` and `PipelineError` (what was committed stays), `NoJava`, `NoSpark`, and
     `InvalidSetting` for jars that are missing, or a store in which commits are not safe.
@@ -64,7 +68,10 @@ def run_table(
     spark = spark or SparkOptions()
     check_jars(spec, options.engine, spark.jars)
     check_commits(spec)
+    transform = transform or transform_of(spec)
     store = open_store(spec, create=True)
+    if (told := told_of_change(store, transform)) is not None:
+        on_event(Notice(told))
     if options.once and (stopped := finish_if_up_to_date(store, options, on_event)) is not None:
         return stopped
 
@@ -74,7 +81,8 @@ def run_table(
     from strandline.lakehouse.session_lasting import LastingSession, has_session
 
     def context_of(session: SparkSession) -> RunContext:
-        return RunContext(session, spec, open_store(spec, create=True, spark=session), options)
+        live = open_store(spec, create=True, spark=session)
+        return RunContext(session, spec, live, options, transform)
 
     make = _SessionMaker(spec, options, spark, lambda sentence: on_event(Notice(sentence)))
     if has_session():

@@ -11,36 +11,23 @@ This file knows Spark's two calls. It must not know commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from strandline.lakehouse.locations.credentials import take_settings
+from strandline.lakehouse.pipeline.target import Target, batch_writer
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
-from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.identity import TableState
-from strandline.lakehouse.tables.writing import BatchWriter
 from strandline.lakehouse.tables.written import TaskWrite
 
 ROWS_PER_TASK: Final = 50_000
 """Fewer are not worth a task of their own, and would only make small files."""
-
-
-class Target(NamedTuple):
-    """What tasks write to: a table as it was when the batch began.
-
-    `stores` is what the driver's environment says of stores, without keys (`public_settings`).
-    """
-
-    spec: TableSpec
-    state: TableState
-    stores: Mapping[str, str]
 
 
 def write_ranges(
@@ -104,11 +91,15 @@ def _taking(
     return run
 
 
+def task_name() -> str:
+    """Of the task that runs, for the names of its files."""
+    task = TaskContext.get()
+    return "0" if task is None else f"{task.partitionId()}-{task.taskAttemptId()}"
+
+
 def _write(batches: Iterator[pa.RecordBatch], target: Target) -> TaskWrite:
     take_settings(target.stores)
-    task = TaskContext.get()
-    name = "0" if task is None else f"{task.partitionId()}-{task.taskAttemptId()}"
-    writer = BatchWriter(target.spec, target.state, name)
+    writer = batch_writer(target, task_name())
     try:
         for batch in batches:
             writer.write(batch)

@@ -66,6 +66,8 @@ def difference(
     right = _all_rows(spark, rebuilt, names)
     found = Difference(schema=schema_differences(left.schema, right.schema))
     keys = [names.key] if live.spec.mode == "upsert" else list(names.record)
+    if live.spec.explode:
+        keys.append(names.row)
     joined = _joined(left, right, keys, names)
     joined = _marked(joined, _dead(spark, rebuilt, names), "dead_in_rebuilt", "live")
     joined = _marked(joined, _dead(spark, live, names), "dead_in_live", "rebuilt")

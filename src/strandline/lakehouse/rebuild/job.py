@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.pipeline.batch import commit_batch
 from strandline.lakehouse.pipeline.query import to_read
+from strandline.lakehouse.pipeline.target import Write
 from strandline.lakehouse.pipeline.tasks import write_ranges
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.rebuild.selection import batches
@@ -26,6 +27,8 @@ from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.identity import BatchIdentity, OffsetRange
 from strandline.lakehouse.tables.spec import load_spec, save_spec
 from strandline.lakehouse.tables.store import TableStore, drop_table, open_store
+from strandline.lakehouse.transforming.given import transform_of
+from strandline.lakehouse.transforming.writing import Passage
 
 SUFFIX: Final = "__rebuild"
 _MARK: Final = "rebuild.json"
@@ -54,9 +57,13 @@ def rebuild(
     query_id = str(uuid4())
     total = sum(each.end - each.start for each in ranges)
     done = 0
+    transform = transform_of(live)
+    through = "" if transform is None else transform.label
     for number, batch in enumerate(batches(ranges, rows_per_commit)):
-        write = partial(write_ranges, spark, [to_read(each) for each in batch], settings)
-        commit_batch(spec, store, BatchIdentity(query_id, number, batch), write)
+        write: Write = partial(write_ranges, spark, [to_read(each) for each in batch], settings)
+        if transform is not None:
+            write = Passage(spark, spec, transform).writer(write)
+        commit_batch(spec, store, BatchIdentity(query_id, number, batch, through=through), write)
         done += sum(each.end - each.start for each in batch)
         tell(done, total)
     return store

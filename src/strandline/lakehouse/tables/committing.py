@@ -20,7 +20,7 @@ from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
 from strandline.lakehouse.tables.errors import FencedWriter, SchemaMoved
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import BATCH, LOSS, REPLAY, Counts, SideChange, describe
@@ -45,7 +45,7 @@ class CommitResult(NamedTuple):
     """What became of a batch: COMMITTED, REPLAYED (the table knew it), or NOTHING_NEW.
 
     `ranges` is what was new; `rows` went into the table, `dead_letters` and `late_rows` beside it
-    (late rows that are counted only are in `rows` as well).
+    (late rows that are counted only are in `rows` as well); a transform `dropped` records.
     """
 
     outcome: str
@@ -54,6 +54,7 @@ class CommitResult(NamedTuple):
     rows: int = 0
     dead_letters: int = 0
     late_rows: int = 0
+    dropped: int = 0
     ranges: tuple[OffsetRange, ...] = ()
 
 
@@ -72,6 +73,7 @@ class Proposal:
     writes: tuple[TaskWrite, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
     removes: tuple[str, ...] = ()
+    through: str = ""
 
     @property
     def files(self) -> list[WrittenFile]:
@@ -114,6 +116,7 @@ class Committer:
                 lost=lost_now(identity, ranges),
                 writes=tuple(writes),
                 marks=self._marks(snapshot, identity, ranges, writes),
+                through=identity.through,
             )
             try:
                 return self.propose(snapshot, proposal)
@@ -160,7 +163,7 @@ class Committer:
             check_written(directory, adds)
         lost_letter_files = self._lost_range_letters(proposal, sequence)
         sides = _side_changes(proposal, lost_letter_files)
-        counts = _count(proposal)
+        counts = _count(proposal, self._spec.mode)
         change = Change(
             adds=adds,
             removes=removes,
@@ -174,6 +177,7 @@ class Committer:
                 kind=proposal.kind,
                 query_id=proposal.query_id,
                 batch_id=proposal.batch_id,
+                through=proposal.through,
                 ranges=proposal.ranges,
                 lost=proposal.lost,
                 adds=adds,
@@ -224,7 +228,7 @@ class Committer:
     def _with_columns(self, snapshot: Snapshot, proposal: Proposal) -> Snapshot:
         """The table with the columns that the files need; raises SchemaMoved for misfits."""
         late = [item for write in proposal.writes for item in write.late]
-        settled = settle_schema(snapshot.schema, [*proposal.files, *late], without=DELETED)
+        settled = settle_schema(snapshot.schema, [*proposal.files, *late], without=(DELETED,))
         if not settled.schema.equals(snapshot.schema):
             self._backend.evolve(snapshot, settled.schema)
             snapshot = self._backend.load()
@@ -251,19 +255,24 @@ class Committer:
 def _side_changes(
     proposal: Proposal, lost_letter_files: Sequence[WrittenFile]
 ) -> dict[str, SideChange]:
-    adds: dict[str, list[WrittenFile]] = {DEAD_LETTERS: list(lost_letter_files), LATE: []}
+    adds: dict[str, list[WrittenFile]] = {side: [] for side in SIDES}
+    adds[DEAD_LETTERS] += lost_letter_files
     for write in proposal.writes:
-        adds[DEAD_LETTERS] += write.dead_letters
-        adds[LATE] += write.late
-    removes = {DEAD_LETTERS: proposal.removes, LATE: ()}
-    changes = {side: SideChange(tuple(adds[side]), removes[side]) for side in SIDES}
+        for side, files in write.sides().items():
+            adds[side] += files
+    removes = {DEAD_LETTERS: proposal.removes}
+    changes = {side: SideChange(tuple(adds[side]), removes.get(side, ())) for side in SIDES}
     return {side: change for side, change in changes.items() if change != SideChange()}
 
 
-def _count(proposal: Proposal) -> Counts:
+def _count(proposal: Proposal, mode: str) -> Counts:
     letters = [item for write in proposal.writes for item in write.dead_letters]
+    dropped = sum(write.dropped_records for write in proposal.writes)
+    rows = sum(item.rows for item in proposal.files)
     return Counts(
-        rows=sum(item.rows for item in proposal.files),
+        # What is dropped is a change of an upserted table: the key's row goes.
+        rows=rows - dropped if mode == "upsert" else rows,
+        dropped=dropped,
         # A replay only moves letters from one file to another.
         dead_letters=0 if proposal.kind == REPLAY else sum(item.rows for item in letters),
         late_rows=sum(write.late_rows for write in proposal.writes),

@@ -31,7 +31,10 @@ _NAMES: Final[Mapping[int, OwnNames]] = {1: FIRST, SPEC_VERSION: NAMES}
 
 DEAD_LETTERS: Final = "dead_letters"
 LATE: Final = "late"
-
+DROPPED: Final = "dropped"
+"""The side table of the records for which a transform gives no row."""
+STAGING: Final = "staging"
+"""Where the rows of a batch are on their way to a transform; of no table."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,200}")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -66,7 +69,8 @@ class TableSpec:
     Avro schemas by their id in Confluent's framing; `columns` gives types to single columns of an
     inferred schema; `catalog` is where an Iceberg table has its name, in `namespace`, with
     pyiceberg's properties (secrets as env:NAME or file:PATH); `buckets` is how an upserted table
-    is divided by key. Durations are milliseconds.
+    is divided by key. `select` (a query) or `transform` (`module:function`) is what rows go
+    through on their way from values to the table. Durations are milliseconds.
     """
 
     name: str
@@ -94,6 +98,9 @@ class TableSpec:
     engine: str = "strandline"
     writer: str = "strandline"
     keep_key: bool = False
+    select: str | None = None
+    transform: str | None = None
+    explode: bool = False
     version: int = SPEC_VERSION
 
     def __post_init__(self) -> None:
@@ -119,18 +126,27 @@ class TableSpec:
         return self.event_time is not None and self.watermark_ms is not None
 
     @property
+    def is_transformed(self) -> bool:
+        """Whether the table's columns are those of a transform, and not those of values."""
+        return self.select is not None or self.transform is not None
+
+    @property
     def place(self) -> Location:
         """The directory that holds everything."""
         return Location.parse(self.location)
 
     def directory(self, side: str | None = None) -> Location:
-        """Where the rows are, or those of a side table (`DEAD_LETTERS`, `LATE`)."""
+        """Where the rows are, or those of a side table (`DEAD_LETTERS`, `LATE`, `DROPPED`)."""
         return self.place / (side or "data")
 
     def own_columns(self) -> tuple[pa.Field, ...]:
         """The columns that every row has besides those of its value."""
-        place = self.names.place
-        return (*place, pa.field(self.names.key, pa.binary())) if self.with_key else place
+        columns = self.names.place
+        if self.with_key:
+            columns = (*columns, pa.field(self.names.key, pa.binary()))
+        if self.explode:
+            columns = (*columns, pa.field(self.names.row, pa.int64()))
+        return columns
 
     def known_columns(self) -> dict[str, pa.DataType]:
         """The value's columns whose type is known before the first record."""
@@ -242,6 +258,7 @@ def _check_together(spec: TableSpec) -> None:
         raise InvalidSetting(
             "late", "A table that is upserted cannot route late rows: the newest row wins."
         )
+    _check_transformed(spec)
     for transform in spec.partition_by:
         if spec.mode == "upsert":
             raise InvalidSetting(
@@ -257,6 +274,25 @@ def _check_together(spec: TableSpec) -> None:
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
+
+
+def _check_transformed(spec: TableSpec) -> None:
+    if spec.select is not None and spec.transform is not None:
+        raise InvalidSetting("select", "A table has a select or a transform, not both.")
+    if spec.explode and not spec.is_transformed:
+        raise InvalidSetting(
+            "explode", "Only a select or a transform can give several rows for a record."
+        )
+    if spec.explode and spec.mode == "upsert":
+        raise InvalidSetting(
+            "explode", "A table that is upserted has one row per key: it cannot have several."
+        )
+    if spec.is_transformed and not spec.names.row:
+        raise InvalidSetting(
+            "version",
+            f"Table '{spec.name}' has the column names of version 0.1.0; strandline table upgrade "
+            f"{spec.name} comes before a select or a transform.",
+        )
 
 
 def _check_renamed(spec: TableSpec) -> None:

@@ -27,11 +27,15 @@ CHANGE: Final = "change"
 
 
 class Counts(NamedTuple):
-    """What became of the records of a commit: rows of the table, letters, and late rows."""
+    """What became of the records of a commit: rows of the table, letters, and late rows.
+
+    `dropped` are those for which the table's transform gave no row.
+    """
 
     rows: int = 0
     dead_letters: int = 0
     late_rows: int = 0
+    dropped: int = 0
 
 
 NO_RECORDS: Final = Counts()
@@ -52,7 +56,10 @@ class SideChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """One commit of this package. `at_ms` is the wall time of the commit."""
+    """One commit of this package. `at_ms` is the wall time of the commit.
+
+    `through` is the label of the transform that the rows went through; empty without one.
+    """
 
     sequence: int
     version: int
@@ -67,6 +74,8 @@ class CommitRecord:
     late_rows: int
     files_added: int
     files_removed: int
+    dropped: int = 0
+    through: str = ""
 
 
 def describe(
@@ -75,6 +84,7 @@ def describe(
     kind: str,
     query_id: str = "",
     batch_id: int = -1,
+    through: str = "",
     ranges: Sequence[OffsetRange] = (),
     lost: Sequence[OffsetRange] = (),
     adds: Sequence[WrittenFile],
@@ -89,6 +99,7 @@ def describe(
         "kind": kind,
         "query_id": query_id,
         "batch_id": batch_id,
+        "through": through,
         "ranges": ranges_to_json(ranges),
         "lost": ranges_to_json(lost),
         **counts._asdict(),
@@ -126,6 +137,8 @@ def read_record(commit: Commit) -> CommitRecord | None:
         late_rows=metadata["late_rows"],
         files_added=metadata["files_added"],
         files_removed=metadata["files_removed"],
+        dropped=metadata.get("dropped", 0),  # commits of earlier releases lack these two
+        through=metadata.get("through", ""),
     )
 
 

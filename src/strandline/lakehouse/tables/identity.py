@@ -50,12 +50,14 @@ class BatchIdentity:
     `query_id` must be unique for a checkpoint (Spark's own query id is); a table's or query's name
     is not, since a new checkpoint under an old name begins again with batch 0. `lost` are ranges
     that the log no longer has and whose loss the user accepted; they end up among the dead letters.
+    `through` names what the rows went through on their way, for the table's history.
     """
 
     query_id: str
     batch_id: int
     ranges: tuple[OffsetRange, ...]
     lost: tuple[OffsetRange, ...] = ()
+    through: str = ""
 
     def __post_init__(self) -> None:
         if not self.query_id:

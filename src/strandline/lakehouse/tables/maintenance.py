@@ -13,10 +13,11 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.lakehouse.locations import stores
+from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables import marks
 from strandline.lakehouse.tables.backend import Backend, Change, Conflict, DataFile, Snapshot
 from strandline.lakehouse.tables.committing import Committer, remove_files
-from strandline.lakehouse.tables.definition import TableSpec
+from strandline.lakehouse.tables.definition import STAGING, TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.history import COMPACTION, SideChange, describe
 from strandline.lakehouse.tables.landing import land
@@ -96,6 +97,7 @@ class Maintenance:
             present = self._sides.load(side)
             if present is not None:
                 found += self._sides.backend(side).orphans(present, before_ms=before_ms)
+        found += _left_behind(self._spec.directory(STAGING), before_ms)
         if not dry_run:
             for path in found:
                 stores.remove(path)
@@ -175,6 +177,12 @@ class Maintenance:
             ),
             same_rows=True,
         )
+
+
+def _left_behind(directory: Location, before_ms: int) -> list[Location]:
+    """What killed runs left on its way to a transform."""
+    found = [each for batch in stores.directories(directory) for each in stores.listed(batch)]
+    return [each.location for each in found if each.at_ms < before_ms]
 
 
 def bins(files: Iterable[DataFile], *, target_bytes: int, min_files: int) -> list[list[DataFile]]:

@@ -30,9 +30,10 @@ RESERVED_BY_ENGINES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OwnNames:
-    """The names of one version of the definition. `offset_end` is of dead letters only.
+    """The names of one version of the definition. `offset_end` is of side tables only.
 
-    `reserved` are names, in lower case, that no column of a value may have.
+    `row` is of tables whose transform may give several rows for a record. `reserved` are names, in
+    lower case, that no column of a value may have.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class OwnNames:
     time: str
     key: str
     offset_end: str
+    row: str = ""
     others: frozenset[str] = frozenset()
 
     @property
@@ -85,8 +87,15 @@ FIRST: Final = OwnNames("_topic", "_partition", "_offset", "_timestamp", "_key",
 NAMES: Final = OwnNames(
     *("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key"),
     "kafka_offset_end",
+    "kafka_row",
     others=RESERVED_BY_ENGINES,
 )
+
+
+def dropped_schema(names: OwnNames) -> pa.Schema:
+    """The columns of the side table of dropped records: a run of offsets, the end exclusive."""
+    ends = pa.field(names.offset_end, pa.int64())
+    return pa.schema([*names.place[:3], ends])
 
 
 def names_of(columns: list[str]) -> OwnNames:

@@ -15,7 +15,8 @@ from strandline.lakehouse.deadletters.letters import letter_schema
 from strandline.lakehouse.locations import stores
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.backend import Snapshot
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, TableSpec
+from strandline.lakehouse.tables.names import dropped_schema
 from strandline.lakehouse.tables.opening import side_partitioning
 from strandline.lakehouse.tables.presence import check_present
 from strandline.lakehouse.values.json_values import fit
@@ -34,11 +35,11 @@ def stored_columns(spec: TableSpec, side: str | None, schema: pa.Schema) -> pa.S
 def table_dataset(spec: TableSpec, side: str | None, snapshot: Snapshot | None) -> pads.Dataset:
     """The rows of a snapshot; without one, no rows. Raises BadTable if files are gone."""
     if snapshot is None:
-        empty = (
-            letter_schema(spec.names)
-            if side == DEAD_LETTERS
-            else pa.schema(list(spec.own_columns()))
-        )
+        empty = pa.schema(list(spec.own_columns()))
+        if side == DEAD_LETTERS:
+            empty = letter_schema(spec.names)
+        elif side == DROPPED:
+            empty = dropped_schema(spec.names)
         return pads.dataset(empty.empty_table())
     schema = stored_columns(spec, side, snapshot.schema)
     files = snapshot.files()

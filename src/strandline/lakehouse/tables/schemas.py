@@ -8,7 +8,7 @@ schema found here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -31,16 +31,17 @@ class SettledSchema(NamedTuple):
 
 
 def settle_schema(
-    present: pa.Schema, files: Iterable[WrittenFile], *, without: str = ""
+    present: pa.Schema, files: Iterable[WrittenFile], *, without: Collection[str] = ()
 ) -> SettledSchema:
     """What the table must have for the files. The first file decides where no type holds both.
 
-    `without` names a column that files have and tables do not.
+    `without` names columns that files have and `present` does not.
     """
     fixed = {field.name: field.type for field in present}
     found = dict(fixed)
     schemas = [
-        (file, [field for field in file.read_schema() if field.name != without]) for file in files
+        (file, [field for field in file.read_schema() if field.name not in without])
+        for file in files
     ]
     reason = ""
     for file, schema in schemas:

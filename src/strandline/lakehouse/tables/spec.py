@@ -22,7 +22,14 @@ from strandline.lakehouse.tables.definition import (
 from strandline.lakehouse.tables.errors import TableExists, TableMissing
 from strandline.lakehouse.tables.upgraded import as_decided
 
-__all__ = ["TableSpec", "list_specs", "load_spec", "parse_partitioning", "save_spec"]
+__all__ = [
+    "TableSpec",
+    "list_specs",
+    "load_spec",
+    "parse_partitioning",
+    "replace_spec",
+    "save_spec",
+]
 
 
 def save_spec(spec: TableSpec) -> Location:
@@ -33,6 +40,11 @@ def save_spec(spec: TableSpec) -> Location:
     except FileExistsError:
         raise TableExists(f"There is a table in {spec.location} already.") from None
     return path
+
+
+def replace_spec(spec: TableSpec) -> None:
+    """Put another definition in the place of the one that is there, in one step that lasts."""
+    stores.replace_text(spec.place / SPEC_FILE, spec.to_json())
 
 
 def load_spec(location: str | Path | Location) -> TableSpec:

@@ -25,7 +25,7 @@ from strandline.lakehouse.tables.committing import (
 )
 from strandline.lakehouse.tables.definition import SPEC_FILE, TableSpec, partitioning
 from strandline.lakehouse.tables.errors import TableExists
-from strandline.lakehouse.tables.history import CommitRecord, read_record
+from strandline.lakehouse.tables.history import BATCH, CommitRecord, read_record
 from strandline.lakehouse.tables.identity import (
     BatchIdentity,
     Frontier,
@@ -39,12 +39,13 @@ from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upgrading import upgrade
 from strandline.lakehouse.tables.widening import widen
 from strandline.lakehouse.tables.written import TaskWrite
-from strandline.lakehouse.values.making import given_columns
+from strandline.lakehouse.values.making import table_columns
 from strandline.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_RECENT = 20
 TIDY_EVERY = 50
 """Commits between two shortenings of what must be read to load the table."""
 
@@ -65,7 +66,7 @@ class TableStore:
     def create(self) -> None:
         """Make the empty table; raises TableExists, and InvalidSetting for an unsafe store."""
         check_commits(self.spec)
-        columns = [*given_columns(self.spec), *self.spec.own_columns()]
+        columns = [*table_columns(self.spec), *self.spec.own_columns()]
         self._backend.create(pa.schema(columns), partitioning(self.spec))
 
     def exists(self) -> bool:
@@ -145,6 +146,16 @@ class TableStore:
                 if limit is not None and len(found) >= limit:
                     break
         return found
+
+    def last_batch(self) -> CommitRecord | None:
+        """The newest commit of a batch."""
+        snapshot = self._backend.load()
+        for limit in (_RECENT, None):
+            for commit in snapshot.history(limit):
+                record = read_record(commit)
+                if record is not None and record.kind == BATCH:
+                    return record
+        return None
 
     def files(self, side: str | None = None) -> list[DataFile]:
         """The files whose rows are the table's, or a side table's (settled first)."""

@@ -8,7 +8,8 @@ batch runs again. So a batch that is repeated after a crash divides its records 
 from __future__ import annotations
 
 import socket
-from typing import Final
+from dataclasses import replace
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,23 +27,39 @@ MISSING_KEY: Final = "MissingKey"
 """A record without a key cannot be upserted."""
 
 
+class RowWriter(Protocol):
+    """Takes the rows of a task: those of the table (`RowFiles`), or those for its transform."""
+
+    @property
+    def own_columns(self) -> tuple[pa.Field, ...]:
+        """The columns that rows have besides those of their values."""
+
+    def keep(self, rows: pa.RecordBatch) -> None:
+        """Take rows in."""
+
+    def finish(self) -> TaskWrite:
+        """Close and sync the files."""
+
+    def abort(self) -> None:
+        """Remove whatever was written."""
+
+
 class BatchWriter:
     """Writes the share that one task has of a batch.
 
-    `state` is the table's before the batch; `task` names the task in file names. After an error the
-    object is good for `abort` only.
+    `state` is the table's before the batch; `task` names the task in file names; `rows` gets what
+    could be decoded, by default the table's files. After an error the object is good for `abort`
+    only.
     """
 
-    def __init__(self, spec: TableSpec, state: TableState, task: str) -> None:
+    def __init__(
+        self, spec: TableSpec, state: TableState, task: str, rows: RowWriter | None = None
+    ) -> None:
         self._spec = spec
         self._state = state
         self._decoder: Decoder = make_decoder(spec, value_columns(spec, state.schema))
-        transforms = partitioning(spec)
-        self._files = PartitionedFiles(spec.directory(), transforms, task)
+        self._rows = rows or RowFiles(spec, state, task)
         self._letters = PartitionedFiles(spec.directory(DEAD_LETTERS), (), task)
-        self._late = PartitionedFiles(spec.directory(LATE), spec.partition_by, task)
-        self._late_rows = 0
-        self._newest_us: int | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take records in: key, value, topic, partition, offset, timestamp, and perhaps headers."""
@@ -61,7 +78,7 @@ class BatchWriter:
             rows, columns = rows.filter(keyed), columns.filter(keyed)
         if faults:
             self._bury(records, faults)
-        self._keep(self._with_place(records.take(rows), columns))
+        self._rows.keep(self._with_place(records.take(rows), columns))
 
     def keep_letters(self, kept: pa.RecordBatch) -> None:
         """Take in dead letters that stay what they are."""
@@ -69,19 +86,12 @@ class BatchWriter:
 
     def finish(self) -> TaskWrite:
         """Close and sync the files."""
-        return TaskWrite(
-            files=self._files.finish(),
-            dead_letters=self._letters.finish(),
-            late=self._late.finish(),
-            late_rows=self._late_rows,
-            max_event_time_us=self._newest_us,
-            host=socket.gethostname(),
-        )
+        return replace(self._rows.finish(), dead_letters=self._letters.finish())
 
     def abort(self) -> None:
         """Remove whatever was written."""
-        for files in (self._files, self._letters, self._late):
-            files.abort()
+        self._rows.abort()
+        self._letters.abort()
 
     def _beyond_frontier(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The records that the table does not have: usually all of them."""
@@ -124,7 +134,7 @@ class BatchWriter:
             names.time: "timestamp",
             names.key: "key",
         }
-        for own in self._spec.own_columns():
+        for own in self._rows.own_columns:
             arrays.append(_column(records, sources[own.name]).cast(own.type))
             fields.append(own)
         if self._spec.mode == "upsert":
@@ -132,7 +142,40 @@ class BatchWriter:
             fields.append(pa.field(DELETED, pa.bool_()))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _keep(self, rows: pa.RecordBatch) -> None:
+
+class RowFiles:
+    """Rows of one task on their way into the table's files, or beside them if they are late."""
+
+    def __init__(self, spec: TableSpec, state: TableState, task: str) -> None:
+        self._spec = spec
+        self._state = state
+        self._files = PartitionedFiles(spec.directory(), partitioning(spec), task)
+        self._late = PartitionedFiles(spec.directory(LATE), spec.partition_by, task)
+        self._late_rows = 0
+        self._newest_us: int | None = None
+
+    @property
+    def own_columns(self) -> tuple[pa.Field, ...]:
+        """As `RowWriter.own_columns`."""
+        return self._spec.own_columns()
+
+    def finish(self) -> TaskWrite:
+        """Close and sync the files."""
+        return TaskWrite(
+            files=self._files.finish(),
+            late=self._late.finish(),
+            late_rows=self._late_rows,
+            max_event_time_us=self._newest_us,
+            host=socket.gethostname(),
+        )
+
+    def abort(self) -> None:
+        """Remove whatever was written."""
+        self._files.abort()
+        self._late.abort()
+
+    def keep(self, rows: pa.RecordBatch) -> None:
+        """Take rows in: the columns of values, then the table's own."""
         spec = self._spec
         if not spec.dated or not rows.num_rows:
             self._files.write(self._dividable(rows))
@@ -169,7 +212,8 @@ def value_columns(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
     derived = {
         transform.name for transform in partitioning(spec) if transform.name != transform.column
     }
-    return pa.schema([item for item in schema if item.name not in spec.names.own | derived])
+    own = spec.names.own | {item.name for item in spec.own_columns()}
+    return pa.schema([item for item in schema if item.name not in own | derived])
 
 
 def _column(records: pa.RecordBatch, name: str) -> pa.Array:

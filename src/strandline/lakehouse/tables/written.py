@@ -79,11 +79,22 @@ class WrittenFile:
         )
 
 
+class Places(NamedTuple):
+    """Which offsets of one partition a task wrote rows of; `bits` as `places` packs them."""
+
+    topic: str
+    partition: int
+    first: int
+    bits: str
+
+
 @dataclass(frozen=True, slots=True)
 class TaskWrite:
     """Everything that one task wrote. `late_rows` counts late rows, wherever they went.
 
-    `host` is the machine that the task ran on; empty where it is not known.
+    `host` is the machine that the task ran on; empty where it is not known. `dropped` are files of
+    the side table of that name, with so many records; `places` is noted on the way to and from a
+    transform only, and no commit needs it.
     """
 
     files: tuple[WrittenFile, ...] = ()
@@ -92,10 +103,13 @@ class TaskWrite:
     late_rows: int = 0
     max_event_time_us: int | None = None
     host: str = ""
+    dropped: tuple[WrittenFile, ...] = ()
+    dropped_records: int = 0
+    places: tuple[Places, ...] = ()
 
     def sides(self) -> Mapping[str, tuple[WrittenFile, ...]]:
         """The files of the side tables by the name of the side."""
-        return {"dead_letters": self.dead_letters, "late": self.late}
+        return {"dead_letters": self.dead_letters, "late": self.late, "dropped": self.dropped}
 
     def to_json(self) -> str:
         """A text that `from_json` reads."""
@@ -107,6 +121,9 @@ class TaskWrite:
                 "late_rows": self.late_rows,
                 "max_event_time_us": self.max_event_time_us,
                 "host": self.host,
+                "dropped": [item.to_document() for item in self.dropped],
+                "dropped_records": self.dropped_records,
+                "places": self.places,
             }
         )
 
@@ -114,9 +131,9 @@ class TaskWrite:
     def from_json(cls, text: str) -> TaskWrite:
         """The inverse of `to_json`."""
         document = json.loads(text)
-        files, dead_letters, late = (
+        files, dead_letters, late, dropped = (
             tuple(WrittenFile.from_document(item) for item in document[name])
-            for name in ("files", "dead_letters", "late")
+            for name in ("files", "dead_letters", "late", "dropped")
         )
         return cls(
             files,
@@ -125,6 +142,9 @@ class TaskWrite:
             late_rows=document["late_rows"],
             max_event_time_us=document["max_event_time_us"],
             host=document["host"],
+            dropped=dropped,
+            dropped_records=document["dropped_records"],
+            places=tuple(Places(*item) for item in document["places"]),
         )
 
 

@@ -62,6 +62,25 @@ def given_columns(spec: TableSpec) -> pa.Schema:
     return columns
 
 
+def table_columns(spec: TableSpec) -> pa.Schema:
+    """The columns, besides its own, that a table is made with. Raises InvalidSetting.
+
+    Those of a transform come with its first rows, but for what divides and dates them.
+    """
+    columns = given_columns(spec)
+    if not spec.is_transformed:
+        return columns
+    needed = [transform.column for transform in spec.partition_by]
+    for name in needed:
+        if name not in columns.names and name not in spec.names.own:
+            raise InvalidSetting(
+                "partition_by",
+                f"Partitioning by {name} needs its type before the first record: "
+                f"give it in columns, such as {name}:string.",
+            )
+    return pa.schema([each for each in columns if each.name in (*needed, spec.event_time)])
+
+
 def _given_columns(spec: TableSpec) -> pa.Schema:
     known = pa.schema(list(spec.known_columns().items()))
     match spec.value_format:

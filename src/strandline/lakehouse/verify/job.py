@@ -23,14 +23,14 @@ from strandline.lakehouse.pipeline.errors import PipelineFailed
 from strandline.lakehouse.pipeline.start_offsets import check_same_logs
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import absence, absent_files
 from strandline.lakehouse.tables.store import TableStore
 from strandline.lakehouse.verify.compared import Compared
 from strandline.lakehouse.verify.coverage import Coverage, Span, Step, coverage
 from strandline.lakehouse.verify.places import logged
-from strandline.lakehouse.verify.report import Example, PartitionReport, Report, Verdict
+from strandline.lakehouse.verify.report import EXPLODED, Example, PartitionReport, Report, Verdict
 from strandline.lakehouse.verify.upserted import judge_keys
 from strandline.types import TopicPartition
 
@@ -41,6 +41,7 @@ _PLACES: Final[Mapping[str, str | None]] = {
     "rows": None,
     "late": LATE,
     "dead_letters": DEAD_LETTERS,
+    "dropped": DROPPED,
 }
 _RECORD: Final = ("topic", "partition", "offset")
 
@@ -84,15 +85,23 @@ def verify(spark: SparkSession, store: TableStore, settings: ReadSettings) -> Re
 
 
 def _judge_offsets(compared: Compared) -> DataFrame:
-    """topic, partition, offset, in which places it is how often, and verdict, of every offset."""
+    """topic, partition, offset, in which places it is how often, and verdict, of every offset.
+
+    Where a transform may give several rows for a record, it is the record that has a place, and
+    `row` says that its rows are all there.
+    """
     spark = compared.spark
     log = logged(spark, compared.ranges(), compared.settings, with_keys=False)
-    seen = log.select(*_RECORD, f.lit("log").alias("place"))
+    nothing = f.lit(None).cast("long").alias("row")
+    seen = log.select(*_RECORD, f.lit("log").alias("place"), nothing)
     for place, side in _PLACES.items():
         rows = compared.held(side)
-        seen = seen.unionByName(rows.select(*_RECORD, f.lit(place).alias("place")))
+        seen = seen.unionByName(rows.select(*_RECORD, f.lit(place).alias("place"), "row"))
     counted = seen.groupBy(*_RECORD).agg(
-        *(f.count(f.when(f.col("place") == each, 1)).alias(each) for each in ("log", *_PLACES))
+        *(f.count(f.when(f.col("place") == each, 1)).alias(each) for each in ("log", *_PLACES)),
+        # Of a record that became several rows, all numbers from 0 on must be there, each once.
+        (f.coalesce(f.max("row"), f.lit(0)) + 1).alias("numbers"),
+        f.count_distinct("row").alias("different"),
     )
     facts = f.broadcast(compared.facts_frame())
     return counted.join(facts, ["topic", "partition"], "left").withColumn("verdict", _verdict())
@@ -100,11 +109,15 @@ def _judge_offsets(compared: Compared) -> DataFrame:
 
 def _verdict() -> Column:
     """Of one offset, from how often it is where."""
-    in_table = f.col("rows") + f.col("late") + f.col("dead_letters")
+    rows = f.col("rows") + f.col("late")
+    beside = f.col("dead_letters") + f.col("dropped")
+    in_table = rows + beside
     is_inside = (f.col("offset") >= f.col("start")) & (f.col("offset") < f.col("end"))
     return (
         f.when(~f.coalesce(is_inside, f.lit(False)), Verdict.OUTSIDE.value)
-        .when(in_table > 1, Verdict.DOUBLED.value)
+        .when((beside > 1) | ((rows > 0) & (beside > 0)), Verdict.DOUBLED.value)
+        .when(rows > f.greatest("different", f.lit(1)), Verdict.DOUBLED.value)
+        .when((rows > 0) & (rows < f.col("numbers")), Verdict.MISSING.value)
         .when(in_table == 0, Verdict.MISSING.value)
         .when(f.col("log") > 0, Verdict.GOOD.value)
         .when(f.col("offset") < f.col("log_start"), Verdict.UNPROVABLE.value)
@@ -116,12 +129,13 @@ def _verdict() -> Column:
 def _fill(report: Report, judged: DataFrame) -> None:
     """Count verdicts, and places, by partition."""
     sums = [f.sum(place).alias(place) for place in _PLACES]
+    sums.append(f.sum(f.greatest(f.col("rows") + f.col("late") - 1, f.lit(0))).alias(EXPLODED))
     by_verdict = judged.groupBy("topic", "partition", "verdict")
     for row in by_verdict.agg(f.count("*").alias("n"), *sums).collect():
         partition = TopicPartition(row.topic, row.partition)
         each = report.partitions.setdefault(partition, PartitionReport(0, 0, 0))
         each.counts[Verdict(row.verdict)] = row.n
-        for place in _PLACES:
+        for place in (*_PLACES, EXPLODED):
             each.places[place] = each.places.get(place, 0) + row[place]
     if not report.is_good:
         report.examples += _examples(judged)

@@ -19,7 +19,7 @@ from strandline.lakehouse.pipeline.tasks import shares
 from strandline.lakehouse.reading.ranges import OffsetRange, RangeReader
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.backend import DataFile
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, TableSpec
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
 
 _OFFSETS_PER_TASK = 1_000_000
 _READING_TASKS_MAX = 64
@@ -32,7 +32,9 @@ def held(
 ) -> DataFrame:
     """topic, partition, offset and key of the rows in a table's files, or those of one beside it.
 
-    Keys are null where the table does not keep them. Notes of lost ranges are not rows.
+    Keys are null where the table does not keep them. Notes of lost ranges are not rows. `row` is
+    the number of the row among those of its record, where the table keeps one; a dropped record
+    counts as a row of that side table.
     """
     has_key = side == DEAD_LETTERS or (side is None and spec.with_key)
     names = spec.names
@@ -43,18 +45,25 @@ def held(
     ]
     if has_key:
         columns.append((names.key, pa.binary()))
-    if side == DEAD_LETTERS:
+    has_row = side in (None, LATE) and spec.explode
+    if has_row:
+        columns.append((names.row, pa.int64()))
+    if side in (DEAD_LETTERS, DROPPED):
         columns.append((names.offset_end, pa.int64()))
     rows = frame_of(
         spark, [each.path for each in files], pa.schema(columns), tasks_max=_READING_TASKS_MAX
     )
     if side == DEAD_LETTERS:
         rows = rows.where(f"{names.offset_end} = {names.offset} + 1")
+    offset = f.col(names.offset)
+    if side == DROPPED:
+        offset = f.explode(f.sequence(offset, f.col(names.offset_end) - 1))
     return rows.select(
         f.col(names.topic).alias("topic"),
         f.col(names.partition).alias("partition"),
-        f.col(names.offset).alias("offset"),
+        offset.alias("offset"),
         (f.col(names.key) if has_key else f.lit(None).cast("binary")).alias("key"),
+        (f.col(names.row) if has_row else f.lit(None).cast("long")).alias("row"),
     )
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from strandline.lakehouse.verify.coverage import Span
 from strandline.types import TopicPartition
+
+EXPLODED: Final = "exploded"
+"""The number of rows that records have beyond one each."""
 
 
 class Verdict(Enum):
@@ -57,7 +60,8 @@ class PartitionReport:
     log_start: int
     counts: dict[Verdict, int] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
-    """Rows by where they are: `rows`, `late`, `dead_letters`."""
+    """Rows by where they are: `rows`, `late`, `dead_letters`; records that the transform `dropped`;
+    and how many rows more than records there are (`exploded`)."""
     lost: list[Span] = field(default_factory=list)
     """Declared: the log had lost them before they were read."""
 
@@ -91,6 +95,7 @@ class Report:
         """What a person has to know besides the numbers."""
         lines = [*self.wrong]
         lines += [_WRONG[each].format(f"{count:,}") for each, count in self._wrong_counts()]
+        lines += self._transformed()
         unprovable = self.total(Verdict.UNPROVABLE)
         if unprovable:
             lines.append(
@@ -113,6 +118,19 @@ class Report:
             if self.is_good
             else "The table is not what its topics were."
         )
+        return lines
+
+    def place(self, name: str) -> int:
+        """Of all partitions: how many rows or records are in a place."""
+        return sum(each.places.get(name, 0) for each in self.partitions.values())
+
+    def _transformed(self) -> list[str]:
+        """What the transform did with records."""
+        lines = []
+        if dropped := self.place("dropped"):
+            lines.append(f"{dropped:,} records were dropped by the table's transform.")
+        if exploded := self.place(EXPLODED):
+            lines.append(f"{exploded:,} rows are further ones of records that became several.")
         return lines
 
     def _wrong_counts(self) -> list[tuple[Verdict, int]]:

@@ -1,0 +1,34 @@
+"""Dead letters read again, and carried through the table's transform, in a session of Spark's."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from strandline.lakehouse.deadletters.listing import ALL, LetterFilter
+from strandline.lakehouse.deadletters.replaying import ReplayResult, replay
+from strandline.lakehouse.spark_options import SparkOptions, open_session
+from strandline.lakehouse.tables.store import TableStore
+from strandline.lakehouse.transforming.given import Transform, transform_of
+
+
+def replay_through(
+    store: TableStore,
+    wanted: LetterFilter = ALL,
+    spark: SparkOptions | None = None,
+    transform: Transform | None = None,
+) -> ReplayResult:
+    """As `replay`, through `transform`, by default the one that the definition names.
+
+    If Spark runs in this process already, its session is used and left as it is. Raises
+    TransformFailed, NoJava, NoSpark, and InvalidSetting for a transform that cannot be found.
+    """
+    transform = transform or transform_of(store.spec)
+    if transform is None:
+        return replay(store, wanted)
+    from strandline.lakehouse.session_lasting import has_session
+    from strandline.lakehouse.transforming.writing import Passage
+
+    is_given = has_session()
+    session = open_session(f"table replay {store.spec.name}", spark or SparkOptions())
+    with nullcontext() if is_given else session:
+        return replay(store, wanted, Passage(session, store.spec, transform).write)
