@@ -54,8 +54,18 @@ class LittleRegistry:
 
     def register(self, number: int, schema: object, **more: object) -> None:
         """Give a schema its id."""
-        body = json.dumps({"schema": json.dumps(schema), **more}).encode()
-        self.answers[f"/schemas/ids/{number}"] = (200, body)
+        self.register_text(f"/schemas/ids/{number}", json.dumps(schema), **more)
+
+    def register_version(
+        self, subject: str, version: int | str, number: int, schema: object
+    ) -> None:
+        """Give a schema its id, and a version of a subject."""
+        self.register(number, schema)
+        self.register_text(f"/subjects/{subject}/versions/{version}", json.dumps(schema), id=number)
+
+    def register_text(self, path: str, text: str, **more: object) -> None:
+        """What is answered at a path: a schema's text, and what else belongs to it."""
+        self.answers[path] = (200, json.dumps({"schema": text, **more}).encode())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import KINDS, NAMESPACE
 from strandline.lakehouse.tables.definition import TableSpec, parse_duration, parse_partitioning
 from strandline.lakehouse.tables.spec import save_spec
+from strandline.schemas.errors import RegistryDown
 
 
 @click.command()
@@ -20,11 +22,28 @@ from strandline.lakehouse.tables.spec import save_spec
 @click.option(
     "--value",
     "value_format",
-    type=click.Choice(["json", "avro", "protobuf", "raw"]),
+    type=click.Choice(["json", "json-schema", "avro", "protobuf", "raw"]),
     default="json",
     show_default=True,
-    help="What the records' values are.",
+    help="What the records' values are; json-schema is JSON behind ids of a registry.",
 )
+@click.option(
+    "--registry",
+    metavar="URL",
+    help="The schema registry whose ids stand in front of values, and of Avro keys.",
+)
+@click.option(
+    "--subject",
+    metavar="NAME",
+    help="Whose newest version says which columns there are at first. [default: TOPIC-value]",
+)
+@click.option(
+    "--key",
+    "key_format",
+    type=click.Choice(["bytes", "string", "json", "avro"]),
+    help="Keep the key as it is in 'kafka_key', or decoded in 'kafka_key_value'.",
+)
+@click.option("--headers", is_flag=True, help="Keep the records' headers in 'kafka_headers'.")
 @click.option(
     "--schema",
     "schema_file",
@@ -114,6 +133,10 @@ def create(
     name: str,
     topics: tuple[str, ...],
     value_format: str,
+    registry: str | None,
+    subject: str | None,
+    key_format: str | None,
+    headers: bool,
     schema_file: Path | None,
     message: str | None,
     columns: tuple[str, ...],
@@ -142,13 +165,17 @@ def create(
     those of its value.
     """
     try:
+        values = _values(value_format, registry, _schema_text(schema_file, value_format), message)
+        if registry is not None and values["framing"] == "confluent" and values["schema"] is None:
+            values |= _first(registry, subject or f"{(topics or (name,))[0]}-value", values)
         spec = TableSpec(
             name=name,
             topics=topics or (name,),
             location=str(tables / name),
-            value_format=value_format,
-            schema=_schema_text(schema_file, value_format),
-            message=message,
+            registry=registry,
+            key_format=key_format if key_format not in (None, "bytes") else "none",
+            keep_headers=headers,
+            **values,
             columns=_columns(columns),
             evolve=not fixed,
             event_time=event_time,
@@ -163,7 +190,7 @@ def create(
             writer=writer,
             commit_interval_ms=parse_duration("interval", interval),
             isolation=isolation,
-            keep_key=keep_key,
+            keep_key=keep_key or key_format == "bytes",
             select=select,
             transform=transform,
             explode=bool(explode),
@@ -184,6 +211,35 @@ def _properties(items: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError("--catalog-property takes KEY=VALUE.")
         found[name.strip()] = value
     return found
+
+
+def _values(
+    value_format: str, registry: str | None, schema: str | None, message: str | None
+) -> dict[str, Any]:
+    """The fields of a definition that say what values are."""
+    if value_format == "json-schema" and registry is None:
+        raise click.UsageError("--value json-schema is read by ids: name the --registry.")
+    is_framed = registry is not None and value_format in ("avro", "protobuf", "json-schema")
+    return {
+        "value_format": "json" if value_format == "json-schema" else value_format,
+        "framing": "confluent" if is_framed else "plain",
+        "schema": schema,
+        "message": message,
+    }
+
+
+def _first(registry: str, subject: str, values: dict[str, Any]) -> dict[str, Any]:
+    """What a registry knows before the first record; raises `click.ClickException`."""
+    from strandline.lakehouse.values.first_schema import first_schema
+    from strandline.schemas.registered import check_url
+
+    check_url(registry)
+    try:
+        found = first_schema(registry, subject, values["value_format"], values["message"])
+    except RegistryDown as down:
+        raise click.ClickException(str(down)) from down
+    click.echo(found.told, err=True)
+    return {"schema": found.schema, "message": found.message}
 
 
 def _columns(items: tuple[str, ...]) -> dict[str, str]:

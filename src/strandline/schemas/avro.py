@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections.abc import Sequence
 from typing import Any, Final
 
 from strandline.errors import InvalidSetting
@@ -41,15 +42,19 @@ do not go together."""
 class AvroSchema:
     """A schema, ready to read values with."""
 
-    def __init__(self, text: str) -> None:
-        """Parse the schema's JSON; raises `BadSchema`."""
+    def __init__(self, text: str, references: Sequence[str] = ()) -> None:
+        """Parse the schema's JSON; raises `BadSchema`.
+
+        `references` are schemas whose types it uses, those that others of them need first.
+        """
         named: dict[str, Any] = {}
         document = _document(text)
         try:
+            others = [fastavro.parse_schema(_document(each), named) for each in references]
             self._parsed = fastavro.parse_schema(document, named)
         except _UNUSABLE as error:
             raise BadSchema(f"The Avro schema cannot be read: {_said(error)}.") from None
-        self._walk = compile_walk(self._parsed, named)
+        self._walk = compile_walk(self._parsed, named, others)
 
     def read(self, payload: bytes, limits: Limits, into: AvroSchema | None = None) -> object:
         """The value, resolved to the schema `into` if that is another; raises `Unreadable`.

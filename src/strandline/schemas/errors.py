@@ -3,9 +3,11 @@
     StrandlineError
     ├── Unreadable          the bytes do not follow the schema, or go beyond a limit
     │   └── UnknownSchema   which schema the bytes follow is not known here
-    └── BadSchema           the text of a schema cannot be used
+    ├── BadSchema           the text of a schema cannot be used
+    └── RegistryDown        a schema registry does not answer, or answers that it cannot
 
-All are definite, and none goes away by itself; `UnknownSchema` may, once somebody registers it.
+All but the last are definite, and none of these goes away by itself; `UnknownSchema` may, once the
+schema is registered.
 """
 
 from __future__ import annotations
@@ -23,3 +25,7 @@ class UnknownSchema(Unreadable):
 
 class BadSchema(StrandlineError):
     """A text that is no schema, or one beyond the limits; the sentence says which."""
+
+
+class RegistryDown(StrandlineError):
+    """A registry did not say whether it knows a schema; asking again later may help."""

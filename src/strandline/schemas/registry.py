@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from strandline.errors import InvalidSetting
-from strandline.schemas.errors import UnknownSchema
+from strandline.schemas.errors import RegistryDown, UnknownSchema
 from strandline.schemas.folder import SCHEMA_BYTES_MAX
 
 WHOLE_S: Final = 4.0
@@ -32,7 +32,7 @@ REFUSAL_KEPT_S: Final = 10.0
 KEPT_BYTES_MAX: Final = 16 << 20
 
 # The schema is a text inside JSON, where each quotation mark takes another byte.
-_ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX
+ANSWER_BYTES_MAX: Final = 2 * SCHEMA_BYTES_MAX
 _KEPT_MAX: Final = 1_000
 _SAID_MAX: Final = 200
 
@@ -52,11 +52,8 @@ class Registry:
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises `InvalidSetting`; nothing is asked yet."""
-        parts = _checked(url)
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        port = "" if parts.port is None else f":{parts.port}"
-        self.name = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
-        self._parts = parts
+        self._connection = RegistryConnection(url)
+        self.name = self._connection.name
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
@@ -82,12 +79,9 @@ class Registry:
 
     def _ask(self, number: int) -> _Kept:
         try:
-            status, body = self._get(f"{self._parts.path.rstrip('/')}/schemas/ids/{number}")
-        except (OSError, http.client.HTTPException, UnicodeError) as error:
-            said = str(error)[:_SAID_MAX] or type(error).__name__
-            self._silence = self._refusal(
-                f"The schema registry at {self.name} does not answer: {said}."
-            )
+            status, body = self._connection.get(f"/schemas/ids/{number}")
+        except RegistryDown as down:
+            self._silence = self._refusal(str(down))
             return self._silence
         kept = self._read(number, status, body)
         self._keep(number, kept)
@@ -101,8 +95,8 @@ class Registry:
         where = f"Schema {number}: the schema registry at {self.name}"
         if status != http.client.OK:
             return self._refusal(f"{where} answers with the status {status}.")
-        if len(body) > _ANSWER_BYTES_MAX:
-            return self._refusal(f"{where} answers with over {_ANSWER_BYTES_MAX} bytes.")
+        if len(body) > ANSWER_BYTES_MAX:
+            return self._refusal(f"{where} answers with over {ANSWER_BYTES_MAX} bytes.")
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -130,8 +124,36 @@ class Registry:
             _, oldest = self._kept.popitem(last=False)
             self._kept_bytes -= len(oldest.text)
 
+
+class RegistryConnection:
+    """How a registry is asked: one connection per request, with a limit on all that it may take.
+
+    Name and password in the URL, or in `auth` (`name:password`), go to the registry and stand in no
+    sentence.
+    """
+
+    def __init__(self, url: str, auth: str | None = None) -> None:
+        """Raises `InvalidSetting`; nothing is asked yet."""
+        parts = _checked(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        port = "" if parts.port is None else f":{parts.port}"
+        self.name = f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+        self._parts = parts
+        if auth is None and parts.username is not None:
+            auth = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        self._auth = auth
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body, of which no more is read than is wanted; raises `RegistryDown`."""
+        try:
+            return self._get(f"{self._parts.path.rstrip('/')}{path}")
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
+            said = str(error)[:_SAID_MAX] or type(error).__name__
+            raise RegistryDown(
+                f"The schema registry at {self.name} does not answer: {said}."
+            ) from error
+
     def _get(self, path: str) -> tuple[int, bytes]:
-        """Status and body, of which no more is read than is wanted."""
         made = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         connection = made[self._parts.scheme](
             str(self._parts.hostname), self._parts.port, timeout=WHOLE_S
@@ -141,7 +163,7 @@ class Registry:
             with _at_most(connection.sock):
                 connection.request("GET", path, headers=self._headers())
                 response = connection.getresponse()
-                body = response.read(_ANSWER_BYTES_MAX + 1)
+                body = response.read(ANSWER_BYTES_MAX + 1)
             return response.status, body
         finally:
             connection.close()
@@ -151,9 +173,9 @@ class Registry:
             "Accept": "application/vnd.schemaregistry.v1+json, application/json",
             "Connection": "close",
         }
-        if self._parts.username is not None:
-            pair = f"{unquote(self._parts.username)}:{unquote(self._parts.password or '')}"
-            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        if self._auth is not None:
+            pair = base64.b64encode(self._auth.encode()).decode()
+            headers["Authorization"] = f"Basic {pair}"
         return headers
 
 

@@ -12,7 +12,7 @@ This file knows parsed schemas as fastavro leaves them (full names, references b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -98,12 +98,16 @@ def walk(value: bytes, over: Walk, limits: Limits) -> None:
         raise Unreadable(f"After the Avro value, {len(value) - cursor.at} bytes are left.")
 
 
-def compile_walk(schema: Any, named: Mapping[str, Any]) -> Walk:
+def compile_walk(schema: Any, named: Mapping[str, Any], others: Sequence[Any] = ()) -> Walk:
     """The walk over values of a parsed schema; `named` are its types by their full names.
 
-    Raises `BadSchema` for names and numbers beyond the limits.
+    `others` are parsed schemas whose types it uses. Raises `BadSchema` for names and numbers beyond
+    the limits.
     """
-    return _Compiler(named).of(schema)
+    compiler = _Compiler(named)
+    for each in others:
+        compiler.of(each)
+    return compiler.of(schema)
 
 
 class _Compiler:

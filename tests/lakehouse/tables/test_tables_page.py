@@ -8,10 +8,11 @@ from pathlib import Path
 from strandline.lakehouse.deadletters.letters import LOST_RANGE, letter_schema
 from strandline.lakehouse.tables import errors
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.names import NAMES
+from strandline.lakehouse.tables.names import KEY_VALUE, NAMES, RECORD_HEADERS
 from strandline.lakehouse.tables.types import WORDS
 from strandline.lakehouse.tables.writing import MISSING_KEY
 from strandline.lakehouse.values import decoding
+from strandline.lakehouse.values.keys import BAD_KEY
 
 PAGE = Path(__file__).parents[3].joinpath("docs/tables.md").read_text(encoding="utf-8")
 
@@ -38,10 +39,13 @@ def test_every_error_and_class_of_letters_is_named() -> None:
         decoding.MISSING_FIELD,
         decoding.UNKNOWN_SCHEMA,
         MISSING_KEY,
+        BAD_KEY,
         LOST_RANGE,
     }
     assert missing((kinds - {"TableError"}) | classes) == []
 
 
 def test_every_type_and_column_is_named() -> None:
-    assert missing({*WORDS, *NAMES.own, *letter_schema(NAMES).names}) == []
+    assert (
+        missing({*WORDS, *NAMES.own, KEY_VALUE, RECORD_HEADERS, *letter_schema(NAMES).names}) == []
+    )

@@ -25,6 +25,7 @@ from strandline.lakehouse.locations.errors import StoreTrouble
 from strandline.lakehouse.pipeline import log_facts
 from strandline.lakehouse.pipeline.errors import PipelineError, PipelineFailed
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
+from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.lag import Lag, lag_of
 from strandline.lakehouse.pipeline.options import isolation_of
 from strandline.lakehouse.pipeline.publishing import Publisher
@@ -37,6 +38,10 @@ from strandline.lakehouse.session_master import NoSpark
 from strandline.lakehouse.spark_errors import OF_SPARK, cause_of
 from strandline.lakehouse.tables.errors import TableError
 from strandline.lakehouse.tables.identity import OffsetRange
+from strandline.lakehouse.tables.store import open_store
+from strandline.lakehouse.transforming.writing import Passage
+from strandline.lakehouse.values.registered import client_of
+from strandline.schemas.errors import RegistryDown
 from strandline.types import Offset, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -44,7 +49,15 @@ log = logging.getLogger(__name__)
 _LOOK_S: Final = 0.2
 _PAUSE_S: Final = 1.0
 """Between a query that failed and the next one."""
-_TROUBLE: Final = (*OF_SPARK, NoSpark, ProtocolError, ReadError, StoreTrouble, PipelineFailed)
+_TROUBLE: Final = (
+    *OF_SPARK,
+    NoSpark,
+    ProtocolError,
+    ReadError,
+    StoreTrouble,
+    PipelineFailed,
+    RegistryDown,
+)
 _STUCK: Final = 3
 """So many attempts in a row that Spark failed: it may be Spark itself that is in no good state. It
 remembers for good, for instance, that it could not look up formats when a worker was killed."""
@@ -82,6 +95,7 @@ class Runner:
         """Of Spark, in a row."""
         self._trouble = ""
         """What was told last, if no commit came since."""
+        self._healer = self._made_healer()
         bootstrap = context.options.bootstrap
         name = context.spec.name
         security = context.options.config.security
@@ -155,6 +169,7 @@ class Runner:
         context = None if self._renew is None else self._renew(is_stuck)
         if context is not None:
             self._context = context
+            self._healer = self._made_healer()
             self._failures = 0
             why = f"Spark failed {_STUCK} times" if is_stuck else "Spark's Java process had ended"
             self._tell(Notice(f"{why}; there is a new one."))
@@ -173,9 +188,20 @@ class Runner:
         finally:
             attempt.close()
 
+    def _made_healer(self) -> Healer:
+        """With a store of its own: batches are committed in another thread."""
+        context = self._context
+        through = None
+        if context.transform is not None:
+            through = Passage(context.spark, context.spec, context.transform).write
+        return Healer(open_store(context.spec), self._tell, through)
+
     def _begin(self) -> StartOffsets:
         """Where to begin; the frontier is known and published afterwards."""
         context = self._context
+        if context.spec.registry is not None:
+            client_of(context.spec.registry).check()
+        self._healer.maybe_heal()
         context.store.settle()
         state = context.store.state()
         facts = log_facts.ask(context.reading, context.spec.topics, state.frontiers)
@@ -200,6 +226,7 @@ class Runner:
             # It raises what ended the query. Fractions of a second are taken, if not announced.
             while not query.awaitTermination(_LOOK_S):  # type: ignore[arg-type]
                 self._take(attempt)
+                self._healer.maybe_heal()
                 is_enough = attempt.commits > 0 if is_last else stop.is_set
                 if is_enough and not attempt.is_busy:
                     return

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Event, Notice, Stopped
+from strandline.lakehouse.pipeline.healing import Healer
 from strandline.lakehouse.pipeline.options import RunOptions
 from strandline.lakehouse.pipeline.up_to_date import finish_if_up_to_date
 from strandline.lakehouse.spark_options import STARTS_QUICKLY, SparkOptions, open_session
@@ -72,6 +73,9 @@ def run_table(
     store = open_store(spec, create=True)
     if (told := told_of_change(store, transform)) is not None:
         on_event(Notice(told))
+    if transform is None:
+        # Also where nothing is new, and Spark is not started.
+        Healer(open_store(spec), on_event).maybe_heal()
     if options.once and (stopped := finish_if_up_to_date(store, options, on_event)) is not None:
         return stopped
 

@@ -18,9 +18,18 @@ import pyarrow as pa
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.catalog_choice import NAMESPACE, CatalogChoice, check_catalog
-from strandline.lakehouse.tables.names import FIRST, NAMES, TIMESTAMP, OwnNames
+from strandline.lakehouse.tables.names import (
+    FIRST,
+    HEADERS_TYPE,
+    KEY_VALUE,
+    NAMES,
+    RECORD_HEADERS,
+    TIMESTAMP,
+    OwnNames,
+)
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import name_fault, parse_type
+from strandline.schemas.registered import check_url
 
 SPEC_FILE: Final = "table.json"
 UPGRADE_FILE: Final = "upgrade.json"
@@ -40,6 +49,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,200}")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "value_format": ("json", "avro", "protobuf", "raw"),
     "framing": ("plain", "confluent"),
+    "key_format": ("none", "string", "json", "avro"),
     "late": ("route", "count"),
     "mode": ("append", "upsert"),
     "format": ("delta", "iceberg"),
@@ -66,11 +76,12 @@ class TableSpec:
     `abfs:` or `hdfs:`; it is absolute from here on, relative paths being taken from the working
     directory of this process. `schema` is the
     content of a JSON Schema, an Avro schema, or (base64) a Protobuf descriptor set, and `schemas`
-    Avro schemas by their id in Confluent's framing; `columns` gives types to single columns of an
-    inferred schema; `catalog` is where an Iceberg table has its name, in `namespace`, with
-    pyiceberg's properties (secrets as env:NAME or file:PATH); `buckets` is how an upserted table
-    is divided by key. `select` (a query) or `transform` (`module:function`) is what rows go
-    through on their way from values to the table. Durations are milliseconds.
+    Avro schemas by their id in Confluent's framing; `registry` is the URL of a schema registry for
+    values, and Avro keys, in that framing; `columns` gives types to single columns of an inferred
+    schema; `catalog` is where an Iceberg table has its name, in `namespace`, with pyiceberg's
+    properties (secrets as env:NAME or file:PATH); `buckets` is how an upserted table is divided by
+    key. `select` (a query) or `transform` (`module:function`) is what rows go through on their way
+    from values to the table. Durations are milliseconds.
     """
 
     name: str
@@ -98,6 +109,9 @@ class TableSpec:
     engine: str = "strandline"
     writer: str = "strandline"
     keep_key: bool = False
+    key_format: str = "none"
+    keep_headers: bool = False
+    registry: str | None = None
     select: str | None = None
     transform: str | None = None
     explode: bool = False
@@ -114,6 +128,12 @@ class TableSpec:
     def names(self) -> OwnNames:
         """What the table's own columns are called."""
         return _NAMES[self.version]
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """What no column of a value may be called, in lower case."""
+        keys = {KEY_VALUE} if self.key_format != "none" else set()
+        return self.names.reserved | keys | {item.name for item in self.own_columns()}
 
     @property
     def with_key(self) -> bool:
@@ -144,6 +164,8 @@ class TableSpec:
         columns = self.names.place
         if self.with_key:
             columns = (*columns, pa.field(self.names.key, pa.binary()))
+        if self.keep_headers:
+            columns = (*columns, pa.field(RECORD_HEADERS, HEADERS_TYPE))
         if self.explode:
             columns = (*columns, pa.field(self.names.row, pa.int64()))
         return columns
@@ -154,7 +176,7 @@ class TableSpec:
         if self.event_time is not None and self.event_time not in self.names.own:
             known.setdefault(self.event_time, TIMESTAMP)
         for name in known:
-            if (fault := name_fault(name, known, self.names.reserved)) is not None:
+            if (fault := name_fault(name, known, self.reserved)) is not None:
                 raise InvalidSetting("columns", fault)
         return known
 
@@ -244,11 +266,14 @@ def _check_together(spec: TableSpec) -> None:
     _check_renamed(spec)
     if spec.event_time in spec.names.own and spec.event_time != spec.names.time:
         raise InvalidSetting("event_time", f"{spec.event_time} is no time.")
-    if spec.value_format in ("avro", "protobuf") and not (spec.schema or spec.schemas):
+    has_schema = spec.schema or spec.schemas or spec.registry
+    if spec.value_format in ("avro", "protobuf") and not has_schema:
         raise InvalidSetting("schema", f"{spec.value_format} values need a schema.")
-    if spec.value_format == "protobuf" and not spec.message:
+    if spec.value_format == "protobuf" and not spec.message and not spec.registry:
         raise InvalidSetting("message", "Protobuf values need the name of their message.")
-    if spec.framing == "confluent" and spec.value_format == "avro" and not spec.schemas:
+    _check_registry(spec)
+    is_by_id = spec.framing == "confluent" and spec.registry is None
+    if is_by_id and spec.value_format == "avro" and not spec.schemas:
         raise InvalidSetting("schemas", "Framed Avro values need the schemas by their ids.")
     if spec.value_format == "raw" and (
         spec.columns or spec.event_time not in (None, spec.names.time)
@@ -274,6 +299,16 @@ def _check_together(spec: TableSpec) -> None:
     names = [transform.name for transform in spec.partition_by]
     if len(set(names)) < len(names):
         raise InvalidSetting("partition_by", "A transform of one column is there twice.")
+
+
+def _check_registry(spec: TableSpec) -> None:
+    if spec.key_format == "avro" and spec.registry is None:
+        raise InvalidSetting("registry", "Avro keys are read by their ids: name a registry.")
+    if spec.registry is None:
+        return
+    check_url(spec.registry)
+    if spec.framing != "confluent" and spec.value_format != "raw" and spec.key_format != "avro":
+        raise InvalidSetting("framing", "Values with a registry are in the framing 'confluent'.")
 
 
 def _check_transformed(spec: TableSpec) -> None:

@@ -15,6 +15,14 @@ import pyarrow as pa
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
+KEY_VALUE: Final = "kafka_key_value"
+"""The column of the decoded key, in tables that decode keys."""
+RECORD_HEADERS: Final = "kafka_headers"
+"""The column of the record's headers, in tables that keep them."""
+HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
+)
+
 RESERVED_BY_ENGINES: Final = frozenset(
     {
         # Iceberg (`MetadataColumns`): where a row lies, its lineage, and what changed.

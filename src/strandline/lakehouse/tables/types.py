@@ -109,6 +109,23 @@ def merge_types(name: str, left: pa.DataType, right: pa.DataType) -> pa.DataType
     raise NoCommonType(name, left, right)
 
 
+def held_type(name: str, held: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """The type of a column that is there, when a schema gives it another: its own, and a struct's
+    with the further fields. Raises NoCommonType for fields that differ in case only.
+    """
+    if pa.types.is_struct(held) and pa.types.is_struct(found):
+        fields = {field.name: field.type for field in held}
+        for field in found:
+            if differing_in_case(field.name, fields) is not None:
+                raise NoCommonType(name, held, found)
+            known = fields.get(field.name, field.type)
+            fields[field.name] = held_type(f"{name}.{field.name}", known, field.type)
+        return pa.struct([pa.field(field, kind) for field, kind in fields.items()])
+    if pa.types.is_list(held) and pa.types.is_list(found):
+        return list_of(held_type(f"{name}[]", held.value_type, found.value_type))
+    return held
+
+
 def list_of(kind: pa.DataType) -> pa.DataType:
     """A list as Spark and both formats name its element."""
     return pa.list_(pa.field("element", kind))

@@ -18,9 +18,12 @@ from strandline.lakehouse.deadletters.letters import letters, plain
 from strandline.lakehouse.tables.definition import DEAD_LETTERS, LATE, TableSpec, partitioning
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.names import KEY_VALUE, RECORD_HEADERS
 from strandline.lakehouse.tables.upsert import DELETED
 from strandline.lakehouse.tables.written import TaskWrite
-from strandline.lakehouse.values.decoding import Decoder, Fault
+from strandline.lakehouse.values.decoding import BAD_VALUE, Decoder, Fault
+from strandline.lakehouse.values.framing import looks_framed
+from strandline.lakehouse.values.keys import KeyDecoder, make_key_decoder
 from strandline.lakehouse.values.making import make_decoder
 
 MISSING_KEY: Final = "MissingKey"
@@ -58,6 +61,7 @@ class BatchWriter:
         self._spec = spec
         self._state = state
         self._decoder: Decoder = make_decoder(spec, value_columns(spec, state.schema))
+        self._keys = make_key_decoder(spec, state.schema)
         self._rows = rows or RowFiles(spec, state, task)
         self._letters = PartitionedFiles(spec.directory(DEAD_LETTERS), (), task)
 
@@ -76,6 +80,8 @@ class BatchWriter:
                 for row in rows.filter(pc.invert(keyed)).to_pylist()
             ]
             rows, columns = rows.filter(keyed), columns.filter(keyed)
+        if self._keys is not None:
+            rows, columns = self._with_keys(self._keys, records, (rows, columns), faults)
         if faults:
             self._bury(records, faults)
         self._rows.keep(self._with_place(records.take(rows), columns))
@@ -110,13 +116,42 @@ class BatchWriter:
             return batch
         return batch.filter(pc.invert(wanted))
 
+    def _with_keys(
+        self,
+        keys: KeyDecoder,
+        records: pa.RecordBatch,
+        decoded: tuple[pa.Array, pa.RecordBatch],
+        faults: list[Fault],
+    ) -> tuple[pa.Array, pa.RecordBatch]:
+        """The rows and columns that were decoded with the column of keys, without bad keys."""
+        rows, columns = decoded
+        column, found = keys.decode(records.column("key"))
+        if found:
+            known = {fault.row for fault in faults}
+            faults += [fault for fault in found if fault.row not in known]
+            bad = pa.array([fault.row for fault in found], pa.int64())
+            good = pc.invert(pc.is_in(rows, value_set=bad))
+            rows, columns = rows.filter(good), columns.filter(good)
+        if column is not None:
+            field = pa.field(KEY_VALUE, column.type)
+            columns = pa.RecordBatch.from_arrays(
+                [*columns.columns, column.take(rows)], schema=columns.schema.append(field)
+            )
+        return rows, columns
+
     def _bury(self, records: pa.RecordBatch, faults: list[Fault]) -> None:
         faults.sort()
         bad = records.take(pa.array([fault.row for fault in faults], pa.int64()))
+        told = [(fault.kind, fault.sentence) for fault in faults]
+        if self._spec.framing == "plain":
+            told = [
+                (fault.kind, fault.sentence + _framing_of(fault, payload))
+                for fault, payload in zip(faults, bad.column("value"), strict=True)
+            ]
         self._letters.write(
             letters(
                 bad,
-                [(fault.kind, fault.sentence) for fault in faults],
+                told,
                 decoder=self._decoder.name,
                 sequence=self._state.sequence,
                 names=self._spec.names,
@@ -133,9 +168,10 @@ class BatchWriter:
             names.offset: "offset",
             names.time: "timestamp",
             names.key: "key",
+            RECORD_HEADERS: "headers",
         }
         for own in self._rows.own_columns:
-            arrays.append(_column(records, sources[own.name]).cast(own.type))
+            arrays.append(_column(records, sources[own.name], own.type))
             fields.append(own)
         if self._spec.mode == "upsert":
             arrays.append(pc.is_null(records.column("value")))
@@ -213,9 +249,17 @@ def value_columns(spec: TableSpec, schema: pa.Schema) -> pa.Schema:
         transform.name for transform in partitioning(spec) if transform.name != transform.column
     }
     own = spec.names.own | {item.name for item in spec.own_columns()}
+    if spec.key_format != "none":
+        own |= {KEY_VALUE}
     return pa.schema([item for item in schema if item.name not in own | derived])
 
 
-def _column(records: pa.RecordBatch, name: str) -> pa.Array:
+def _framing_of(fault: Fault, payload: pa.Scalar) -> str:
+    return looks_framed(payload.as_py()) if fault.kind == BAD_VALUE else ""
+
+
+def _column(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    if name not in records.schema.names:
+        return pa.nulls(records.num_rows, kind)  # a source that sends no headers
     column = records.column(name)
-    return plain(column) if name == "topic" else column
+    return (plain(column) if name == "topic" else column).cast(kind)

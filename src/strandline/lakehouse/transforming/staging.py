@@ -24,6 +24,7 @@ from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.files import PartitionedFiles
 from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.names import HEADERS_TYPE, RECORD_HEADERS
 from strandline.lakehouse.tables.schemas import SettledSchema, settle_schema
 from strandline.lakehouse.tables.upsert import DELETED
 from strandline.lakehouse.tables.writing import value_columns
@@ -136,7 +137,10 @@ class SourceColumns:
 
 def own_columns(spec: TableSpec) -> tuple[pa.Field, ...]:
     """The columns of staged rows besides those of values: where a record was, and its key."""
-    return (*spec.names.place, pa.field(spec.names.key, pa.binary()))
+    columns = (*spec.names.place, pa.field(spec.names.key, pa.binary()))
+    if spec.keep_headers:
+        columns = (*columns, pa.field(RECORD_HEADERS, HEADERS_TYPE))
+    return columns
 
 
 def _has_values(file: WrittenFile, name: str) -> bool:

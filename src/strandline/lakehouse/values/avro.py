@@ -9,7 +9,7 @@ Integers become 64 bits wide, floating-point numbers doubles.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from strandline.schemas.avro import AvroSchema
 from strandline.schemas.errors import BadSchema, Unreadable
 from strandline.schemas.walk import Limits
 
-_LIMITS: Final = Limits(items=4_000_000)
+LIMITS: Final = Limits(items=4_000_000)
 """Far above what a record of the usual size can hold, and below what a worker's memory can."""
 
 _SCALARS: Final[Mapping[str, pa.DataType]] = {
@@ -87,7 +87,7 @@ class AvroDecoder:
         if writer is None:
             raise Unfit(UNKNOWN_SCHEMA, f"The table was not given the Avro schema {number}.")
         try:
-            record = writer.read(value, _LIMITS, self._reader)
+            record = writer.read(value, LIMITS, self._reader)
         except Unreadable as error:
             raise Unfit(BAD_VALUE, str(error)) from None
         return record  # type: ignore[return-value]  # the table's schema is one of a record
@@ -104,12 +104,32 @@ def make_avro_decoder(spec: TableSpec) -> AvroDecoder:
 
 def avro_columns(spec: TableSpec) -> pa.Schema:
     """The columns that the table's Avro schema asks for; raises InvalidSetting."""
+    if spec.registry is not None and spec.schema is None:
+        return pa.schema([])
     text = _reader_text(spec)
     _parse(text)
+    return avro_schema_columns(text)
+
+
+def avro_schema_columns(text: str, references: Sequence[str] = ()) -> pa.Schema:
+    """The columns of a schema that could be parsed; raises InvalidSetting."""
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("type") != "record":
         raise InvalidSetting("schema", "The Avro schema must be one of a record.")
-    return pa.schema(_fields(document, {}, ()))
+    return pa.schema(_fields(document, _named(references), ()))
+
+
+def avro_value_type(text: str, references: Sequence[str] = ()) -> pa.DataType:
+    """The type of one column for values of a schema; raises InvalidSetting."""
+    return _type("the value", json.loads(text), _named(references), ())
+
+
+def _named(references: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The types that other schemas define, by their names."""
+    named: dict[str, Mapping[str, Any]] = {}
+    for text in references:
+        _type("the reference", json.loads(text), named, ())
+    return named
 
 
 def _reader_text(spec: TableSpec) -> str:
@@ -167,6 +187,8 @@ def _type(
         raise InvalidSetting("schema", f"{path} has type {schema!r}, which no column can hold.")
     if "name" in schema:
         named[schema["name"]] = schema
+        if schema.get("namespace"):
+            named[f"{schema['namespace']}.{schema['name']}"] = schema
     logical = schema.get("logicalType")
     if logical in _REFUSED:
         raise InvalidSetting("schema", f"{path} is a {logical}, which no column can hold.")

@@ -20,10 +20,10 @@ def read_singly(values: pa.Array, columns: pa.Schema, read: Callable[[bytes], Re
             records.append((row, None if value is None else read(value)))
         except Unfit as unfit:
             faults.append(Fault(row, unfit.kind, unfit.sentence))
-    return _build(records, columns, faults)
+    return build(records, columns, faults)
 
 
-def _build(
+def build(
     records: Sequence[tuple[int, Record | None]], columns: pa.Schema, faults: list[Fault]
 ) -> Decoded:
     """Columns of `records` (each with its row in the batch); None gives a row of nulls."""

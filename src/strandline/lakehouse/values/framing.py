@@ -23,14 +23,29 @@ def unframe(value: bytes) -> tuple[int, bytes]:
         raise Unfit(BAD_VALUE, str(error)) from None
 
 
-def skip_message_path(payload: bytes) -> bytes:
-    """What follows the path to the message; raises Unfit."""
+def message_path(payload: bytes) -> tuple[tuple[int, ...], bytes]:
+    """The path to the message in its file, and what follows it; raises Unfit."""
     count, at = _zigzag(payload, 0)
     if not 0 <= count <= _PATH_MAX:
         raise Unfit(BAD_VALUE, "The path to the message is damaged.")
+    path = []
     for _ in range(count):
-        _, at = _zigzag(payload, at)
-    return payload[at:]
+        position, at = _zigzag(payload, at)
+        if position < 0:
+            raise Unfit(BAD_VALUE, "The path to the message is damaged.")
+        path.append(position)
+    return tuple(path) or (0,), payload[at:]
+
+
+def looks_framed(value: bytes | None) -> str:
+    """A sentence about a plain value that begins as framed ones do; empty for others."""
+    if value is None or not framing.is_framed(value):
+        return ""
+    number, _ = framing.unframe(value)
+    return (
+        f" It looks framed: a zero byte and the schema id {number} stand in front "
+        "(table create --registry URL)."
+    )
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:

@@ -196,18 +196,24 @@ class JsonDecoder:
 
 
 def parse_object(value: bytes) -> dict[str, object]:
-    """One JSON object as RFC 8259 and this project's exactness allow it; raises Unfit."""
+    """One JSON object; raises Unfit."""
+    record = parse_json(value)
+    if not isinstance(record, dict):
+        raise Unfit(BAD_VALUE, f"The value is JSON, but no object: {show(record)}.")
+    return record
+
+
+def parse_json(value: bytes) -> object:
+    """One JSON value as RFC 8259 and this project's exactness allow it; raises Unfit."""
     try:
         text = value.decode("utf-8")
-        record = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        record: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise Unfit(BAD_VALUE, f"The value is not UTF-8: {error.reason}.") from None
     except RecursionError:
         raise Unfit(BAD_VALUE, "The value is nested too deeply.") from None
     except ValueError as error:
         raise Unfit(BAD_VALUE, f"The value is not JSON: {error}.") from None
-    if not isinstance(record, dict):
-        raise Unfit(BAD_VALUE, f"The value is JSON, but no object: {show(record)}.")
     return record
 
 

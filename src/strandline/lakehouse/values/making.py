@@ -29,6 +29,8 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
 
     Raises InvalidSetting when a given schema cannot be understood, or its library is not installed.
     """
+    if spec.registry is not None and spec.framing == "confluent":
+        return _registered(spec, columns)
     match spec.value_format:
         case "json":
             required: frozenset[str] = frozenset()
@@ -36,7 +38,7 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
                 given = read_json_schema(spec.schema)
                 columns, required = merge_schemas(columns, given.columns), given.required
             return JsonDecoder(
-                columns, evolve=spec.evolve, required=required, reserved=spec.names.reserved
+                columns, evolve=spec.evolve, required=required, reserved=spec.reserved
             )
         case "avro":
             from strandline.lakehouse.values.avro import make_avro_decoder
@@ -50,6 +52,19 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
             return RawDecoder()
 
 
+def _registered(spec: TableSpec, columns: pa.Schema) -> Decoder:
+    """A decoder by the ids in front of values."""
+    if spec.value_format == "json":
+        from strandline.lakehouse.values.json_registered import RegisteredJsonDecoder
+
+        return RegisteredJsonDecoder(spec, columns)
+    if spec.value_format == "raw":
+        return RawDecoder()
+    from strandline.lakehouse.values.registered import make_registered_decoder
+
+    return make_registered_decoder(spec, columns)
+
+
 def given_columns(spec: TableSpec) -> pa.Schema:
     """The value columns that are known before the first record.
 
@@ -57,7 +72,7 @@ def given_columns(spec: TableSpec) -> pa.Schema:
     """
     columns = _given_columns(spec)
     for name in columns.names:
-        if (fault := name_fault(name, columns.names, spec.names.reserved)) is not None:
+        if (fault := name_fault(name, columns.names, spec.reserved)) is not None:
             raise InvalidSetting("schema", fault)
     return columns
 

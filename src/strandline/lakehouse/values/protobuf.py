@@ -26,7 +26,7 @@ from strandline.lakehouse.values.decoding import (
     Decoded,
     Unfit,
 )
-from strandline.lakehouse.values.framing import skip_message_path, unframe
+from strandline.lakehouse.values.framing import message_path, unframe
 
 try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -68,13 +68,18 @@ class ProtobufDecoder:
 
     def _read(self, value: bytes) -> Record:
         if self._framed:
-            value = skip_message_path(unframe(value)[1])
-        message = self._message()
-        try:
-            message.ParseFromString(value)
-        except DecodeError:
-            raise Unfit(BAD_VALUE, "The value is not a message of the descriptor.") from None
-        return _record(message)
+            _, value = message_path(unframe(value)[1])
+        return read_message(self._message, value)
+
+
+def read_message(made: Any, payload: bytes) -> Record:
+    """The message of a class in a payload; raises Unfit."""
+    message = made()
+    try:
+        message.ParseFromString(payload)
+    except DecodeError:
+        raise Unfit(BAD_VALUE, "The value is not a message of the descriptor.") from None
+    return _record(message)
 
 
 def make_protobuf_decoder(spec: TableSpec) -> ProtobufDecoder:
@@ -86,7 +91,14 @@ def make_protobuf_decoder(spec: TableSpec) -> ProtobufDecoder:
 
 def protobuf_columns(spec: TableSpec) -> pa.Schema:
     """The columns that the message asks for; raises InvalidSetting."""
-    return pa.schema(_fields(_message_class(spec).DESCRIPTOR, 0))
+    if spec.registry is not None and spec.schema is None:
+        return pa.schema([])
+    return message_columns(_message_class(spec).DESCRIPTOR)
+
+
+def message_columns(descriptor: Any) -> pa.Schema:
+    """The columns of a type of messages; raises InvalidSetting."""
+    return pa.schema(_fields(descriptor, 0))
 
 
 def _message_class(spec: TableSpec) -> Any:
