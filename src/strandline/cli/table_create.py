@@ -59,6 +59,27 @@ from strandline.schemas.errors import RegistryDown
     metavar="NAME:TYPE",
     help="The type of a column that would be inferred otherwise; may be repeated.",
 )
+@click.option(
+    "--field-names",
+    type=click.Choice(["underscores", "exact"]),
+    default="underscores",
+    show_default=True,
+    help="JSON fields that no column can be called as: 'http.status' fills http_status, or not.",
+)
+@click.option(
+    "--numbers",
+    type=click.Choice(["exact", "double", "decimal"]),
+    default="exact",
+    show_default=True,
+    help="New columns of JSON numbers: longs and doubles apart, doubles, or decimals of 38 digits.",
+)
+@click.option(
+    "--time-format",
+    "time_formats",
+    multiple=True,
+    metavar="COLUMN=FORMAT",
+    help="How JSON says a column's times: '%d.%m.%Y %H:%M', seconds, millis, micros, nanos.",
+)
 @click.option("--fixed", is_flag=True, help="Values with unknown fields are dead letters.")
 @click.option("--event-time", metavar="COLUMN", help="When a record's event happened.")
 @click.option("--watermark", metavar="DURATION", help="How late events may be: '2 hours'.")
@@ -140,6 +161,9 @@ def create(
     schema_file: Path | None,
     message: str | None,
     columns: tuple[str, ...],
+    field_names: str,
+    numbers: str,
+    time_formats: tuple[str, ...],
     fixed: bool,
     event_time: str | None,
     watermark: str | None,
@@ -177,6 +201,9 @@ def create(
             keep_headers=headers,
             **values,
             columns=_columns(columns),
+            field_names=field_names,
+            numbers=numbers,
+            time_formats=_formats(time_formats),
             evolve=not fixed,
             event_time=event_time,
             watermark_ms=None if watermark is None else parse_duration("watermark", watermark),
@@ -249,6 +276,16 @@ def _columns(items: tuple[str, ...]) -> dict[str, str]:
         if not colon or not name:
             raise click.UsageError(f"--column takes NAME:TYPE, not '{item}'.")
         found[name.strip()] = word.strip()
+    return found
+
+
+def _formats(items: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, text = item.partition("=")
+        if not equals or not name or not text:
+            raise click.UsageError(f"--time-format takes COLUMN=FORMAT, not '{item}'.")
+        found[name.strip()] = text.strip()
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import click
 
@@ -30,6 +30,10 @@ from strandline.lakehouse.tables.definition import parse_duration
 
 if TYPE_CHECKING:
     from strandline.lakehouse.pipeline.lag import Lag
+
+
+_TOO_DEAD: Final = 3
+"""The exit code of a run that committed everything, too much of it as dead letters."""
 
 
 @click.command()
@@ -90,6 +94,15 @@ if TYPE_CHECKING:
     metavar="DURATION",
     help="How long to try again after trouble with brokers or workers.",
 )
+@click.option(
+    "--dead-share",
+    type=click.FloatRange(0, 100),
+    default=1.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="More dead letters than this, of a commit's records, are told in the last line.",
+)
+@click.option("--fail-on-dead", is_flag=True, help="Then end with the exit code 3.")
 @transform_options
 @spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document per event.")
@@ -106,6 +119,8 @@ def run(
     rows_per_commit: int,
     compact_every: int,
     patience: str,
+    dead_share: float,
+    fail_on_dead: bool,
     select: str | None,
     transform: str | None,
     explode: bool | None,
@@ -139,6 +154,7 @@ def run(
             rows_per_commit=rows_per_commit,
             compact_every=compact_every,
             patience_s=parse_duration("patience", patience) / 1000,
+            dead_share=dead_share / 100,
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
@@ -158,19 +174,27 @@ def run(
     silence_py4j()
     try:
         spec = remembered(spec, select=select, transform=transform, explode=explode)
-        run_table(
+        stopped = run_table(
             spec, options, spark=spark, on_event=show(name), stop=lambda: Stop(terminate=True)
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
+    if fail_on_dead and stopped.is_too_dead:
+        raise click.exceptions.Exit(_TOO_DEAD)
 
 
 def show_for_people(name: str) -> Callable[[Event], None]:
     """Prints a line per event."""
-    del name
 
     def show(event: Event) -> None:
-        click.echo(line_of(event), err=isinstance(event, Notice))
+        line = line_of(event)
+        if isinstance(event, Stopped) and event.is_too_dead:
+            letters = counted(event.dead_letters, "dead letter")
+            line += (
+                f"; {letters}, up to {event.dead_share:.1%} of the records of a commit: "
+                f"strandline table dead-letters list {name}"
+            )
+        click.echo(line, err=isinstance(event, Notice))
 
     return show
 
@@ -253,6 +277,8 @@ def _as_json(event: Event) -> dict[str, object]:
                 "event": "stopped",
                 "commits": event.commits,
                 "rows": event.rows,
+                "dead_letters": event.dead_letters,
+                "dead_share": round(event.dead_share, 6),
                 "lag": lag_as_json(event.lag),
             }
         case _:

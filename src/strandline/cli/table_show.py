@@ -72,7 +72,8 @@ def status(name: str, tables: Location, bootstrap: str | None, as_json: bool) ->
     store = open_store(spec, create=True)
     state = store.state()
     reached, lag, trouble = _progress(spec, state, bootstrap_of(bootstrap))
-    sides = {side or "rows": _held(store, side) for side in (None, LATE, DEAD_LETTERS, DROPPED)}
+    beside = (LATE, DEAD_LETTERS, DROPPED) if spec.is_transformed else (LATE, DEAD_LETTERS)
+    sides = {side or "rows": _held(store, side) for side in (None, *beside)}
     if as_json:
         print_json(_status_as_json(spec, state, reached, lag, sides))
     else:

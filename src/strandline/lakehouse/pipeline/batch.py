@@ -7,18 +7,22 @@ Spark's streams.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.credentials import public_settings
 from strandline.lakehouse.pipeline.target import Target, Write
 from strandline.lakehouse.tables.committing import CommitResult
 from strandline.lakehouse.tables.definition import TableSpec
-from strandline.lakehouse.tables.errors import TableError
+from strandline.lakehouse.tables.errors import SchemaMoved, TableError
 from strandline.lakehouse.tables.identity import BatchIdentity
 from strandline.lakehouse.tables.store import TableStore
 
 log = logging.getLogger(__name__)
 
+_WIDENING_ATTEMPTS: Final = 3
 ATTEMPTS: Final = 5
 """A batch that evolves the schema is written twice; one that does so again and again is wrong."""
 
@@ -38,7 +42,9 @@ def commit_batch(
     attempt = 0
     while True:
         attempt += 1
-        target = Target(spec, store.state(), public_settings())
+        # The tasks of the last attempts take no number for more than its column holds.
+        exact = replace(spec, numbers="exact") if attempt > _WIDENING_ATTEMPTS else spec
+        target = Target(exact, store.state(), public_settings())
         writes = write(target)
         try:
             return store.commit(identity, writes)
@@ -47,3 +53,14 @@ def commit_batch(
             if not error.retriable or attempt == ATTEMPTS:
                 raise
             log.info("Batch %d is written again: %s", identity.batch_id, error)
+            if isinstance(error, SchemaMoved) and spec.numbers == "double":
+                _widen(store, error.wider)
+
+
+def _widen(store: TableStore, columns: Sequence[str]) -> None:
+    """Let columns hold fractions, if each integer in them is a double exactly."""
+    for column in columns:
+        try:
+            store.widen(column)
+        except InvalidSetting as refused:
+            log.info("Its fractions become dead letters: %s", refused)

@@ -32,10 +32,10 @@ class Committed:
     lost: tuple[OffsetRange, ...]
     seconds: float
     """From the batch's start to the end of its commit."""
-    dropped: int = 0
-    """Records for which the table's transform gave no row."""
     lag: Lag | None = None
     """After the commit; None if the cluster could not be asked."""
+    dropped: int = 0
+    """Records for which the table's transform gave no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,11 @@ class Stopped:
     commits: int
     rows: int
     lag: Lag | None
+    dead_letters: int = 0
+    dead_share: float = 0.0
+    """The greatest share that dead letters had of the records of one commit."""
+    is_too_dead: bool = False
+    """Whether that is more than the run's options take for normal."""
 
 
 Event: TypeAlias = Started | Committed | Notice | Stopped

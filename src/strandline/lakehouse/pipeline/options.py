@@ -35,6 +35,8 @@ class RunOptions:
     """Offsets, of all partitions together, that one commit holds at most."""
     compact_every: int = 100
     """Commits from one compaction of small files to the next; 0 is never."""
+    dead_share: float = 0.01
+    """Of the records of a commit, what more dead letters than this are told at the run's end."""
     patience_s: float = 300.0
     """How long trouble is met with another attempt, after the last commit."""
 

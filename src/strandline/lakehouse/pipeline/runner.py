@@ -91,6 +91,8 @@ class Runner:
         self._frontier: dict[TopicPartition, Offset] = {}
         self._commits = 0
         self._rows = 0
+        self._dead = 0
+        self._dead_share = 0.0
         self._failures = 0
         """Of Spark, in a row."""
         self._trouble = ""
@@ -120,7 +122,14 @@ class Runner:
         remove_leftovers(OF_QUERIES)
         try:
             self._run(stop)
-            stopped = Stopped(self._commits, self._rows, self._lag())
+            stopped = Stopped(
+                self._commits,
+                self._rows,
+                self._lag(),
+                self._dead,
+                self._dead_share,
+                self._dead_share > self._context.options.dead_share,
+            )
             self._tell(stopped)
             return stopped
         finally:
@@ -247,6 +256,9 @@ class Runner:
         self._commits += 1
         self._trouble, self._failures = "", 0
         self._rows += event.rows
+        self._dead += event.dead_letters
+        records = event.rows + event.late_rows + event.dropped + event.dead_letters
+        self._dead_share = max(self._dead_share, event.dead_letters / max(1, records))
         for each in event.ranges:
             self._frontier[each.topic_partition] = Offset(each.end)
         self._publisher.publish(self._frontier)

@@ -29,7 +29,7 @@ from strandline.lakehouse.tables.landing import land
 from strandline.lakehouse.tables.presence import check_writes, check_written
 from strandline.lakehouse.tables.ranges import check_files, lost_now, new_ranges
 from strandline.lakehouse.tables.removals import stamp_removed
-from strandline.lakehouse.tables.schemas import settle_schema
+from strandline.lakehouse.tables.schemas import settle_schema, wider_columns
 from strandline.lakehouse.tables.settling import SIDES, SideTables
 from strandline.lakehouse.tables.upsert import DELETED, merge_changes
 from strandline.lakehouse.tables.written import TaskWrite, WrittenFile
@@ -237,7 +237,8 @@ class Committer:
         if settled.misfits:
             raise SchemaMoved(
                 f"The schema of table {self._spec.name} had to be settled before the batch: "
-                f"{settled.reason} The batch must be written again."
+                f"{settled.reason} The batch must be written again.",
+                wider_columns(snapshot.schema, settled.misfits),
             )
         return snapshot
 

@@ -29,6 +29,7 @@ from strandline.lakehouse.tables.names import (
 )
 from strandline.lakehouse.tables.transforms import Transform, TransformKind, parse_transform
 from strandline.lakehouse.tables.types import name_fault, parse_type
+from strandline.lakehouse.values.json_forms import check_time_format
 from strandline.schemas.registered import check_url
 
 SPEC_FILE: Final = "table.json"
@@ -49,6 +50,8 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,200}")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "value_format": ("json", "avro", "protobuf", "raw"),
     "framing": ("plain", "confluent"),
+    "field_names": ("underscores", "exact"),
+    "numbers": ("exact", "double", "decimal"),
     "key_format": ("none", "string", "json", "avro"),
     "late": ("route", "count"),
     "mode": ("append", "upsert"),
@@ -57,6 +60,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": ("strandline", "kafka"),
     "writer": ("strandline", "spark"),
 }
+_ALWAYS_WRITTEN: Final = ("name", "topics", "location", "version", "field_names")
 _DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]+)\s*")
 _UNITS_MS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
@@ -109,6 +113,9 @@ class TableSpec:
     engine: str = "strandline"
     writer: str = "strandline"
     keep_key: bool = False
+    field_names: str = "underscores"
+    numbers: str = "exact"
+    time_formats: Mapping[str, str] = field(default_factory=dict)
     key_format: str = "none"
     keep_headers: bool = False
     registry: str | None = None
@@ -175,6 +182,10 @@ class TableSpec:
         known = {name: parse_type(name, word) for name, word in self.columns.items()}
         if self.event_time is not None and self.event_time not in self.names.own:
             known.setdefault(self.event_time, TIMESTAMP)
+        for name, text in self.time_formats.items():
+            check_time_format(name, text)
+            if not known.setdefault(name, TIMESTAMP).equals(TIMESTAMP):
+                raise InvalidSetting("time_formats", f"Column {name} is no timestamp.")
         for name in known:
             if (fault := name_fault(name, known, self.reserved)) is not None:
                 raise InvalidSetting("columns", fault)
@@ -185,8 +196,7 @@ class TableSpec:
         document = {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if item.name in ("name", "topics", "location", "version")
-            or getattr(self, item.name) != _default(item.name)
+            if item.name in _ALWAYS_WRITTEN or getattr(self, item.name) != _default(item.name)
         }
         document["topics"] = list(self.topics)
         if self.partition_by:
@@ -203,6 +213,8 @@ class TableSpec:
         if not isinstance(document, dict):
             raise InvalidSetting("table", "The table's definition is not a JSON object.")
         document.setdefault("version", 1)
+        # Tables of earlier releases took such fields for dead letters, and go on so.
+        document.setdefault("field_names", "exact")
         if document["version"] not in _NAMES:
             raise InvalidSetting(
                 "version",
@@ -404,6 +416,6 @@ def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
 
 
 def _default(name: str) -> object:
-    if name in ("columns", "schemas", "catalog_properties"):
+    if name in ("columns", "schemas", "time_formats", "catalog_properties"):
         return {}
     return next((item.default for item in fields(TableSpec) if item.name == name), None)

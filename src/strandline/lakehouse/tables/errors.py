@@ -62,6 +62,13 @@ class TopicRecreated(TableError):
 
 
 class SchemaMoved(TableError):
-    """The files of a batch do not follow the schema that the table has now."""
+    """The files of a batch do not follow the schema that the table has now.
+
+    `wider` are columns of integers for which the files have fractions.
+    """
 
     retriable = True
+
+    def __init__(self, sentence: str, wider: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.wider = wider

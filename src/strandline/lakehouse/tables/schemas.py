@@ -68,3 +68,15 @@ def settle_schema(
     if misfits and not reason:
         reason = f"{misfits[0].path} has a narrower type than the table."
     return SettledSchema(pa.schema(list(found.items())), misfits, reason)
+
+
+def wider_columns(present: pa.Schema, files: Iterable[WrittenFile]) -> tuple[str, ...]:
+    """The table's columns of integers that are doubles in some of the files."""
+    integers = {field.name for field in present if pa.types.is_integer(field.type)}
+    found = {
+        field.name
+        for file in files
+        for field in file.read_schema()
+        if field.name in integers and pa.types.is_floating(field.type)
+    }
+    return tuple(sorted(found))

@@ -18,6 +18,7 @@ from strandline.lakehouse.values.decoding import (
     Unfit,
 )
 from strandline.lakehouse.values.framing import unframe
+from strandline.lakehouse.values.json_forms import JsonForms
 from strandline.lakehouse.values.json_schema import read_json_schema
 from strandline.lakehouse.values.json_values import JsonDecoder
 from strandline.lakehouse.values.registered import REFUSED_MAX, client_of, joined
@@ -31,8 +32,9 @@ class RegisteredJsonDecoder:
 
     name = "json by id"
 
-    def __init__(self, spec: TableSpec, columns: pa.Schema) -> None:
+    def __init__(self, spec: TableSpec, columns: pa.Schema, forms: JsonForms) -> None:
         self._spec = spec
+        self._forms = forms
         self._columns = columns
         self._client = client_of(spec.registry or "")
         self._taken: set[int] = set()
@@ -96,4 +98,6 @@ class RegisteredJsonDecoder:
 
     def _decoder(self) -> JsonDecoder:
         spec = self._spec
-        return JsonDecoder(self._columns, evolve=spec.evolve, reserved=spec.reserved)
+        return JsonDecoder(
+            self._columns, evolve=spec.evolve, reserved=spec.reserved, forms=self._forms
+        )

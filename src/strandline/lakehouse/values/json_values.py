@@ -12,9 +12,8 @@ This file must not know where values come from or go to.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Final, Never
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,6 @@ import pyarrow.json
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.names import TIMESTAMP
 from strandline.lakehouse.values.decoding import (
-    BAD_VALUE,
     MISSING_FIELD,
     WRONG_TYPE,
     Decoded,
@@ -32,19 +30,24 @@ from strandline.lakehouse.values.decoding import (
     Unfit,
     empty_columns,
 )
-from strandline.lakehouse.values.observing import Observer, filled, show
+from strandline.lakehouse.values.json_forms import JsonForms, moment
+from strandline.lakehouse.values.json_spelling import Spellings, format_type, with_moments
+from strandline.lakehouse.values.json_text import parse_object
+from strandline.lakehouse.values.observing import Observer, filled
 
 _ROWS_AT_ONCE: Final = 65_536
 _BYTES_AT_ONCE: Final = 32 << 20
 _ROWS_WHEN_BAD: Final = 2_048
 _NUMBER: Final = "i"
 _VALUE: Final = "v"
+_AS_IT_IS: Final = JsonForms()
 
 
 class JsonDecoder:
     """Reads JSON objects. `required` fields must be there and not null.
 
-    `reserved` are names, in lower case, that a field which is no column yet cannot have.
+    `reserved` are names, in lower case, that a field which is no column yet cannot have; `forms`
+    says how names, numbers and times may differ from those of columns.
     """
 
     name = "json"
@@ -56,12 +59,19 @@ class JsonDecoder:
         evolve: bool = True,
         required: frozenset[str] = frozenset(),
         reserved: frozenset[str] = frozenset(),
+        forms: JsonForms = _AS_IT_IS,
     ) -> None:
         for field in columns:
             if pa.types.is_binary(field.type):
                 raise InvalidSetting("columns", f"JSON cannot hold binary column {field.name}.")
-        self._observer = Observer(columns, evolve=evolve, reserved=reserved)
-        self._moments = [field.name for field in columns if pa.types.is_timestamp(field.type)]
+        self._observer = Observer(columns, evolve=evolve, reserved=reserved, forms=forms)
+        self._forms = forms
+        self._spellings = Spellings(forms)
+        self._moments = [
+            field.name
+            for field in columns
+            if pa.types.is_timestamp(field.type) and field.name not in forms.time_formats
+        ]
         self._required = required
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -95,13 +105,14 @@ class JsonDecoder:
         groups: dict[tuple[str, ...], list[int]] = {}
         for row in rows.to_pylist():
             try:
-                record = parse_object(values[row].as_py())
+                record = self._forms.renamed(parse_object(values[row].as_py()))
                 self._check_required(record)
-                self._observer.observe(record)
+                self._observer.observe(self._with_moments(record))
             except Unfit as unfit:
                 faults.append(Fault(row, unfit.kind, unfit.sentence))
                 continue
             as_numbers = tuple(name for name in self._moments if type(record.get(name)) is int)
+            self._spellings.note(values[row].as_py())
             groups.setdefault(as_numbers, []).append(row)
         for as_numbers, good in groups.items():
             yield from self._halve(values, good, as_numbers, faults)
@@ -120,6 +131,14 @@ class JsonDecoder:
             middle = len(rows) // 2
             yield from self._halve(values, rows[:middle], as_numbers, faults)
             yield from self._halve(values, rows[middle:], as_numbers, faults)
+
+    def _with_moments(self, record: dict[str, object]) -> dict[str, object]:
+        """The record with its times in ISO 8601; raises Unfit."""
+        for name, text in self._forms.time_formats.items():
+            value = record.get(name)
+            if value is not None:
+                record[name] = moment(name, value, text).isoformat()
+        return record
 
     def _check_required(self, record: dict[str, object]) -> None:
         for name in self._required:
@@ -145,7 +164,10 @@ class JsonDecoder:
             for name, kind in self._observer.fields.items()
         }
         text = _lines(values)
-        read = pa.struct([(name, _as_read(kind)) for name, kind in kinds.items()])
+        for name, form in self._forms.time_formats.items():
+            if name in kinds:
+                kinds[name] = format_type(form)
+        read = self._spellings.as_read(pa.struct(list(kinds.items())))
         schema = pa.schema([(_NUMBER, pa.int64()), (_VALUE, read)])
         table = pyarrow.json.read_json(
             pa.BufferReader(text),
@@ -163,7 +185,8 @@ class JsonDecoder:
         if found.null_count:
             raise pa.ArrowInvalid("A value is null.")
         found.validate(full=True)
-        found = fit(found, pa.struct(list(kinds.items())))
+        found = fit(self._spellings.joined(found), pa.struct(list(kinds.items())))
+        found = with_moments(found, self._forms.time_formats)
         for name in self._required:
             if name not in kinds or pc.struct_field(found, name).null_count:
                 raise pa.ArrowInvalid("A required field is missing.")
@@ -195,41 +218,6 @@ class JsonDecoder:
         return Decoded(batch, rows, faults)
 
 
-def parse_object(value: bytes) -> dict[str, object]:
-    """One JSON object; raises Unfit."""
-    record = parse_json(value)
-    if not isinstance(record, dict):
-        raise Unfit(BAD_VALUE, f"The value is JSON, but no object: {show(record)}.")
-    return record
-
-
-def parse_json(value: bytes) -> object:
-    """One JSON value as RFC 8259 and this project's exactness allow it; raises Unfit."""
-    try:
-        text = value.decode("utf-8")
-        record: object = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise Unfit(BAD_VALUE, f"The value is not UTF-8: {error.reason}.") from None
-    except RecursionError:
-        raise Unfit(BAD_VALUE, "The value is nested too deeply.") from None
-    except ValueError as error:
-        raise Unfit(BAD_VALUE, f"The value is not JSON: {error}.") from None
-    return record
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Unfit(BAD_VALUE, f"The field {twice!r} is there twice.")
-    return record
-
-
-def _no_constant(word: str) -> Never:
-    raise Unfit(BAD_VALUE, f"{word} is not JSON.")
-
-
 def _lines(values: pa.Array) -> pa.Buffer:
     """`{"i":0,"v":<value>}` and a line feed for each value; raises ArrowInvalid."""
     numbers = pa.array(np.arange(len(values))).cast(pa.string()).cast(pa.binary())
@@ -247,17 +235,6 @@ def _lines(values: pa.Array) -> pa.Buffer:
     if b"NaN" in plain or b"Infinity" in plain:
         raise pa.ArrowInvalid("NaN or Infinity.")
     return text
-
-
-def _as_read(kind: pa.DataType) -> pa.DataType:
-    """The type that Arrow's parser is told: for it, days are numbers and never ISO 8601."""
-    if pa.types.is_date32(kind):
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_read(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_read(kind.value_type)))
-    return kind
 
 
 def _fitted(found: pa.Array, name: str, kind: pa.DataType) -> pa.Array:

@@ -17,7 +17,8 @@ from strandline.lakehouse.tables.names import KEY_VALUE
 from strandline.lakehouse.tables.types import NoCommonType, held_type
 from strandline.lakehouse.values.building import build
 from strandline.lakehouse.values.decoding import Fault, Unfit
-from strandline.lakehouse.values.json_values import JsonDecoder, parse_json
+from strandline.lakehouse.values.json_text import parse_json
+from strandline.lakehouse.values.json_values import JsonDecoder
 
 BAD_KEY: Final = "BadKey"
 """The key cannot be read as the table's definition says."""

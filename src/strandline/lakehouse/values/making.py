@@ -9,6 +9,7 @@ from strandline.errors import InvalidSetting
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.types import merge_schemas, name_fault
 from strandline.lakehouse.values.decoding import Decoded, Decoder
+from strandline.lakehouse.values.json_forms import JsonForms
 from strandline.lakehouse.values.json_schema import read_json_schema
 from strandline.lakehouse.values.json_values import JsonDecoder
 
@@ -38,7 +39,11 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
                 given = read_json_schema(spec.schema)
                 columns, required = merge_schemas(columns, given.columns), given.required
             return JsonDecoder(
-                columns, evolve=spec.evolve, required=required, reserved=spec.reserved
+                columns,
+                evolve=spec.evolve,
+                required=required,
+                reserved=spec.reserved,
+                forms=json_forms(spec),
             )
         case "avro":
             from strandline.lakehouse.values.avro import make_avro_decoder
@@ -52,12 +57,17 @@ def make_decoder(spec: TableSpec, columns: pa.Schema) -> Decoder:
             return RawDecoder()
 
 
+def json_forms(spec: TableSpec) -> JsonForms:
+    """How values may differ from columns, as the definition says."""
+    return JsonForms(spec.field_names, spec.numbers, spec.time_formats)
+
+
 def _registered(spec: TableSpec, columns: pa.Schema) -> Decoder:
     """A decoder by the ids in front of values."""
     if spec.value_format == "json":
         from strandline.lakehouse.values.json_registered import RegisteredJsonDecoder
 
-        return RegisteredJsonDecoder(spec, columns)
+        return RegisteredJsonDecoder(spec, columns, json_forms(spec))
     if spec.value_format == "raw":
         return RawDecoder()
     from strandline.lakehouse.values.registered import make_registered_decoder

@@ -21,10 +21,12 @@ from strandline.lakehouse.tables.types import (
     name_fault,
 )
 from strandline.lakehouse.values.decoding import UNKNOWN_FIELD, WRONG_TYPE, Unfit
+from strandline.lakehouse.values.json_forms import DOUBLE, JsonForms
 
 COLUMNS_MAX: Final = 2_000
 """Fields of all levels that one table may have; a topic whose keys are data would make more."""
 
+_AS_IT_IS: Final = JsonForms()
 _LONG_MIN: Final = -(1 << 63)
 _LONG_MAX: Final = (1 << 63) - 1
 _SHOWN: Final = 80
@@ -33,12 +35,19 @@ _SHOWN: Final = 80
 class Observer:
     """The columns of one table as values show them. `settled` are those that the table has.
 
-    `reserved` are names that no further column may have; fields of structs may.
+    `reserved` are names that no further column may have; fields of structs may. `forms` says which
+    types numbers get.
     """
 
     def __init__(
-        self, settled: pa.Schema, *, evolve: bool, reserved: Collection[str] = frozenset()
+        self,
+        settled: pa.Schema,
+        *,
+        evolve: bool,
+        reserved: Collection[str] = frozenset(),
+        forms: JsonForms = _AS_IT_IS,
     ) -> None:
+        self._forms = forms
         self._types: dict[str, pa.DataType] = {field.name: field.type for field in settled}
         self._settled = frozenset(self._types)
         self._evolve = evolve
@@ -88,12 +97,14 @@ class Observer:
             return self._needed_struct(path, value, known, fixed=fixed)
         if isinstance(value, list):
             return self._needed_list(path, value, known, fixed=fixed)
-        found = scalar_type(path, value)
+        found = self._forms.scalar(scalar_type(path, value))
         if pa.types.is_null(known):
             return found
         if _holds(known, value):
             return known
-        if not fixed:
+        # A column that is there is widened by itself: its files are written again before the batch.
+        is_wider = self._forms.numbers == DOUBLE and pa.types.is_integer(known)
+        if not fixed or (is_wider and isinstance(value, float) and "." not in path):
             try:
                 return merge_types(path, known, found)
             except NoCommonType:
@@ -159,6 +170,8 @@ def show(value: object) -> str:
 def _holds(kind: pa.DataType, value: object) -> bool:
     if isinstance(value, bool):
         return bool(pa.types.is_boolean(kind))
+    if pa.types.is_decimal(kind):
+        return isinstance(value, int | float) or (isinstance(value, str) and _casts(value, kind))
     if isinstance(value, int):
         return (
             pa.types.is_floating(kind)
