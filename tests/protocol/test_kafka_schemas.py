@@ -162,7 +162,7 @@ def their_facts(field: dict[str, Any], scope: VersionRange) -> Facts:
 
 def their_default(field: dict[str, Any]) -> object:
     kind, written = field["type"], field.get("default")
-    if written == "null" or kind == "records" or ("default" in field and written is None):
+    if written == "null" or kind == "records":
         return None
     if kind.startswith("[]"):
         return []
@@ -185,9 +185,7 @@ def our_facts(field: Field, scope: VersionRange, their_ignorable: bool) -> Facts
     element = field.element
     name = element.name if isinstance(element, Scalar) else element.__name__
     name = RENAMED.get(name, name)
-    absent_structure = (
-        field.tag is not None and not isinstance(element, Scalar) and field.nullable.empty
-    )
+    absent_structure = field.tag is not None and not isinstance(element, Scalar)
     default = field.default
     if isinstance(default, type) or (absent_structure and default is None):
         default = "structure of defaults"

@@ -205,11 +205,17 @@ def one(element: type[T], versions: str = "0+", **more: Any) -> T:
     return cast(T, _field(element, versions, element, **more))
 
 
-def nullable_one(
-    element: type[T], versions: str = "0+", nullable: str = "0+", **more: Any
-) -> T | None:
+def nullable_one(element: type[T], versions: str = "0+", nullable: str = "0+") -> T | None:
     """One structure in place, preceded by a byte that says whether it is there."""
-    return cast("T | None", _field(element, versions, None, nullable=nullable, **more))
+    return cast("T | None", _field(element, versions, None, nullable=nullable))
+
+
+def tagged_nullable_one(element: type[T], versions: str = "0+", *, tag: int) -> T | None:
+    """One structure in a tagged field, which can say that there is none.
+
+    An absent field is a structure of defaults, as in Kafka; null is written, as a zero byte.
+    """
+    return cast("T | None", _field(element, versions, element, nullable=versions, tag=tag))
 
 
 def tagged_one(element: type[T], versions: str, *, tag: int, **more: Any) -> T | None:

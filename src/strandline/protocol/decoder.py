@@ -146,7 +146,7 @@ class _DecoderWriter:
         there = self._read_fixed(f"has_{each.name}", "b")
         self._flush()
         value = self._source.fresh(each.name)
-        self._source.line(f"if {there} < 0:")
+        self._source.line(f"if {there} < 0:" if each.tag is None else f"if {there} == 0:")
         self._source.line(f"    {value} = None")
         self._source.line("else:")
         self._source.indent()

@@ -160,7 +160,7 @@ class _EncoderWriter:
 
     def _null(self, each: Field) -> bytes:
         if not each.is_array and not isinstance(each.element, Scalar):
-            return b"\xff"
+            return b"\xff" if each.tag is None else b"\x00"
         if self._flexible:
             return b"\x00"
         short = each.element is STRING and not each.is_array

@@ -138,6 +138,8 @@ class ConsumerMember:
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
         """The member after a stored change of what it says of itself."""
         classic = value.classic_member_metadata
+        if classic is not None and not classic.supported_protocols:
+            classic = None  # a field that is absent says so in Kafka's form
         return replace(
             self,
             instance_id=value.instance_id,

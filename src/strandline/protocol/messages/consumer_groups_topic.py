@@ -19,10 +19,10 @@ from strandline.protocol.declare import (
     int64,
     message,
     nullable_array,
-    nullable_one,
     nullable_string,
     string,
     structure,
+    tagged_nullable_one,
     uuid,
 )
 
@@ -110,7 +110,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = nullable_string()
     rebalance_timeout_ms: int = int32(default=-1)
     server_assignor: str | None = nullable_string()
-    classic_member_metadata: ClassicMemberMetadata | None = nullable_one(
+    classic_member_metadata: ClassicMemberMetadata | None = tagged_nullable_one(
         ClassicMemberMetadata, tag=0
     )
 
@@ -167,7 +167,7 @@ class TopicPartitions:
 
     topic_id: UUID = uuid()
     partitions: list[int] = array(INT32)
-    assignment_epochs: list[int] | None = nullable_array(INT32, null_by_default=True, tag=0)
+    assignment_epochs: list[int] | None = nullable_array(INT32, tag=0)
 
 
 @message("0", flexible="0+")
