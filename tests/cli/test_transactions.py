@@ -47,6 +47,20 @@ def test_an_open_transaction_is_listed_and_described(
     assert "Open for" not in strandline("transactions", "describe", name).out
 
 
+def test_the_status_says_who_waits_for_what(strandline: Run, producer: Producer, name: str) -> None:
+    said = strandline("status").out.splitlines()
+    [row] = [line.split() for line in said if line.startswith(f"{name} ")]
+    assert row[1] == "Ongoing"
+    assert row[-1] == f"{name}/0"
+    [waits] = [line.split() for line in said if line.startswith(f"{name}/0 ")]
+    assert waits == [f"{name}/0", "2", "3", "transaction", name]
+    [document] = strandline("status", "--json").json.values()
+    [told] = [each for each in document["transactions"] if each["transactional_id"] == name]
+    assert (told["state"], told["partitions"]) == ("Ongoing", [f"{name}/0"])
+    producer.commit_transaction()
+    assert f"transaction {name}" not in strandline("status").out
+
+
 def test_filters_of_the_list(strandline: Run, producer: Producer, name: str) -> None:
     del producer
     arguments = ("transactions", "list", "--id-pattern", name)

@@ -19,6 +19,7 @@ from strandline.sim.scenarios.documents import Json, frame_at, moments
 
 _EPOCH_COLOURS: Final = ("blue", "yellow", "magenta", "cyan", "green", "red")
 _HIGH_WATERMARK: Final = "┃"
+_LAST_STABLE: Final = "┆"
 _CELLS_MAX: Final = 24
 
 
@@ -114,6 +115,8 @@ def _strip(replica: Json, width: int) -> str:
     padding = " " * (width - _plain_width(replica))
     role = f"{replica['role']:8}"
     facts = f"end {replica['log_end']}  high watermark {replica['high_watermark']}"
+    if _last_stable(replica) < replica["high_watermark"]:
+        facts += f"  last stable {_last_stable(replica)}"
     if replica["log_start"]:
         facts = f"start {replica['log_start']}  {facts}"
     epochs = " ".join(f"{epoch}:{start}" for epoch, start in replica["epochs"])
@@ -135,15 +138,23 @@ def _shown_records(replica: Json) -> list[list[object]]:
 def _cells(replica: Json) -> str:
     records = _shown_records(replica)
     text = "… " if len(records) < len(replica["records"]) else ""
-    watermark = replica["high_watermark"]
-    marked = False
+    watermark, stable = replica["high_watermark"], _last_stable(replica)
+    marked, held = False, stable >= watermark
     for offset, epoch, value in records:
+        if not held and int(str(offset)) >= stable:
+            text += _LAST_STABLE
+            held = True
         if not marked and int(str(offset)) >= watermark:
             text += _HIGH_WATERMARK
             marked = True
         colour = _EPOCH_COLOURS[int(str(epoch)) % len(_EPOCH_COLOURS)]
         text += click.style(f" {value} ", fg="black", bg=colour, dim=marked)
     return text if marked else text + _HIGH_WATERMARK
+
+
+def _last_stable(replica: Json) -> int:
+    """Recordings of older releases do not have it."""
+    return int(replica.get("last_stable", replica["high_watermark"]))
 
 
 def _plain_width(replica: Json) -> int:

@@ -141,6 +141,50 @@ def print_cluster(documents: Documents) -> None:
             ("GROUP", "STATE", "MEMBERS", "GENERATION", "LAG"),
             sorted(_group_row(group, documents) for group in groups),
         )
+    print_transactions(documents)
+
+
+def print_transactions(documents: Documents) -> None:
+    """Transactions that are open, and where readers of committed records wait for them."""
+    # Brokers before 0.2 do not say it.
+    found = [each for d in documents.values() for each in d.get("transactions", ())]
+    if found:
+        click.echo()
+        print_table(
+            ("TRANSACTION", "STATE", "SINCE", "PRODUCER", "PARTITIONS"),
+            (
+                (
+                    each["transactional_id"],
+                    each["state"],
+                    time_text(each["since_wall_ms"]),
+                    f"{each['producer_id']} (epoch {each['producer_epoch']})",
+                    ", ".join(each["partitions"]) or "-",
+                )
+                for each in sorted(found, key=lambda each: each["since_wall_ms"])
+            ),
+        )
+    names = {each["producer_id"]: each["transactional_id"] for each in found}
+    held = sorted(_held(documents, names))
+    if held:
+        click.echo()
+        print_table(("READERS WAIT IN", "AT", "OF", "FOR"), held)
+
+
+def _held(documents: Documents, names: Mapping[int, str]) -> Iterator[tuple[object, ...]]:
+    """Partitions whose last stable offset is behind the high watermark, and why."""
+    for document in documents.values():
+        for replica in document["replicas"]:
+            stable, high = replica["last_stable_offset"], replica["high_watermark"]
+            if replica["role"] != "leader" or stable >= high:
+                continue
+            producer = replica["log"].get("open_transaction_producer")
+            if producer is None:
+                why = "the end of a transaction to be replicated"
+            elif producer in names:
+                why = f"transaction {names[producer]}"
+            else:
+                why = f"producer {producer}, of which no coordinator says that it has one open"
+            yield (f"{replica['topic']}/{replica['partition']}", stable, high, why)
 
 
 def _broker_row(broker: BrokerId, totals: Mapping[str, Any]) -> tuple[object, ...]:

@@ -42,6 +42,7 @@ from strandline.transactions.effects import (
     TakeProducerId,
 )
 from strandline.transactions.settings import TransactionSettings
+from strandline.transactions.shard import Entry
 from strandline.types import NO_OFFSET, Instant, LeaderEpoch, Offset, ProducerId
 
 log = logging.getLogger(__name__)
@@ -106,6 +107,10 @@ class TransactionHost:
     def loading(self) -> list[int]:
         """Partitions of `__transaction_state` that are led here and not served yet."""
         return sorted(self._loads)
+
+    def open_transactions(self) -> list[tuple[int, Entry]]:
+        """See `TransactionCoordinator`."""
+        return self._coordinator.open_transactions()
 
     @property
     def is_deciding(self) -> bool:

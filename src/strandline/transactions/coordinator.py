@@ -42,7 +42,7 @@ from strandline.transactions.listing import described, listed
 from strandline.transactions.producing import Outcomes, add_partitions, initialize, refused
 from strandline.transactions.settings import TransactionSettings
 from strandline.transactions.shard import Change, Entry, Shard, Surroundings
-from strandline.transactions.transaction import PREPARED, VERSION_2
+from strandline.transactions.transaction import OPEN, PREPARED, VERSION_2
 from strandline.types import Instant, LeaderEpoch, ProducerId, TopicPartition
 
 _BATCHED_SINCE = 4
@@ -357,6 +357,18 @@ class TransactionCoordinator:
         if owned is None or owned.shard.leader_epoch != epoch or not owned.is_loading:
             return None
         return owned
+
+    def open_transactions(self) -> list[tuple[int, Entry]]:
+        """The transactions that have not ended on all of their partitions, with the partition of
+        the state in which they are; the oldest first."""
+        found = [
+            (partition, entry)
+            for partition, owned in self._owned.items()
+            if not owned.is_loading
+            for entry in owned.shard.entries.values()
+            if entry.current.state in OPEN
+        ]
+        return sorted(found, key=lambda each: each[1].current.started_ms)
 
     @property
     def is_deciding(self) -> bool:

@@ -57,6 +57,8 @@ PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.P
 COMPLETE: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 IDLE: Final = COMPLETE | {TransactionState.EMPTY}
 """Nothing is open and nothing is being ended."""
+OPEN: Final = PREPARED | {TransactionState.ONGOING}
+"""Records may be written, or wait for their end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,6 +145,9 @@ class Log:
     failure: str | None = fact("why it takes no more records")
     producers: int = fact("producers that it remembers")
     open_transaction_offset: int | None = fact("the first record of an undecided transaction")
+    open_transaction_producer: int | None = fact(
+        "the id of its producer; null if only its marker is not replicated yet"
+    )
     newest_timestamp_ms: int | None = fact("the largest timestamp of the active segment")
     cleanup_policy: list[str] = fact("`cleanup.policy`")
     retention_ms: int = fact("`retention.ms`; -1 keeps for ever")
@@ -286,6 +289,20 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that this broker coordinates and that has not ended everywhere."""
+
+    transactional_id: str = fact("its producer's `transactional.id`")
+    state: str = fact("`Ongoing`, `PrepareCommit` or `PrepareAbort`")
+    since_wall_ms: int = fact("since when it is open")
+    timeout_ms: int = fact("after so long the coordinator aborts it")
+    producer_id: int = fact("the producer's id")
+    producer_epoch: int = fact("and its epoch")
+    coordinator_partition: int = fact("the partition of `__transaction_state` in which it lives")
+    partitions: list[str] = fact("`TOPIC/PARTITION` of all that is part of it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalCount:
     """A kind of refusal about one thing."""
 
@@ -401,4 +418,5 @@ class Status:
     changes: list[Change] = fact("the newest changes about them, the oldest first")
     parked: list[Parked] = fact("requests that wait, at most 1000")
     groups: list[Group] = fact("groups that are coordinated here")
+    transactions: list[OpenTransaction] = fact("open transactions that are coordinated here")
     refusals: list[RefusalCount] = fact("what was refused, the most recent last")

@@ -170,8 +170,16 @@ def _log(log: Log) -> document.Log:
         failure=log.failure,
         producers=len(log.producers.active),
         open_transaction_offset=log.producers.first_unstable_offset,
+        open_transaction_producer=_holder(log),
         newest_timestamp_ms=known(log.active.max_timestamp),
         cleanup_policy=sorted(config.cleanup_policies),
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,
     )
+
+
+def _holder(log: Log) -> int | None:
+    """Whose transaction keeps the last stable offset back."""
+    earliest = log.producers.transactions.earliest_open
+    is_first = earliest is not None and earliest[0] == log.producers.first_unstable_offset
+    return earliest[1] if earliest is not None and is_first else None

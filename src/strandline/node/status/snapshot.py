@@ -37,6 +37,7 @@ from strandline.node.status.broker_facts import (
 )
 from strandline.node.status.group_facts import group_facts
 from strandline.node.status.replica_facts import partition_facts, replica_facts
+from strandline.node.transaction_access import TransactionAccess
 from strandline.records._kernels import missing
 from strandline.types import Instant, TopicPartition
 from strandline.version import VERSION
@@ -97,6 +98,7 @@ def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> doc
         changes=[] if brief else changes(history, asked.includes),
         parked=[] if brief else parked(node.purgatory, now),
         groups=[] if brief else _groups(node.groups, replicas),
+        transactions=[] if brief else _transactions(node.transactions),
         refusals=[] if brief else refusals(refused, asked.includes),
     )
 
@@ -123,6 +125,24 @@ def _hosted(image: ClusterImage, replicas: Replicas, asked: Asked) -> list[Repli
         return sorted(found, key=lambda each: each.topic_partition)
     places = (at for at, _ in image.chosen(asked.topics, asked.number))
     return [replica for at in places if (replica := replicas.find(at)) is not None]
+
+
+def _transactions(transactions: TransactionAccess) -> list[document.OpenTransaction]:
+    if not transactions.is_used:
+        return []
+    return [
+        document.OpenTransaction(
+            transactional_id=entry.transactional_id,
+            state=entry.current.state.label,
+            since_wall_ms=entry.current.started_ms,
+            timeout_ms=entry.current.timeout_ms,
+            producer_id=entry.current.producer_id,
+            producer_epoch=entry.current.producer_epoch,
+            coordinator_partition=partition,
+            partitions=[f"{at.topic}/{at.partition}" for at in sorted(entry.current.partitions)],
+        )
+        for partition, entry in transactions.host.open_transactions()
+    ]
 
 
 def _groups(groups: GroupAccess, replicas: Replicas) -> list[document.Group]:

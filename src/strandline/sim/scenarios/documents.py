@@ -6,8 +6,9 @@ same thing. This file knows the form; the playing is the player's.
     document   format, version, name, title, replicas, runs, is_recording (if it is one)
     run        policy, frames, broken, expected, unmet, as_expected
     frame      line, text, kind, notes, events, violations, unmet, time_ms, controller, replicas
-    replica    name, role, cut_off, leader_epoch, follows, log_start, high_watermark, log_end,
-               epochs [[epoch, start]], records [[offset, epoch, value]], in_sync, change, remote
+    replica    name, role, cut_off, leader_epoch, follows, log_start, last_stable, high_watermark,
+               log_end, epochs [[epoch, start]], records [[offset, epoch, value]], in_sync, change,
+               remote
 """
 
 from __future__ import annotations
@@ -182,6 +183,7 @@ def _replica(replica: Replica) -> Json:
         "leader_epoch": int(replica.leader_epoch),
         "follows": replica.leader_name,
         "log_start": int(log.log_start_offset),
+        "last_stable": int(log.last_stable_offset),
         "high_watermark": int(log.high_watermark),
         "log_end": int(log.log_end_offset),
         "epochs": [[int(epoch), int(start)] for epoch, start in log.leader_epochs.entries],

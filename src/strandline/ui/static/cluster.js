@@ -157,7 +157,7 @@ function copyRow(shown, copy, first, last) {
   if (copy.end < last) facts.push(`${count(last - copy.end)} behind`);
   return element("div", { class: "replica" },
     element("span", {}, element("strong", {}, `Broker ${copy.broker}`), " ", element("span", { class: role === "not in sync" ? "warn" : "quiet" }, role)),
-    copy.isOffline ? element("span", { class: "bad" }, copy.reason ?? "offline") : strip(cells, { high_watermark: copy.highWatermark, log_end: copy.end }),
+    copy.isOffline ? element("span", { class: "bad" }, copy.reason ?? "offline") : strip(cells, { last_stable: copy.lastStable, high_watermark: copy.highWatermark, log_end: copy.end }),
     element("span", { class: "facts" }, facts.join(" · ")));
 }
 

@@ -143,6 +143,7 @@ function replicaRow(replica, seen) {
     return element("div", { class: "replica" }, element("strong", {}, replica.name), element("span", { class: "quiet" }, "down"));
   }
   const facts = [`log end ${replica.log_end}`, `high watermark ${replica.high_watermark}`];
+  if (replica.last_stable < replica.high_watermark) facts.push(`last stable ${replica.last_stable}`);
   if (replica.log_start) facts.unshift(`start ${replica.log_start}`);
   facts.push(`epochs ${replica.epochs.map((each) => each.join(":")).join(" ") || "none"}`);
   if (replica.in_sync) {
