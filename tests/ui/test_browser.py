@@ -82,6 +82,7 @@ def test_views_fit_a_narrow_screen_in_light_and_dark(
             ("topics/orders/0", "Time"),
             ("topics/orders/0/records", "Records of orders"),
             ("groups", "Consumer groups"),
+            ("transactions", "Transactions"),
             ("scenarios", "x-3"),
             ("scenarios/x-3", "Step 0 of"),
         ):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import strandline
 from strandline.client.admin_groups import GroupAdmin
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
@@ -130,6 +131,20 @@ def test_groups_have_their_lag(page: Page, written: Cluster) -> None:
     (group,) = page.get("/api/groups").json["groups"]
     assert (group["group"], group["lag"]) == ("readers", 6)
     assert group["partitions"] == [["orders", 0, 4, 10, 6]]
+
+
+def test_open_transactions_say_who_waits_for_them(page: Page, written: Cluster) -> None:
+    written.create_topic("till")
+    mine = {"bootstrap.servers": written.bootstrap_servers, "transactional.id": "till-3"}
+    with strandline.Producer(mine) as producer:
+        producer.begin()
+        producer.send("till", b"undecided")
+        producer.flush().raise_failure()
+        told = page.get("/api/transactions").json
+        [found] = told["transactions"]
+        assert (found["transactional_id"], found["state"]) == ("till-3", "Ongoing")
+        assert found["partitions"] == [["till", 0]]
+        assert told["waiting"] == [["till", 0, 0, 1, found["producer"]]]
 
 
 def test_metrics_are_those_of_all_brokers(page: Page, written: Cluster) -> None:

@@ -154,7 +154,8 @@ def _cells(replica: Json) -> str:
 
 def _last_stable(replica: Json) -> int:
     """Recordings of older releases do not have it."""
-    return int(replica.get("last_stable", replica["high_watermark"]))
+    stable = replica.get("last_stable")
+    return int(replica["high_watermark"] if stable is None else stable)
 
 
 def _plain_width(replica: Json) -> int:

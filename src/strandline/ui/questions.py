@@ -1,4 +1,5 @@
-"""What a page can ask the cluster beyond the picture: records, topics, groups, why, the ledger.
+"""What a page can ask the cluster beyond the picture: records, topics, groups,
+transactions, why, the ledger.
 
 Each question is a function of a client and of the values in the request's address; it returns what
 becomes JSON. Raises `BadQuestion` for values that make no sense, `ProtocolError` for what a broker
@@ -13,6 +14,7 @@ from typing import Final, TypeAlias
 
 from strandline.client.admin_configs import ConfigAdmin, Resource
 from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_transactions import TransactionAdmin
 from strandline.client.cluster import ClusterClient
 from strandline.client.fetching import Isolation
 from strandline.client.inspection import answers_of, inspect_each
@@ -20,13 +22,14 @@ from strandline.client.start import Start
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.status.metrics import merged
 from strandline.schemas.sources import Schemas
-from strandline.types import TopicPartition
+from strandline.types import Offset, TopicPartition
 from strandline.ui.decoding import Decoder, Form, Json
 from strandline.ui.records import RECORDS_MAX, Wanted, browse
 
 Values = Mapping[str, str]
 
 _INT64_MAX: Final = 2**63 - 1
+_OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 class BadQuestion(StrandlineError):
@@ -97,6 +100,51 @@ def groups(cluster: ClusterClient, values: Values) -> Json:
     return {"groups": found}
 
 
+def transactions(cluster: ClusterClient, values: Values) -> Json:
+    """Transactions that are open, and partitions in which readers of committed records wait for
+    one; `producer` is null where its end is only not replicated yet."""
+    del values
+    admin = TransactionAdmin(cluster)
+    listed = [each.transactional_id for each in admin.list_all(states=_OPEN)]
+    described = admin.describe(listed)
+    waiting = _waiting(cluster)
+    holders = {
+        (each.partition, each.transaction_start): each.producer_id
+        for each in admin.producers(waiting)
+    }
+    return {
+        "transactions": [
+            {
+                "transactional_id": each.transactional_id,
+                "state": each.state,
+                "since_wall_ms": each.started_ms,
+                "timeout_ms": each.timeout_ms,
+                "producer": each.producer_id,
+                "epoch": each.producer_epoch,
+                "coordinator": each.coordinator,
+                "partitions": [list(at) for at in each.partitions],
+            }
+            for each in described
+        ],
+        "waiting": [
+            [*at, stable, high, holders.get((at, stable))]
+            for at, (stable, high) in sorted(waiting.items())
+        ],
+    }
+
+
+def _waiting(cluster: ClusterClient) -> dict[TopicPartition, tuple[Offset, Offset]]:
+    """The last stable offset and the high watermark where they differ, as leaders say."""
+    found: dict[TopicPartition, tuple[Offset, Offset]] = {}
+    for broker, document in answers_of(inspect_each(cluster, "picture")).items():
+        for row in document["rows"]:
+            each = dict(zip(document["columns"], row, strict=True))
+            stable, high = each["last_stable_offset"], each["high_watermark"]
+            if each["leader"] == broker and high is not None and stable < high:
+                found[TopicPartition(each["topic"], each["partition"])] = (stable, high)
+    return found
+
+
 def why(cluster: ClusterClient, values: Values) -> Json:
     """What each broker has to say about a partition, or about everything."""
     wanted: dict[str, object] = {}
@@ -134,7 +182,7 @@ def metrics(cluster: ClusterClient, values: Values) -> str:
 Question: TypeAlias = Callable[[ClusterClient, Values], Json]
 
 
-POLLED: Final[tuple[Question, ...]] = (partition, groups, why, ledger)
+POLLED: Final[tuple[Question, ...]] = (partition, groups, transactions, why, ledger)
 """What open pages ask again and again."""
 
 
@@ -145,6 +193,7 @@ def by_path(schemas: Schemas) -> Mapping[str, Question]:
         "/api/topics/{topic}/{partition:int}": partition,
         "/api/topics/{topic}/{partition:int}/records": partial(records, schemas=schemas),
         "/api/groups": groups,
+        "/api/transactions": transactions,
         "/api/why": why,
         "/api/ledger": ledger,
     }

@@ -1,4 +1,4 @@
-// Groups with lag, the truncation ledger, and answers to "why?".
+// Groups with lag, open transactions, the truncation ledger, and answers to "why?".
 import { ask, clock, count, element, size, table } from "./dom.js";
 
 const REFRESH_MS = 3000;
@@ -28,6 +28,23 @@ export function groups(into) {
     found.groups.map((group) => element("details", { class: "card" },
       element("summary", {}, element("strong", {}, group.group), ` ${group.state.toLowerCase()}, lag ${count(group.lag)}`),
       table(["Topic", "#Partition", "#Committed", "#End", "#Lag"], group.partitions.map(([topic, partition, committed, end, lag]) => [topic, String(partition), count(committed), count(end), count(lag)]))))));
+}
+
+export function transactions(into) {
+  const place = element("div");
+  into.replaceChildren(element("h1", {}, "Transactions"), element("p", { class: "quiet" }, "What is open, and where readers of committed records wait for it. `strandline transactions` shows more, and ends what hangs."), place);
+  return repeatedly(place, "/api/transactions", (found) => {
+    const names = new Map(found.transactions.map((each) => [each.producer, each.transactional_id]));
+    return element("div", {},
+      found.transactions.length === 0 ? element("p", { class: "quiet" }, "No transaction is open.") :
+        table(["Id", "State", "Since", "#Producer", "#Epoch", "#Coordinator", "Partitions"], found.transactions.map((each) => [
+          element("strong", {}, each.transactional_id), each.state, each.since_wall_ms === null ? "" : moment(each.since_wall_ms),
+          String(each.producer), String(each.epoch), String(each.coordinator), each.partitions.map(([topic, partition]) => `${topic}/${partition}`).join(" ")])),
+      found.waiting.length > 0 && element("h2", {}, "Where readers wait"),
+      found.waiting.length > 0 && table(["Topic", "#Partition", "#Last stable", "#High watermark", "For"], found.waiting.map(([topic, partition, stable, high, producer]) => [
+        topic, String(partition), count(stable), count(high),
+        producer === null ? "the end of a transaction to be replicated" : names.get(producer) ?? element("span", { class: "bad" }, `producer ${producer}, of which no coordinator says that it has one open`)])));
+  });
 }
 
 export function ledger(into) {

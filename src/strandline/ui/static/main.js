@@ -1,7 +1,7 @@
 // The page: which view the address names, and what stands in the header.
 import { cluster, partitionView } from "./cluster.js";
 import { element } from "./dom.js";
-import { groups, ledger, why } from "./lists.js";
+import { groups, ledger, transactions, why } from "./lists.js";
 import { Live } from "./picture.js";
 import { scenario, scenarioList } from "./player.js";
 import { records } from "./records.js";
@@ -18,6 +18,7 @@ const VIEWS = [
   [/^#\/topics\/([^/]+)\/(\d+)$/, (topic, number) => partitionView(main, live, topic, Number(number))],
   [/^#\/topics\/([^/]+)\/(\d+)\/records$/, (topic, number) => records(main, live, topic, Number(number))],
   [/^#\/groups$/, () => groups(main, live)],
+  [/^#\/transactions$/, () => transactions(main, live)],
   [/^#\/ledger$/, () => ledger(main, live)],
   [/^#\/why$/, () => why(main, live)],
   [/^#\/scenarios$/, () => scenarioList(main)],
