@@ -261,6 +261,7 @@ class TransactionCoordinator:
         overdue = (
             (owned.shard, entry)
             for owned in self._owned.values()
+            if not owned.is_loading  # see `_each`
             for entry in owned.shard.entries.values()
             if entry.current.is_overdue(now.wall_ms) and not entry.is_pending
         )
