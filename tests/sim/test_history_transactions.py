@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from strandline.sim.clients.copier import Copied, not_copied_once
 from strandline.sim.history.operations import (
     CommitAsked,
     Event,
@@ -23,6 +24,7 @@ from strandline.sim.history.transactions import (
     TransactionJudge,
 )
 from strandline.sim.options import draw_plan
+from strandline.types import TopicPartition
 
 BEGIN: Sequence[Event] = (
     WriterBegan("x", 1),
@@ -81,6 +83,29 @@ def test_a_zombie_commits_nothing() -> None:
     assert found(ASKED, WriterBegan("x", 2), READ_A, READ_B) == []
     assert found(WriterBegan("x", 2), ASKED, READ_A, READ_B) == [ZOMBIE]
     assert found(WriterBegan("x", 2), ASKED) == []
+
+
+@pytest.mark.parametrize(
+    ("copies", "wrong"),
+    [
+        ([b"k1-1=a", b"k1-2=b"], 0),
+        ([b"k1-1=a"], 1),
+        ([b"k1-1=a", b"k1-2=b", b"k1-3=a"], 1),
+        ([b"k1-1=a", b"k1-2=b", b"k1-3=c"], 1),
+        ([b"k1-1=a", b"k1-2=b", b"k10-3=c", b"p1-1"], 0),
+    ],
+)
+def test_each_record_is_copied_once(copies: list[bytes], wrong: int) -> None:
+    copied = Copied("k1", TopicPartition("t", 0), TopicPartition("u", 0), stored=3)
+    events = [
+        Polled("last", "t-0:1", [(0, b"a"), (2, b"b"), (3, b"c")]),
+        Polled("last", "u-0:2", list(enumerate(copies))),
+        Polled("reader", "u-0:2", [(9, b"k1-9=a")]),
+    ]
+    found = not_copied_once(copied, events, ["last"], lambda value, place: False)
+    assert len(list(found)) == wrong
+    gone = not_copied_once(copied, events, ["last"], lambda value, place: place == "t-0:1")
+    assert not list(gone)
 
 
 def test_one_seed_in_five_writes_in_transactions() -> None:

@@ -41,7 +41,7 @@ _GOODBYE_US: Final = 1_000_000
 """Until brokers know that the last clients have gone."""
 _BUILD_US: Final = 60_000_000
 _OFFSETS_SEGMENT: Final = "offsets.topic.segment.bytes"
-_IN_GROUPS: Final = ("group", "transactional")
+_IN_GROUPS: Final = ("group", "transactional", "copier")
 """Kinds of clients that have something stored for groups."""
 
 Told = Callable[[str, int], None]
@@ -204,7 +204,7 @@ class Course:
 
     @property
     def _has_markers(self) -> bool:
-        return any(each.kind == "transactional" for each in self.plan.clients)
+        return any(each.kind in ("transactional", "copier") for each in self.plan.clients)
 
     def _fractured(self, present: set[str], *, may_lose: bool) -> list[TransactionFinding]:
         """What readers saw of transactions and cannot be (I-34, I-36, I-37)."""

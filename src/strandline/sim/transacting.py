@@ -7,6 +7,7 @@ coordinator of an id on purpose, some of them at the moment at which a decision 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -19,6 +20,8 @@ from strandline.sim.plan import Action, ClientSpec, Options, TopicSpec
 CHANCE: Final = 0.2
 _BEGIN_US: Final = 300_000
 _STRIKES_MAX: Final = 4
+_COPIES: Final = 0.5
+_TRANSACTING: Final = ("transactional", "copier")
 
 
 def with_transactions(
@@ -44,13 +47,13 @@ def with_transactions(
     )
     reading = {"topic": topic.name, "partition": _all_of(topic), "by": "id"}
     reader = ClientSpec("consumer", "cx", reading | {"isolation": "committed", "from": "earliest"})
-    clients = (*clients, *writers, reader)
+    clients = (*clients, *writers, reader, *_copiers(topic, topics, random))
     return replace(options, settings={**options.settings, **settings}), clients
 
 
 def strikes_at_coordinators(draw: Draw) -> tuple[Action, ...]:
     """Faults of brokers that coordinate a transactional id; none in other seeds."""
-    ids = [each.options["id"] for each in draw.clients if each.kind == "transactional"]
+    ids = [each.options["id"] for each in draw.clients if each.kind in _TRANSACTING]
     random, options = draw.random, draw.options
     if not ids or random.random() < 0.3:
         return ()
@@ -63,6 +66,26 @@ def strikes_at_coordinators(draw: Draw) -> tuple[Action, ...]:
         lasts = {"down": draw.time()} if verb == "kill" else {"for": draw.time()}
         actions.append(Action(at_us, verb, (who,), lasts | wishes))
     return tuple(actions)
+
+
+def _copiers(
+    source: TopicSpec, topics: Sequence[TopicSpec], random: Random
+) -> Iterator[ClientSpec]:
+    """Perhaps somebody who consumes, transforms and produces; to a partition of its own."""
+    targets = [
+        (topic.name, number)
+        for topic in topics
+        for number in range(topic.partitions)
+        if (topic.name, number) != (source.name, 0)
+    ]
+    if random.random() < _COPIES and targets:
+        topic, number = random.choice(targets)
+        options = {"id": "k1", "from": source.name, "topic": topic, "partition": str(number)}
+        options |= {"by": "id", "every": random.choice(("30ms", "100ms"))}
+        options["dies"] = random.choice(("0", "5", "15"))
+        options["sleeps"] = random.choice(("0", "5", "15"))
+        options["nap"] = random.choice(("300ms", "1s", "3s"))
+        yield ClientSpec("copier", "k1", options)
 
 
 def _writer(name: str, topic: TopicSpec, random: Random) -> ClientSpec:

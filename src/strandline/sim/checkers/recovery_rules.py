@@ -147,6 +147,10 @@ class RecoveryRules:
         for producer_id, (epoch, batches, newest_ms) in found.items():
             entry = states.active.get(ProducerId(producer_id))
             last = batches[-1] if batches else (NO_SEQUENCE, -1)
+            first = model.bases[0] if model.bases else model.log.log_end_offset
+            if entry is not None and not batches and entry.last_offset < first:
+                # Only the end of its transaction is left; its batches are deleted, and remembered.
+                last = (entry.last_sequence, entry.last_offset)
             if entry is None:
                 # One that is idle, or whose records are all deleted, may be forgotten.
                 if last[1] >= start and now_ms - newest_ms < states.expiration_ms:

@@ -24,6 +24,7 @@ from strandline.sim.clients.admin_topics import (
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.consumer import Consumer
+from strandline.sim.clients.copier import Copier
 from strandline.sim.clients.ends import EndsWatcher
 from strandline.sim.clients.garbage import GarbageClient
 from strandline.sim.clients.group_member import GroupMember
@@ -50,6 +51,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "garbage": _alone(GarbageClient),
     "group": GroupMember,
     "transactional": _alone(Transactional),
+    "copier": _alone(Copier),
 }
 
 _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {

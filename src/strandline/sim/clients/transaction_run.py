@@ -81,7 +81,7 @@ class TransactionRun:
         self._written: list[tuple[RecordedBatch, Offset]] = []
         self._woken_at_ms: int | None = None
         self._was_initialized = False
-        cluster.topics = [owner.topic]
+        cluster.topics = sorted({owner.topic, owner.source.topic})
         cluster.changed = self.happened(self.pump)
 
     # -- What its program does ---------------------------------------------------------------
@@ -111,10 +111,12 @@ class TransactionRun:
         self._queues.add(batch)
         self.pump()
 
-    def send_offset(self, offset: int) -> None:
-        """Store an offset of the source with the transaction."""
+    def send_offset(self, offset: int, *, rises: bool = True) -> None:
+        """Store an offset of the source with the transaction. `rises`: each is higher than all
+        before, so that it says which transaction has stored it."""
         owner = self._owner
-        owner.world.history.append(OffsetsSent(self._transaction, offset))
+        if rises:
+            owner.world.history.append(OffsetsSent(self._transaction, offset))
         stored = {owner.source: Committed(Offset(offset))}
         self.manager.send_offsets(stored, Membership(owner.group, None))
         self.pump()

@@ -15,7 +15,7 @@ everything has healed (I-50).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -26,7 +26,7 @@ from strandline.client.transaction_state import State
 from strandline.errors import ErrorCode, InvariantViolated, ProducerFailed
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages.find_coordinator import FindCoordinatorResponse
-from strandline.sim.clients.batches import Recipe
+from strandline.sim.clients.batches import Recipe, RecordedBatch
 from strandline.sim.clients.client import NO_TOPIC_US, PATIENCE_US, SimClient
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.cluster import Cluster
@@ -62,9 +62,10 @@ class Transactional(SimClient):
         self.in_flight_max = options.number("in-flight", 1, least=1)
         self.group = f"tg-{self.transactional_id}"
         self.source = TopicPartition(self.topic, 0)
+        """Whose offset is stored."""
         self.stored: int | None = None
         """What is stored at the end for the group; -1: nothing."""
-        self._stores = options.flag("offsets")
+        self.stores = options.flag("offsets")
         self._partitions = options.partitions()
         self._every_us = options.time_us("every", "100ms")
         self._nap_us = options.time_us("nap", "1s")
@@ -115,7 +116,7 @@ class Transactional(SimClient):
             if is_ready and not self._is_newest(run):
                 self._retire(run)
         is_idle = len(self._runs) == 1 and self._runs[0].manager.state is State.READY
-        if is_idle and (not self._stores or self.stored is not None):
+        if is_idle and (not self.stores or self.stored is not None):
             self._end()
         elif is_idle:
             self._ask_stored()
@@ -207,10 +208,13 @@ class Transactional(SimClient):
                 self._retire(run)
             return
         self._to_send[run] = 0
-        pause_us = self.about(self._every_us)
-        self.after(pause_us, run.happened(partial(self._begin, run)))
+        self.after(self.about(self._every_us), run.happened(partial(self.prepare, run)))
 
-    def _begin(self, run: TransactionRun) -> None:
+    def prepare(self, run: TransactionRun) -> None:
+        """Get what the next transaction is about, and `begin` it."""
+        self.begin(run)
+
+    def begin(self, run: TransactionRun) -> None:
         self._to_send.pop(run, None)
         if run.manager.state is not State.READY or self.is_finishing:
             self._changed(run)
@@ -221,8 +225,24 @@ class Transactional(SimClient):
             return
         run.cluster.keep_fresh()
         run.begin()
-        self._to_send[run] = self.random.randint(1, self._batches_max)
+        self._to_send[run] = self.batches_of(run)
         self._go_on(run)
+
+    def batches_of(self, run: TransactionRun) -> int:
+        """How many batches the transaction that begins gets."""
+        del run
+        return self.random.randint(1, self._batches_max)
+
+    def next_batch(self, run: TransactionRun) -> RecordedBatch:
+        """The next of them."""
+        at = self.random.choice(self._partitions)
+        version = run.cluster.versions.of(ApiKey.PRODUCE)
+        return self._recipe.batch(at, self.now_us, produce_version=version)
+
+    def store_offset(self, run: TransactionRun) -> None:
+        """Store an offset with the transaction."""
+        self._offset += 1
+        run.send_offset(self._offset)
 
     def _go_on(self, run: TransactionRun) -> None:
         """Send the next batch, or end the transaction; or meet with an accident."""
@@ -246,14 +266,11 @@ class Transactional(SimClient):
         left = self._to_send.get(run, 0)
         if left:
             self._to_send[run] = left - 1
-            at = self.random.choice(self._partitions)
-            version = run.cluster.versions.of(ApiKey.PRODUCE)
-            run.send(self._recipe.batch(at, self.now_us, produce_version=version))
+            run.send(self.next_batch(run))
             self.after(1 + self.random.randrange(20_000), run.happened(partial(self._go_on, run)))
             return
-        if self._stores and not run.is_busy and self._to_send.pop(run, None) is not None:
-            self._offset += 1
-            run.send_offset(self._offset)
+        if self.stores and not run.is_busy and self._to_send.pop(run, None) is not None:
+            self.store_offset(run)
             self.after(1 + self.random.randrange(20_000), run.happened(partial(self._go_on, run)))
             return
         self._to_send.pop(run, None)
@@ -273,11 +290,17 @@ class Transactional(SimClient):
     # -- what is stored ----------------------------------------------------------------------
 
     def _ask_stored(self) -> None:
-        """Ask the group's coordinator, which is found first, for the offset."""
-        if self._is_asking or not self._runs:
-            return
-        self._is_asking = True
-        cluster = self._runs[-1].cluster
+        if not self._is_asking and self._runs:
+            self._is_asking = True
+            self.ask_offset(self._runs[-1], self._stored_told)
+
+    def _stored_told(self, offset: int) -> None:
+        self._is_asking = False
+        self.stored = offset
+
+    def ask_offset(self, run: TransactionRun, told: Callable[[int], None]) -> None:
+        """Ask the group's coordinator, which is found first, for the offset; -1: there is none."""
+        cluster = run.cluster
         broker = cluster.router.coordinator(self.group)
         if broker is None:
             connection = cluster.any_connection()
@@ -287,34 +310,34 @@ class Transactional(SimClient):
             connection = cluster.connection(broker, "coordinator")
             key, version = ApiKey.OFFSET_FETCH, _OFFSETS_VERSION
             request = partial(_offsets_request, self.group, self.source)
+        then = run.happened(partial(self._offset_told, run, told))
         if connection is None:
-            self.after(1000 * self._asking.next_ms(), self._ask_again)
-            return
-        cluster.ask(connection, key, request(version), self._stored_told, version=version)
+            self.after(1000 * self._asking.next_ms(), partial(then, None))
+        else:
+            cluster.ask(connection, key, request(version), then, version=version)
 
-    def _ask_again(self) -> None:
-        self._is_asking = False
-
-    def _stored_told(self, outcome: Outcome) -> None:
-        self._is_asking = False
-        if not self._runs:
-            return
-        router = self._runs[-1].cluster.router
+    def _offset_told(
+        self, run: TransactionRun, told: Callable[[int], None], outcome: Outcome
+    ) -> None:
+        router = run.cluster.router
         if isinstance(outcome, FindCoordinatorResponse):
             found = outcome.coordinators[0] if outcome.coordinators else outcome
             if found.error_code == ErrorCode.NONE:
                 router.learn_coordinator(self.group, outcome)
+                self.ask_offset(run, told)
                 return
-        elif not isinstance(outcome, RequestFailed):
-            told = stored_offsets(outcome, {})
-            if told.error == ErrorCode.NONE and not told.refused:
-                stored = told.offsets.get(self.source)
-                self.stored = -1 if stored is None else stored.offset
+        elif outcome is not None and not isinstance(outcome, RequestFailed):
+            answer = stored_offsets(outcome, {})
+            if answer.error == ErrorCode.NONE and not answer.refused:
+                stored = answer.offsets.get(self.source)
+                self._asking.reset()
+                told(-1 if stored is None else stored.offset)
                 return
             self.counters["stored offset refused"] += 1
-        router.forget_coordinator(self.group)
-        self._is_asking = True
-        self.after(1000 * self._asking.next_ms(), self._ask_again)
+        if outcome is not None:
+            router.forget_coordinator(self.group)
+        again = run.happened(partial(self.ask_offset, run, told))
+        self.after(1000 * self._asking.next_ms(), again)
 
 
 def _offsets_request(group: str, at: TopicPartition, version: int) -> Any:

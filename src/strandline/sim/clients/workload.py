@@ -14,6 +14,7 @@ from typing import Final
 
 from strandline.sim.clients.admin import AdminOperation
 from strandline.sim.clients.client import Finding, SimClient, topic_of
+from strandline.sim.clients.copier import Copier, not_copied_once
 from strandline.sim.clients.group_watch import GroupWatch
 from strandline.sim.clients.make import ADMIN_VERBS, make_client, make_operation
 from strandline.sim.clients.times import TimesAsker
@@ -24,7 +25,11 @@ from strandline.sim.history.checker import check
 from strandline.sim.history.lookups import TimeAnswer
 from strandline.sim.history.operations import Assigned, Compacted, Gone, Partition, Sent, Value
 from strandline.sim.history.report import Report
-from strandline.sim.history.transactions import TransactionFinding, TransactionJudge
+from strandline.sim.history.transactions import (
+    FRACTURED,
+    TransactionFinding,
+    TransactionJudge,
+)
 from strandline.sim.plan import Action, ClientSpec
 from strandline.types import TopicId, TopicPartition
 
@@ -161,7 +166,14 @@ class Workload:
         offsets = {
             each.transactional_id: each.stored for each in writers if each.stored is not None
         }
-        return judge.findings(may_be_gone, offsets)
+        found = judge.findings(may_be_gone, offsets)
+        for each in writers:
+            if isinstance(each, Copier) and each.copied is not None:
+                said = not_copied_once(
+                    each.copied, self.world.history, self.last_readers, may_be_gone
+                )
+                found += [TransactionFinding(FRACTURED, what, str(each.target)) for what in said]
+        return found
 
     @property
     def counters(self) -> Counter[str]:
