@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 Run = Callable[..., Any]
 
@@ -34,6 +35,29 @@ def test_lists_and_descriptions(strandline: Run, group: str) -> None:
     ]
     text = strandline("groups", "describe", group).out
     assert text.splitlines()[-1].split() == [group, "0", "6", "10", "4", "-"]
+
+
+def test_a_group_of_the_consumer_protocol(strandline: Run, address: str, group: str) -> None:
+    """Epochs, and what a member owns, has to give up, and is to get."""
+    new = f"{group}-new"
+    settings = {"bootstrap.servers": address, "group.id": new, "group.protocol": "consumer"}
+    with Consumer(settings) as member:
+        member.subscribe([group])
+        while len(member.assignment()) < 2:
+            member.poll(0.1)
+        found = strandline("groups", "describe", new, "--json").json
+        assert (found["type"], found["state"], found["epoch"]) == ("consumer", "Stable", 2)
+        (only,) = found["members"]
+        assert (only["protocol"], only["epoch"]) == ("consumer", 2)
+        assert only["partitions"] == [[group, 0], [group, 1]]
+        assert (only["to_give_up"], only["to_come"]) == ([], [])
+        text = strandline("groups", "describe", new).out
+        assert f"Group {new}  type consumer  state Stable  epoch 2  assignment epoch 2" in text
+        assert "TO GIVE UP" in text
+        listed = {each["group"]: each for each in strandline("groups", "list", "--json").json}
+        assert listed[new]["type"] == "consumer"
+    assert strandline("groups", "describe", new, "--json").json["members"] == []
+    assert strandline("groups", "delete", new).out == f"Deleted group '{new}'.\n"
 
 
 def test_a_group_that_is_not_there(strandline: Run) -> None:

@@ -12,7 +12,7 @@ import pytest
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
 from strandline.config.describe import describe_broker
-from strandline.config.group import GroupConfig
+from strandline.config.group import GroupConfig, check_group, group_config
 from strandline.config.listeners import Listener
 from strandline.config.load import (
     apply_dynamic,
@@ -344,3 +344,47 @@ def test_internal_topics_fit_the_cluster_unless_told() -> None:
     assert [fitting.offsets_topic_replicas(n) for n in (0, 1, 2, 3, 9)] == [1, 1, 2, 3, 3]
     assert told.offsets_topic_replicas(1) == 3
     assert fitting.offsets_retention_ms == 604_800_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["group.consumer.assignors=uniform,com.example.Mine"], "has com.example.Mine, which"),
+        (["group.consumer.session.timeout.ms=1000"], "must not be above"),
+        (["group.consumer.max.heartbeat.interval.ms=4000"], "must not be above"),
+        (["group.consumer.assignment.interval.ms=16000"], "must not be above"),
+        (
+            [
+                "group.consumer.max.heartbeat.interval.ms=45000",
+                "group.consumer.heartbeat.interval.ms=45000",
+            ],
+            "it must be less than group.consumer.session.timeout.ms",
+        ),
+    ],
+)
+def test_settings_of_consumer_groups_that_do_not_fit_together(
+    settings: list[str], sentence: str
+) -> None:
+    with pytest.raises(InvalidSetting, match=sentence):
+        load_broker_config(None, settings)
+
+
+def test_a_group_keeps_within_bounds_that_have_changed() -> None:
+    narrow = ["group.consumer.max.session.timeout.ms=50000"]
+    broker = load_broker_config(None, narrow).config
+    assert group_config({}, broker).consumer_session_timeout_ms == 45_000
+    overrides = {"consumer.session.timeout.ms": "60000"}
+    assert group_config(overrides, broker).consumer_session_timeout_ms == 50_000
+    with pytest.raises(InvalidSetting, match=r"group\.consumer\.max\.session\.timeout\.ms"):
+        check_group(overrides, broker)
+    check_group(overrides, load_broker_config(None, []).config)
+
+
+def test_a_group_needs_more_than_one_heartbeat_in_a_session() -> None:
+    settings = [
+        "group.consumer.min.session.timeout.ms=5000",
+        "group.consumer.max.heartbeat.interval.ms=60000",
+    ]
+    broker = load_broker_config(None, settings).config
+    with pytest.raises(InvalidSetting, match=r"must be greater than consumer\.heartbeat"):
+        check_group({"consumer.session.timeout.ms": "5000"}, broker)
