@@ -165,6 +165,17 @@ def test_a_transaction_below_the_last_stable_offset(checked: Checked) -> None:
     assert "a transaction is open since 2" in checked.only("I-06").what
 
 
+def test_a_last_stable_offset_that_goes_back(checked: Checked) -> None:
+    """A leader said that a record was decided, and takes it back."""
+    transactions = checked.replica(1).log.producers.transactions
+    transactions.begin(checked.producer_id, Offset(3))
+    checked.write(settle=False)
+    transactions._open = {Offset(1): checked.producer_id}
+    transactions.first_unstable_offset = Offset(1)
+    checked.write(settle=False)
+    assert "has the last stable offset 1, after 3" in checked.only("I-06").what
+
+
 def test_a_recovery_point_that_is_not_durable(checked: Checked) -> None:
     log = checked.replica(2).log
     assert log.recovery_point < log.log_end_offset

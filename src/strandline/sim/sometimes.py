@@ -48,12 +48,21 @@ CLEANING_STATES: Final = (
     "swap finished by a start",
     "compaction undone by a start",
 )
+TRANSACTION_STATES: Final = (
+    "transaction committed",
+    "transaction aborted",
+    "transactional id taken over",
+    "transactional producer PRODUCER_FENCED",
+    "dies in a commit",
+)
+"""What the clients count of transactions."""
 FAULT_STATES: Final = tuple(f"fault {verb}" for verb in (*VERBS, *ADMIN_VERBS))
 STATES: Final = (
     *METADATA_STATES,
     *REPLICA_STATES,
     *LIFE_STATES,
     *CLEANING_STATES,
+    *TRANSACTION_STATES,
     *FAULT_STATES,
 )
 """All names that are known beforehand, and so can be missed."""
@@ -125,6 +134,7 @@ class Sometimes(Silent):
         """Everything, by name: first all known names, then what else was counted."""
         world = self._world
         found = {name: self._found[name] for name in STATES}
+        found |= {name: workload.counters[name] for name in TRANSACTION_STATES}
         found |= {f"fault {verb}": count for verb, count in sorted(scene.done.items())}
         sources: dict[str, Mapping[str, int]] = {
             "client": workload.counters,

@@ -42,6 +42,8 @@ class ReplicaRules:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
+        self._stable: dict[LogModel, tuple[int, int]] = {}
+        """Of leaders: the leader epoch, and the highest last stable offset seen in it."""
 
     # -- Offsets and batches -----------------------------------------------------------------
 
@@ -126,7 +128,7 @@ class ReplicaRules:
                 return
 
     def check_stable(self, model: LogModel) -> None:
-        """I-06: nothing undecided lies below the last stable offset."""
+        """I-06: nothing undecided lies below the last stable offset, which does not go back."""
         log = model.log
         stable, first_open = log.last_stable_offset, log.producers.first_undecided_offset
         if stable > log.high_watermark or (
@@ -138,6 +140,19 @@ class ReplicaRules:
                 f"{log.high_watermark}, and a transaction is open since {first_open}",
                 model.at,
             )
+        if model.leader is None:
+            self._stable.pop(model, None)
+            return
+        epoch = model.mark[LEADER_EPOCH]
+        before = self._stable.get(model, (epoch, stable))
+        if before[0] == epoch and stable < before[1]:
+            self._findings.add(
+                "I-06",
+                f"{model} leads in epoch {epoch} and has the last stable offset {stable}, after "
+                f"{before[1]}",
+                model.at,
+            )
+        self._stable[model] = (epoch, stable)
 
     def check_durable(self, model: LogModel, machine: Machine, since: int) -> None:
         """I-07: what lies below the recovery point survives a power cut."""
