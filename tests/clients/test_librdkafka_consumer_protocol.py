@@ -17,6 +17,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from strandline.testing import Cluster
 from tests.clients.librdkafka import assigned, create_topic, done, poll_all, send_all, take
 from tests.clients.support import WAIT_SECONDS, BrokerProcess
 
@@ -182,3 +183,34 @@ def test_a_group_goes_on_after_its_coordinator_was_killed(
                     message = member.poll(0.05)
                     read += message is not None and message.error() is None
             assert [assigned(member) for member in both] == before
+
+
+def test_a_group_goes_on_while_its_coordinator_fails_over(name: str) -> None:
+    """Another broker takes over from the log: members keep what they have, and read on."""
+    settings = QUICK | {"offsets.topic.num.partitions": "1"}
+    with Cluster(brokers=3, settings=settings) as cluster, ExitStack() as stack:
+        cluster.create_topic(name, partitions=4, replication_factor=3)
+        settings = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": name,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+        }
+        members = [Consumer(settings) for _ in range(2)]
+        for member in members:
+            stack.callback(member.close)
+            member.subscribe([name])
+        poll_all(members, lambda: shared(members, name, 4), "a balanced group")
+        before = [assigned(member) for member in members]
+        coordinator = cluster.leader_of("__consumer_offsets")
+        cluster.kill(coordinator)
+        send_all(cluster.bootstrap_servers, name, [b"%d" % number for number in range(8)])
+        read = 0
+        while read < 8:
+            for member in members:
+                message = member.poll(0.05)
+                read += message is not None and message.error() is None
+        assert [assigned(member) for member in members] == before
+        assert cluster.leader_of("__consumer_offsets") != coordinator
+        members[1].close()
+        poll_all(members[:1], lambda: shared(members[:1], name, 4), "all partitions")

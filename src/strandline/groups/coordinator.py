@@ -333,9 +333,10 @@ class GroupCoordinator:
         """These topics are new, have other partitions or replicas, or are gone: groups that read
         them are looked at when a member sends its next heartbeat."""
         self._hashes.forget(names)
+        changed = frozenset(names)
         for owned in self._owned.values():
             if isinstance(owned.state, ServedShard):
-                owned.state.consumers.topics_changed(names, are_new=are_new)
+                owned.state.consumers.topics_changed(changed, are_new=are_new)
 
     # Partitions.
 

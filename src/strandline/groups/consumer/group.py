@@ -8,7 +8,7 @@ from the image and are kept up to date record by record. Knows no timers and no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
@@ -162,6 +162,12 @@ class ConsumerGroup:
         """Whether a member reads this topic."""
         return topic in self._by_name or any(
             topic in resolved.topics for resolved in self.image.regexes.values()
+        )
+
+    def reads_any(self, topics: Set[str]) -> bool:
+        """Whether a member reads one of these topics; costs no more than what the group reads."""
+        return any(name in topics for name in self._by_name) or any(
+            not resolved.topics.isdisjoint(topics) for resolved in self.image.regexes.values()
         )
 
     def topic_ids_of(self, member: ConsumerMember, cluster: ClusterView) -> frozenset[TopicId]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set
 
 from strandline.errors import InvariantViolated
 from strandline.groups.consumer.classic_members import ClassicMembers
@@ -41,12 +41,12 @@ class ConsumerSide:
         for group in self._shard.consumer_groups.values():
             self._sessions.watch_all(group, now)
 
-    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+    def topics_changed(self, names: Set[str], *, are_new: bool) -> None:
         """These topics are there now, are other than they were, or are gone."""
         for group in self._shard.consumer_groups.values():
             if group.patterns:
                 group.patterns_are_stale |= are_new
-            if any(group.is_subscribed_to(name) for name in names):
+            if group.reads_any(names):
                 group.refreshed_epoch = None
 
     def check(self) -> None:
