@@ -45,6 +45,7 @@ SHELVES = {
     ),
     "Tables": (
         "Table",
+        "open_table",
         "TableSpec",
         "parse_partitioning",
         "SparkOptions",

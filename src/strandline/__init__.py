@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from strandline.lakehouse.pipeline.errors import PipelineError
     from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
     from strandline.lakehouse.spark_options import SparkOptions
-    from strandline.lakehouse.table import Table
+    from strandline.lakehouse.table import Table, open_table
     from strandline.lakehouse.tables.definition import TableSpec, parse_partitioning
     from strandline.lakehouse.tables.errors import TableError
     from strandline.testing.async_cluster import AsyncCluster
@@ -88,6 +88,7 @@ __all__ = [
     "Table",
     "TableError",
     "TableSpec",
+    "open_table",
     "parse_partitioning",
     # errors
     "AuthenticationFailed",
@@ -131,6 +132,7 @@ _MODULES: Final = {
     "Table": "lakehouse.table",
     "TableError": "lakehouse.tables.errors",
     "TableSpec": "lakehouse.tables.spec",
+    "open_table": "lakehouse.table",
     "parse_partitioning": "lakehouse.tables.spec",
     "AuthenticationFailed": "errors",
     "ErrorCode": "errors",

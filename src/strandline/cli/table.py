@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "status": LazyCommand("strandline.cli.table_show:status", "Show how far a table is."),
     "history": LazyCommand("strandline.cli.table_show:history", "Show a table's commits."),
     "verify": LazyCommand("strandline.cli.table_verify:verify", "Prove exactly once."),
+    "query": LazyCommand("strandline.cli.table_query:query", "Ask tables in SQL, without Spark."),
     "rebuild": LazyCommand("strandline.cli.table_rebuild:rebuild", "Make it again from the log."),
     "diff": LazyCommand("strandline.cli.table_rebuild:diff", "Compare a table with its rebuild."),
     "compact": LazyCommand("strandline.cli.table_care:compact", "Join small files."),
@@ -36,7 +37,7 @@ class LakehouseGroup(LazyGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; raises `click.ClickException` when its libraries are not there."""
         if cmd_name in self.commands_at:
-            check_installed()
+            check_installed(needs_spark=cmd_name != "query")
         return super().get_command(ctx, cmd_name)
 
 

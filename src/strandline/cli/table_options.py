@@ -26,15 +26,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LIBRARIES: Final = ("pyspark", "pyarrow", "deltalake")
 
 
-def check_installed() -> None:
+def check_installed(*, needs_spark: bool = True) -> None:
     """Raises `click.ClickException` with the remedy when tables cannot be worked with."""
-    missing = [name for name in _LIBRARIES if find_spec(name) is None]
+    needed = [name for name in _LIBRARIES if needs_spark or name != "pyspark"]
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         last = missing.pop()
         named = f"{', '.join(missing)} and {last}, which are" if missing else f"{last}, which is"
+        extra = "spark" if needs_spark else "query"
         raise click.ClickException(
-            f"Tables need {named} not installed. pip install 'strandline[spark]' brings everything."
+            f"Tables need {named} not installed. pip install 'strandline[{extra}]' brings "
+            "everything."
         )
+    if not needs_spark:
+        return
     if loopback() == IPV6:
         raise click.ClickException(
             f"Spark's Python and Java parts speak with each other at {IPV4}, which no interface of "

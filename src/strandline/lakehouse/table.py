@@ -14,7 +14,7 @@ Spark is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -28,6 +28,9 @@ from strandline.lakehouse.tables.spec import list_specs, load_spec, save_spec
 from strandline.lakehouse.tables.store import open_store
 
 if TYPE_CHECKING:
+    import pandas
+    import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.dataset as pads
 
     from strandline.lakehouse.transforming.given import TransformFunction
@@ -150,6 +153,36 @@ class Table:
         config = ClientConfig(client_config or {})
         return verify_table(self.spec, bootstrap, config=config, spark=spark)
 
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: pc.Expression | None = None,
+        commit: int | None = None,
+        since: int | None = None,
+    ) -> pa.Table:
+        """The committed rows, all in memory: those that `where` lets through, in some columns.
+
+        At a commit by its number (`commit`, the newest by default), and of these what came after
+        another one (`since`). Raises InvalidSetting for commits that are not known any more.
+        """
+        from strandline.lakehouse.query.moments import arrow_of
+
+        store = open_store(self.spec, create=True)
+        return arrow_of(store, columns, where, commit=commit, since=since)
+
+    def to_pandas(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        where: pc.Expression | None = None,
+        commit: int | None = None,
+        since: int | None = None,
+    ) -> pandas.DataFrame:
+        """As `to_arrow`, for pandas."""
+        rows = self.to_arrow(columns, where=where, commit=commit, since=since)
+        return rows.to_pandas()
+
     def dataset(self, side: str | None = None) -> pads.Dataset:
         """The committed rows for pyarrow; of a side table with `"late"` or `"dead_letters"`.
 
@@ -172,3 +205,14 @@ class _EventStop:
 
 def _ignore(event: Event) -> None:
     """For a run whose events are of no interest."""
+
+
+def open_table(name: str, tables: str | Path | None = None) -> Table:
+    """The table called `name` in a directory of tables, or whose own directory `name` is.
+
+    `tables` is by default what `STRANDLINE_TABLES` says, or `./strandline-tables`. Raises
+    `TableMissing`.
+    """
+    from strandline.lakehouse.query.naming import spec_named
+
+    return Table(spec_named(name, tables))

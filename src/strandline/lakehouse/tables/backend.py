@@ -142,6 +142,9 @@ class Backend(Protocol):
     def load(self) -> Snapshot:
         """The table now; raises TableMissing."""
 
+    def load_at(self, version: int) -> Snapshot:
+        """The table as it was at one of the format's versions; raises BadTable if that is gone."""
+
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """Give the table further columns or fields; raises Conflict."""
 

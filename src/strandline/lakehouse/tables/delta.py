@@ -194,6 +194,17 @@ class DeltaBackend:
         )
         return snapshot
 
+    def load_at(self, version: int) -> DeltaSnapshot:
+        """As `Backend.load_at`."""
+        self._newest()
+        try:
+            table = DeltaTable(str(self._directory), version=version, storage_options=self._options)
+        except (DeltaError, OSError) as error:
+            raise BadTable(
+                f"The table in {self._directory} has no version {version} any more: {error}"
+            ) from error
+        return DeltaSnapshot(table, self._directory, self._transforms)
+
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`: a commit of its own, which adds nothing but columns."""
         table = own_table(snapshot)

@@ -37,6 +37,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot as IcebergMoment
 from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -83,11 +84,16 @@ _UNREADABLE: Final[tuple[type[Exception], ...]] = (*CATALOG_ERRORS, ValueError)
 class IcebergSnapshot:
     """An Iceberg table at one moment."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, at: IcebergMoment | None = None) -> None:
+        """At `at`, or now."""
         self.table = table
-        newest = table.current_snapshot()
+        self._at = at
+        newest = table.current_snapshot() if at is None else at
         self.version = 0 if newest is None else newest.sequence_number or 0
-        self.schema = as_stored(schema_to_pyarrow(table.schema()))
+        schema = table.schema()
+        if at is not None and at.schema_id is not None:
+            schema = table.schemas()[at.schema_id]
+        self.schema = as_stored(schema_to_pyarrow(schema))
 
     def mark(self, name: str) -> int | None:
         """As `Snapshot.mark`."""
@@ -111,7 +117,9 @@ class IcebergSnapshot:
         """The files as Iceberg describes them."""
         return {
             Location.parse(task.file.file_path): task.file
-            for task in self.table.scan().plan_files()
+            for task in self.table.scan(
+                snapshot_id=None if self._at is None else self._at.snapshot_id
+            ).plan_files()
         }
 
     def history(self, limit: int | None) -> list[Commit]:
@@ -208,6 +216,15 @@ class IcebergBackend:
         check_names(self._directory, snapshot.schema.names, self._names)
         check_division(self._directory, table.properties.get(_PARTITIONING, ""), self._transforms)
         return snapshot
+
+    def load_at(self, version: int) -> IcebergSnapshot:
+        """As `Backend.load_at`."""
+        with self._readable():
+            table = self._catalog.load_table(self._entry.name)
+        for each in table.metadata.snapshots:
+            if each.sequence_number == version:
+                return IcebergSnapshot(table, each)
+        raise BadTable(f"The table in {self._directory} has no snapshot {version} any more.")
 
     def evolve(self, snapshot: Snapshot, schema: pa.Schema) -> None:
         """As `Backend.evolve`; refused when the columns changed meanwhile."""

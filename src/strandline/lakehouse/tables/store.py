@@ -157,6 +157,10 @@ class TableStore:
                     return record
         return None
 
+    def snapshot_at(self, version: int | None) -> Snapshot:
+        """The table at a version of its format, or now. Raises BadTable for one that is gone."""
+        return self.committer.settled() if version is None else self._backend.load_at(version)
+
     def files(self, side: str | None = None) -> list[DataFile]:
         """The files whose rows are the table's, or a side table's (settled first)."""
         snapshot = self._snapshot(side)

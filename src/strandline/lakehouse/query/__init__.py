@@ -1,0 +1,1 @@
+"""Tables read by their names: from Spark, from DuckDB, and as pyarrow's datasets."""
