@@ -12,13 +12,15 @@ from typing import Any
 from strandline.client.channel import RequestFailed
 from strandline.client.cluster import ClusterClient
 from strandline.client.connection import Connection, Pending
-from strandline.client.coordinator_client import Ask, Outcome
-from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
+from strandline.client.coordinator_client import Ask, Outcome, not_sent
+from strandline.errors import MalformedFrame, ProtocolError
 from strandline.protocol.apis import api_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _InFlight:
+class InFlight:
+    """A request on its way."""
+
     ask: Ask
     connection: Connection
     pending: Pending
@@ -30,17 +32,7 @@ class Asking:
     def __init__(self, cluster: ClusterClient, answered: Callable[[Ask, Outcome], None]) -> None:
         self._cluster = cluster
         self._answered = answered
-        self._in_flight: list[_InFlight] = []
-
-    @property
-    def pending(self) -> list[Pending]:
-        """The requests on their way."""
-        return [each.pending for each in self._in_flight]
-
-    @property
-    def connections(self) -> list[Connection]:
-        """Those on which answers are waited for."""
-        return [each.connection for each in self._in_flight]
+        self.in_flight: list[InFlight] = []
 
     def send(self, ask: Ask) -> None:
         """Send a request; if that is not possible, its outcome comes at once."""
@@ -53,23 +45,21 @@ class Asking:
                 ask.key, ask.request, highest=ask.highest, timeout_ms=ask.timeout_ms
             )
         except ProtocolError as error:
-            is_refused = error.code is ErrorCode.UNSUPPORTED_VERSION
-            failed = RequestFailed(error.message, was_sent=False)
-            self._answered(ask, error if is_refused else failed)
+            self._answered(ask, not_sent(error))
             return
-        self._in_flight.append(_InFlight(ask, connection, pending))
+        self.in_flight.append(InFlight(ask, connection, pending))
 
     def take_arrived(self, now_ms: int) -> None:
         """Hand over what came, and what will not come any more."""
-        for each in list(self._in_flight):
+        for each in list(self.in_flight):
             if not each.pending.is_done:
                 each.connection.take_arrived()
             if each.pending.is_done or now_ms >= each.pending.deadline:
-                self._in_flight.remove(each)
+                self.in_flight.remove(each)
                 self._answered(each.ask, _outcome(each))
 
 
-def _outcome(request: _InFlight) -> Outcome:
+def _outcome(request: InFlight) -> Outcome:
     expected: type[Any] = api_of(request.ask.key).response_class
     try:
         return request.connection.result(request.pending, expected)

@@ -15,31 +15,22 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from strandline.client.channel import RequestFailed
+from strandline.client.asking import Asking
 from strandline.client.cluster import ClusterClient
-from strandline.client.connection import Connection, Pending
-from strandline.client.coordinator_client import Ask, Outcome, not_sent
+from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.group_events import GroupEvent
 from strandline.client.group_member import GroupMember, as_it_is_now
 from strandline.client.group_offsets import CommitResult
 from strandline.client.group_requests import Committed
 from strandline.client.group_settings import GroupSettings
-from strandline.errors import MalformedFrame, ProtocolError
-from strandline.protocol.apis import ApiKey, api_of
+from strandline.errors import ProtocolError
+from strandline.protocol.apis import ApiKey
 from strandline.types import TopicPartition
 
 _LEAVE_MS: Final = 3_000
 """How long a member that goes waits for its coordinator to hear of it."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _InFlight:
-    ask: Ask
-    connection: Connection
-    pending: Pending
 
 
 class GroupThread:
@@ -55,7 +46,7 @@ class GroupThread:
         self._events: deque[GroupEvent] = deque()
         self._failure: BaseException | None = None
         self._closes_at_ms: int | None = None
-        self._in_flight: list[_InFlight] = []
+        self._asking = Asking(self._cluster, self._answered)
         self._sleeper, self._waker = socket.socketpair()
         self._sleeper.setblocking(False)
         self._waker.setblocking(False)
@@ -157,7 +148,7 @@ class GroupThread:
     def _run(self) -> None:
         try:
             while self._turn():
-                self._answer_arrived()
+                self._asking.take_arrived(self._now_ms())
         except BaseException as error:
             with self._changed:
                 self._failure = error
@@ -175,22 +166,22 @@ class GroupThread:
             if not asks:
                 break
             for ask in asks:
-                self._send(ask)
+                self._asking.send(ask)
         if closes_at_ms is not None:
             # It has left: what the coordinator says to that is waited for, not for long.
-            is_leaving = any(each.ask.key is ApiKey.LEAVE_GROUP for each in self._in_flight)
+            is_leaving = any(each.ask.key is ApiKey.LEAVE_GROUP for each in self._asking.in_flight)
             if not is_leaving or self._now_ms() >= closes_at_ms:
                 return False
         self._sleep(wake_ms if closes_at_ms is None else closes_at_ms)
         return True
 
     def _sleep(self, wake_ms: int | None) -> None:
-        times = [each.pending.deadline for each in self._in_flight]
+        times = [each.pending.deadline for each in self._asking.in_flight]
         if wake_ms is not None:
             times.append(wake_ms)
         poller = select.poll()
         poller.register(self._sleeper, select.POLLIN)
-        for each in self._in_flight:
+        for each in self._asking.in_flight:
             if each.pending.is_done or each.connection.closed:
                 return
             poller.register(each.connection, select.POLLIN)
@@ -200,41 +191,9 @@ class GroupThread:
             except BlockingIOError:
                 return  # an answer came
 
-    def _send(self, ask: Ask) -> None:
-        try:
-            if ask.to is None:
-                connection = self._cluster.any_connection()
-            else:
-                connection = self._cluster.connection_to(ask.to)
-            pending = connection.send(
-                ask.key, ask.request, highest=ask.highest, timeout_ms=ask.timeout_ms
-            )
-        except ProtocolError as error:
-            self._answered(ask, not_sent(error))
-            return
-        self._in_flight.append(_InFlight(ask, connection, pending))
-
-    def _answer_arrived(self) -> None:
-        """Hand over what came, and what will not come any more."""
-        for each in list(self._in_flight):
-            pending = each.pending
-            if not pending.is_done:
-                each.connection.take_arrived()
-            if pending.is_done or self._now_ms() >= pending.deadline:
-                self._in_flight.remove(each)
-                self._answered(each.ask, _outcome(each))
-
     def _answered(self, ask: Ask, outcome: Outcome) -> None:
         with self._changed:
             self._member.answered(ask, outcome, self._now_ms())
-
-
-def _outcome(request: _InFlight) -> Outcome:
-    expected: type[Any] = api_of(request.ask.key).response_class
-    try:
-        return request.connection.result(request.pending, expected)
-    except (ProtocolError, MalformedFrame) as error:
-        return RequestFailed(getattr(error, "message", None) or str(error), was_sent=True)
 
 
 def _not_awaited(result: CommitResult) -> None:

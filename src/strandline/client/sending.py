@@ -210,12 +210,13 @@ class Sender:
         """Sleep until an answer comes, a retry is due, or an answer is overdue."""
         now_ms = self._now_ms
         waking = [each.pending.deadline for each in self._in_flight]
-        waking += [each.deadline for each in self._asking.pending]
+        waking += [each.pending.deadline for each in self._asking.in_flight]
         wakes_ms = None if self.transactions is None else self.transactions.wake_ms
         waking += [each for each in (self._queues.next_ms(now_ms), wakes_ms) if each is not None]
         wait_ms = max(0, min(min(waking, default=now_ms) - now_ms, _WAIT_MS_MAX))
         poller = select.poll()
-        waited_on = [each.connection for each in self._in_flight] + self._asking.connections
+        waited_on = [each.connection for each in self._in_flight]
+        waited_on += [each.connection for each in self._asking.in_flight]
         watched = [connection for connection in waited_on if not connection.closed]
         if not watched:
             self._cluster.clock.sleep_ms(wait_ms)

@@ -14,7 +14,7 @@ from strandline.client.accumulator import RecordAccumulator
 from strandline.client.aio.cluster import AsyncClusterClient
 from strandline.client.aio.connection import Connection, now_ms
 from strandline.client.channel import RequestFailed
-from strandline.client.coordinator_client import Ask, Outcome
+from strandline.client.coordinator_client import Ask, Outcome, not_sent
 from strandline.client.delivery import Batch, Delivery, Outcomes
 from strandline.client.produce_messages import encode_batch, highest_version, produce_request
 from strandline.client.produce_queues import ProducePolicy, ProduceQueues
@@ -160,9 +160,7 @@ class AsyncSender:
                 ask.key, ask.request, highest=ask.highest, timeout_ms=ask.timeout_ms
             )
         except ProtocolError as error:
-            is_refused = error.code is ErrorCode.UNSUPPORTED_VERSION
-            failed = RequestFailed(error.message, was_sent=False)
-            transactions.answered(ask, error if is_refused else failed, now_ms())
+            transactions.answered(ask, not_sent(error), now_ms())
         else:
             try:
                 outcome: Outcome = await answer
