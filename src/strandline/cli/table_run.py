@@ -169,10 +169,13 @@ def run(
     )
     # Only here: it imports what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.running import run_table
+    from strandline.lakehouse.transforming.given import load
     from strandline.lakehouse.transforming.remembering import remembered
 
     silence_py4j()
     try:
+        if transform is not None:
+            load(transform)  # so that nothing is remembered that cannot be found
         spec = remembered(spec, select=select, transform=transform, explode=explode)
         stopped = run_table(
             spec, options, spark=spark, on_event=show(name), stop=lambda: Stop(terminate=True)

@@ -111,11 +111,13 @@ class Table:
         it; `NoJava`, `NoSpark`, and `InvalidSetting`.
         """
         from strandline.lakehouse.pipeline.running import never_stopped, run_table
-        from strandline.lakehouse.transforming.given import named
+        from strandline.lakehouse.transforming.given import load, named
         from strandline.lakehouse.transforming.remembering import remembered
 
-        function = named(transform) if callable(transform) else None
-        name = function.name if function else transform if isinstance(transform, str) else None
+        function = None
+        if transform is not None:
+            function = load(transform) if isinstance(transform, str) else named(transform)
+        name = None if function is None else function.name
         self.spec = remembered(self.spec, select=select, transform=name)
         options = RunOptions(
             bootstrap=bootstrap,

@@ -124,6 +124,12 @@ def test_spark_reads_a_table_by_its_name(spark: SparkSession, tmp_path: Path) ->
     spark.conf.set(pushes, "true")
     try:
         assert numbers("city = 'B' and n > 1 and (half is null or half < 1)") == [3, 4]
+        rows = spark.read.format("strandline_table").load(str(tmp_path / "orders"))
+        filtered = rows.where("city = 'B' and n > 1 and half < 1")
+        plan = filtered._jdf.queryExecution().executedPlan().toString()
+        [left] = [line for line in plan.splitlines() if "Filter (" in line]
+        assert "half" in left
+        assert "city" not in left, "what pyarrow filters is not looked at again"
     finally:
         spark.conf.unset(pushes)
     assert numbers("city = 'B' and n > 1") == [3, 4]
