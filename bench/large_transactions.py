@@ -156,9 +156,7 @@ class Bench:
 
     def count_open(self) -> int:
         request = ListTransactionsRequest(state_filters=["Ongoing", "PrepareAbort"])
-        response = self.connection.call(
-            ApiKey.LIST_TRANSACTIONS, ListTransactionsResponse, request
-        )
+        response = self.connection.call(ApiKey.LIST_TRANSACTIONS, ListTransactionsResponse, request)
         return len(response.transaction_states)
 
 
