@@ -20,6 +20,7 @@ from strandline.protocol.messages.update_features import (
 
 _UP: Final = 1
 _DOWN: Final = 2
+_KIND_SINCE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +51,28 @@ class FeatureAdmin:
 
         def attempt(connection: Connection) -> None:
             current = {each.name: each.level for each in _ask(connection)}
-            updates = [
-                FeatureUpdateKey(
-                    feature=name,
-                    max_version_level=level,
-                    upgrade_type=_DOWN if level < current.get(name, 0) else _UP,
-                    allow_downgrade=level < current.get(name, 0),
-                )
-                for name, level in levels.items()
-            ]
-            response = connection.call(
-                ApiKey.UPDATE_FEATURES,
-                UpdateFeaturesResponse,
-                UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only),
-            )
+
+            def request(version: int) -> UpdateFeaturesRequest:
+                updates = [
+                    _update(name, level, current.get(name, 0), version)
+                    for name, level in levels.items()
+                ]
+                return UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
+
+            response = connection.call(ApiKey.UPDATE_FEATURES, UpdateFeaturesResponse, request)
             check(response.error_code, response.error_message, "the features")
             for each in response.results:
                 check(each.error_code, each.error_message, f"feature {each.feature}")
 
         self._cluster.retry_on_controller(attempt)
+
+
+def _update(name: str, level: int, current: int, version: int) -> FeatureUpdateKey:
+    falls = level < current
+    update = FeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=falls)
+    if version >= _KIND_SINCE:
+        update.upgrade_type = _DOWN if falls else _UP
+    return update
 
 
 def _ask(connection: Connection) -> list[Feature]:

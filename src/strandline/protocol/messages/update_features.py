@@ -22,7 +22,7 @@ class FeatureUpdateKey:
     feature: str = string()
     max_version_level: int = int16()
     allow_downgrade: bool = boolean("0", ignorable=True)
-    upgrade_type: int = int8("1+", default=1, ignorable=True)
+    upgrade_type: int = int8("1+", default=1)
 
 
 @message("0-2", flexible="0+")
