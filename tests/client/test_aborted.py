@@ -98,6 +98,23 @@ def test_damage_names_the_partition_and_the_offset() -> None:
         read(0, FetchSettings(), bytes(damaged))
 
 
+LAST_OFFSET_DELTA = 23
+"""Its place in a batch."""
+
+
+def test_a_batch_that_is_skipped_is_not_believed_before_its_checksum() -> None:
+    """A wrong end in its header would take the reader over records, or under them."""
+    aborted, length = bytearray(LOG), len(batch(0, 7, b"aborted 0", b"aborted 1"))
+    aborted[LAST_OFFSET_DELTA + 3] ^= 4
+    with pytest.raises(CorruptRecords, match="t-0 cannot be read beyond offset 0"):
+        read(0, COMMITTED, bytes(aborted))
+    before = batch(0, -1, b"0", b"1", b"2", b"3") + LOG[length:]
+    shorter = bytearray(before)
+    shorter[LAST_OFFSET_DELTA + 3] ^= 2
+    with pytest.raises(CorruptRecords, match="t-0 cannot be read beyond offset 2"):
+        read(2, FetchSettings(), bytes(shorter))
+
+
 TWO_PRODUCERS = (
     batch(0, 7, b"7 aborted 0", b"7 aborted 1"),
     batch(2, 8, b"8 aborted 2"),

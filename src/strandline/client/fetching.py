@@ -21,7 +21,7 @@ from strandline.protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
-from strandline.records.batch import iterate_headers
+from strandline.records.batch import check_crc, iterate_headers
 from strandline.records.record import Record, read_records
 from strandline.types import (
     NO_EPOCH,
@@ -168,13 +168,16 @@ def records_of(asked: FetchFrom, data: PartitionData, settings: FetchSettings) -
     last_epoch = NO_EPOCH
     try:
         for position, header in iterate_headers(buffer):
+            # First, as in Kafka's client: what is skipped is skipped by what its header says.
+            if settings.checks_crc:
+                check_crc(buffer, position, header)
             if header.next_offset <= asked.offset:
                 continue  # a broker may send whole batches from before the offset
             if header.is_control:
-                for record in read_records(buffer, position, check_crc=settings.checks_crc):
+                for record in read_records(buffer, position, check_crc=False):
                     aborted.pass_marker(header, record)
             elif not aborted.skips(header):
-                batch = read_records(buffer, position, check_crc=settings.checks_crc)
+                batch = read_records(buffer, position, check_crc=False)
                 if header.base_offset >= asked.offset:
                     records.extend(batch)
                 else:

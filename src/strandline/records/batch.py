@@ -222,6 +222,12 @@ def verify_crc(buffer: Buffer, position: int, size: int) -> bool:
     return stored == compute_crc(buffer, position, size)
 
 
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raises `CorruptRecords` unless the batch is as it was written."""
+    if not verify_crc(buffer, position, header.size_bytes):
+        raise CorruptRecords("A record batch does not match its checksum.")
+
+
 def set_base_offset_and_epoch(
     buffer: WritableBuffer, position: int, offset: Offset, epoch: LeaderEpoch
 ) -> None:

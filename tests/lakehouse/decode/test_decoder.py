@@ -165,6 +165,14 @@ def test_markers_are_no_rows_and_aborted_transactions_are_left_out_for_committed
     assert offsets(tail) == [3, 4, 6]
 
 
+def test_a_batch_of_an_aborted_transaction_is_not_believed_before_its_checksum() -> None:
+    damaged = bytearray(transactional(0))
+    damaged[23 + 3] ^= 4  # of its last offset: the table would go over 2 to 5
+    data = bytes(damaged) + marker(2, ControlType.ABORT) + transactional(3)
+    with pytest.raises(CorruptRecords, match=r"flights-3 cannot be read beyond offset 0: .*"):
+        decoded(data, AbortedFilter([(ProducerId(7), Offset(0))]))
+
+
 def test_a_batch_written_after_the_plan_is_an_error_inside_the_range_only() -> None:
     record = [Record(timestamp=1, value=b"v")]
     data = batch(0, record) + batch(1, record, leader_epoch=LeaderEpoch(2))

@@ -15,7 +15,7 @@ from strandline.client.aborted import AbortedFilter
 from strandline.errors import CorruptRecords
 from strandline.lakehouse.decode.assembly import Assembly
 from strandline.lakehouse.reading.errors import EpochDiverged
-from strandline.records.batch import HEADER_BYTES, BatchHeader, Buffer, parse_header
+from strandline.records.batch import HEADER_BYTES, BatchHeader, Buffer, check_crc, parse_header
 from strandline.records.columns import BuilderLimits, new_builder
 from strandline.records.record import read_records
 from strandline.types import TopicPartition
@@ -102,6 +102,8 @@ class Decoder:
                 aborted.pass_marker(header, record)
             self._builder.pass_batch(header)
         elif aborted.skips(header):
+            if limits.checks_crc:  # a wrong end would take the table over records
+                check_crc(buffer, position, header)
             self._builder.pass_batch(header)
         else:
             self._builder.take_batch(header, buffer, position)

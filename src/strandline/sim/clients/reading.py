@@ -50,15 +50,15 @@ def read(data: PartitionData, position: int, *, isolation: int) -> Read:
     )
     try:
         for at, header in iterate_headers(buffer):
+            if not verify_crc(buffer, at, header.size_bytes):
+                found.corrupt = f"the batch at offset {header.base_offset} has a wrong checksum"
+                break
             if header.is_control:
                 for marker in read_records(buffer, at, check_crc=False):
                     aborted.pass_marker(header, marker)
             is_skipped = isolation == COMMITTED and aborted.skips(header)
             if header.next_offset <= found.position:
                 continue  # a broker sends whole batches, also from before the position
-            if not verify_crc(buffer, at, header.size_bytes):
-                found.corrupt = f"the batch at offset {header.base_offset} has a wrong checksum"
-                break
             if header.last_offset >= limit and found.beyond is None:
                 found.beyond = f"offset {header.last_offset}, but the limit is {limit}"
             if not header.is_control and not is_skipped:
