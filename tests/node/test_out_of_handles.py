@@ -11,6 +11,8 @@ import pytest
 from strandline.errors import ErrorCode
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.delete_topics import DeleteTopicsRequest
+from strandline.storage.files import OutOfHandles
+from strandline.types import TopicPartition
 from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, produce, produced
 
@@ -73,6 +75,20 @@ def test_a_follower_that_cannot_open_its_log_catches_up_afterwards(world: Cluste
     world[B].disk.starve(0)
     settle(world)
     assert world.offsets(B, "t") == (3, 3)
+
+
+def test_a_log_that_failed_for_want_of_handles_is_loaded_again_when_an_append_finds_it(
+    world: ClusterWorld,
+) -> None:
+    """As after a compacted segment that could not be put in: the disk is not at fault."""
+    replica = world[A].node.replicas.find(TopicPartition("t", 0))
+    assert replica is not None
+    shortage = OutOfHandles("Too many open files.")
+    replica.log.health.fail(f"The compacted segment 0 could not be put in: {shortage}", shortage)
+    assert write(world, A) == ErrorCode.KAFKA_STORAGE_ERROR
+    world.run(20_000)
+    settle(world)
+    assert write(world, world.leader_of("t").broker_id) == 0
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
