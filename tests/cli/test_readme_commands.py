@@ -31,7 +31,7 @@ SHELLS = ("", "sh")
 USAGE = re.compile(r"\[(?:OPTIONS|COMMAND|ARGS)\]")
 VARIABLE = re.compile(r"[A-Z][A-Z_]*=.*")
 """What a shell sets for the command behind it."""
-OTHER_RUNNERS = ("pytest",)
+OTHER_RUNNERS = ("pytest", "venv")
 """Modules that are not ours."""
 
 

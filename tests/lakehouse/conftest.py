@@ -19,7 +19,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.lakehouse.session import session
 from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 from strandline.testing import Cluster
-from tests.lakehouse.locations.s3_server import S3Server
+from tests.lakehouse.locations.s3_server import KEYS, S3Server
 
 HERE = Path(__file__).parent
 _numbers = count(1)
@@ -72,6 +72,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(place / "warehouse"),
             "spark.local.dir": str(place / "local"),
             "spark.sql.catalogImplementation": "in-memory",
+            # What opens the S3 server of the tests (`s3`), in tasks as well.
+            **{f"spark.executorEnv.{name}": value for name, value in KEYS.items()},
         },
     )
     yield running

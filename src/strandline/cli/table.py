@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "run": LazyCommand("strandline.cli.table_run:run", "Bring a table's topics into it."),
     "list": LazyCommand("strandline.cli.table_show:list_tables", "List the tables."),
     "status": LazyCommand("strandline.cli.table_show:status", "Show how far a table is."),
+    "doctor": LazyCommand("strandline.cli.table_doctor:doctor", "Try what a run of a table needs."),
     "history": LazyCommand("strandline.cli.table_show:history", "Show a table's commits."),
     "verify": LazyCommand("strandline.cli.table_verify:verify", "Prove exactly once."),
     "query": LazyCommand("strandline.cli.table_query:query", "Ask tables in SQL, without Spark."),

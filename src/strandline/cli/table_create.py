@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from strandline.cli.table_options import tables_option, transform_options
 from strandline.errors import InvalidSetting
@@ -227,7 +228,9 @@ def create(
     save_spec(spec)
     click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
     jars = " --delta-jars DIR" if writer == "spark" else ""
-    click.echo(f"Fill it with: strandline table run {name}{jars}")
+    source = click.get_current_context().get_parameter_source("tables")
+    where = f" --tables {tables}" if source is ParameterSource.COMMANDLINE else ""
+    click.echo(f"Fill it with: strandline table run {name}{jars}{where}")
 
 
 def _properties(items: tuple[str, ...]) -> dict[str, str]:

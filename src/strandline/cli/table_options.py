@@ -6,8 +6,9 @@ This file must import nothing of the lakehouse that needs these: it says what is
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -16,7 +17,7 @@ from strandline.config.loopback import IPV4, IPV6, loopback
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.session_master import check_master
-from strandline.lakehouse.spark_options import MASTER
+from strandline.lakehouse.spark_options import MASTER, SparkOptions
 
 if TYPE_CHECKING:
     from strandline.lakehouse.tables.definition import TableSpec
@@ -99,17 +100,42 @@ def transform_options(command: F) -> F:
 
 
 def spark_options(command: F) -> F:
-    """Add `--master` and `--memory`."""
-    command = click.option(
-        "--memory", default="2g", show_default=True, help="Of Spark's driver, in Spark's notation."
-    )(command)
-    return click.option(
-        "--master",
-        default=MASTER,
-        show_default=True,
-        callback=_master,
-        help="Where Spark runs, in its notation.",
-    )(command)
+    """Add what Spark is started with; the command gets it as `spark`, a `SparkOptions`."""
+
+    @wraps(command)
+    def with_spark(
+        *arguments: Any,
+        master: str,
+        memory: str,
+        conf: tuple[str, ...],
+        archives: tuple[str, ...],
+        py_files: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        spark = SparkOptions(
+            master=master,
+            memory=memory,
+            conf=_settings(conf),
+            archives=archives,
+            py_files=py_files,
+        )
+        return command(*arguments, spark=spark, **others)
+
+    for add in reversed(_SPARK):
+        with_spark = add(with_spark)
+    return cast("F", with_spark)
+
+
+def _settings(items: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise click.UsageError(f"--conf takes spark.NAME=VALUE, not '{name}'.")
+        if name in _OWN_SETTINGS:
+            raise click.UsageError(f"--conf cannot set {name}: it is {_OWN_SETTINGS[name]}.")
+        found[name] = value
+    return found
 
 
 def _master(context: click.Context, parameter: click.Parameter, given: str) -> str:
@@ -141,3 +167,42 @@ def load_table(tables: Location, name: str) -> TableSpec:
 def bootstrap_of(given: str | None) -> str:
     """The addresses of the brokers as text. Raises `click.UsageError` for what are none."""
     return ",".join(map(str, addresses_of(given)))
+
+
+_OWN_SETTINGS: Final = {
+    "spark.master": "--master",
+    "spark.driver.memory": "--memory",
+    "spark.archives": "--archives",
+    "spark.submit.pyFiles": "--py-files",
+}
+_SPARK: Final[tuple[Callable[[Any], Any], ...]] = (
+    click.option(
+        "--master",
+        default=MASTER,
+        show_default=True,
+        callback=_master,
+        help="Where Spark runs, in its notation.",
+    ),
+    click.option(
+        "--memory", default="2g", show_default=True, help="Of Spark's driver, in Spark's notation."
+    ),
+    click.option(
+        "--conf",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of Spark's, such as spark.executor.memory=4g; may be repeated.",
+    ),
+    click.option(
+        "--archives",
+        multiple=True,
+        metavar="FILE#NAME",
+        help="Unpacked as NAME in each executor's work directory, such as a packed environment of "
+        "Python; may be repeated.",
+    ),
+    click.option(
+        "--py-files",
+        multiple=True,
+        metavar="FILE",
+        help="A module or an archive of them for the executors' Python; may be repeated.",
+    ),
+)

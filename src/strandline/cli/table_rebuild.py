@@ -49,8 +49,7 @@ def rebuild(
     partitions: tuple[int, ...],
     since: str | None,
     until: str | None,
-    master: str,
-    memory: str,
+    spark: SparkOptions,
     tables: Location,
     bootstrap: str | None,
     as_json: bool,
@@ -91,11 +90,10 @@ def rebuild(
             since=_at(catalogue, facts.latest, since_ms),
             until=_at(catalogue, facts.latest, until_ms),
         )
-    options = SparkOptions(master=master, memory=memory)
     silence_py4j()
-    with open_session(f"table rebuild {name}", options, tell=print_notice) as spark:
-        rebuilt = make_again(spark, spec, settings, ranges, tell=_progress(as_json=as_json))
-        found = difference(spark, store, rebuilt, ranges)
+    with open_session(f"table rebuild {name}", spark, tell=print_notice) as session:
+        rebuilt = make_again(session, spec, settings, ranges, tell=_progress(as_json=as_json))
+        found = difference(session, store, rebuilt, ranges)
     _show(name, found, as_json=as_json)
 
 
@@ -104,7 +102,7 @@ def rebuild(
 @spark_options
 @tables_option
 @json_option
-def diff(name: str, master: str, memory: str, tables: Location, as_json: bool) -> None:
+def diff(name: str, spark: SparkOptions, tables: Location, as_json: bool) -> None:
     """Compare table NAME with the rebuild that was made of it.
 
     Ends with 0 when the two are the same, and with 1 when not.
@@ -115,10 +113,9 @@ def diff(name: str, master: str, memory: str, tables: Location, as_json: bool) -
     from strandline.lakehouse.tables.store import open_store
 
     rebuilt, ranges = open_rebuild(spec)
-    options = SparkOptions(master=master, memory=memory)
     silence_py4j()
-    with open_session(f"table diff {name}", options, tell=print_notice) as spark:
-        found = difference(spark, open_store(spec), rebuilt, ranges)
+    with open_session(f"table diff {name}", spark, tell=print_notice) as session:
+        found = difference(session, open_store(spec), rebuilt, ranges)
     _show(name, found, as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -124,8 +125,7 @@ def run(
     select: str | None,
     transform: str | None,
     explode: bool | None,
-    master: str,
-    memory: str,
+    spark: SparkOptions,
     as_json: bool,
     tables: Location,
     bootstrap: str | None,
@@ -159,14 +159,11 @@ def run(
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     show = show_as_json if as_json else show_for_people
-    spark = SparkOptions(
-        master=master,
-        memory=memory,
-        jars=(
-            *_jars_in(jars if engine == "kafka" else None),
-            *_jars_in(delta_jars if spec.writer == "spark" else None),
-        ),
+    chosen = (
+        *_jars_in(jars if engine == "kafka" else None),
+        *_jars_in(delta_jars if spec.writer == "spark" else None),
     )
+    spark = replace(spark, jars=chosen)
     # Only here: it imports what takes a second, which wrong options need not wait for.
     from strandline.lakehouse.pipeline.running import run_table
     from strandline.lakehouse.transforming.given import load

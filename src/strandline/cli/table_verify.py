@@ -27,7 +27,7 @@ from strandline.lakehouse.verify.report import Report, Verdict
 @bootstrap_option
 @json_option
 def verify(
-    name: str, master: str, memory: str, tables: Location, bootstrap: str | None, as_json: bool
+    name: str, spark: SparkOptions, tables: Location, bootstrap: str | None, as_json: bool
 ) -> None:
     """Prove that table NAME holds every record below its frontier exactly once.
 
@@ -40,7 +40,6 @@ def verify(
     from strandline.lakehouse.verify.running import verify_table
 
     silence_py4j()
-    spark = SparkOptions(master=master, memory=memory)
     report = verify_table(spec, address, config=client_config(), spark=spark, tell=print_notice)
     if as_json:
         print_json(report.as_json())

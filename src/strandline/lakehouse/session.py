@@ -112,14 +112,20 @@ def spark_environment(master: str, files: SessionFiles) -> dict[str, str]:
     if "PYSPARK_PYTHON" not in os.environ and is_on_this_machine(master):
         # Other machines have no such file: there it is their `python3`, or what the user names.
         environment["PYSPARK_PYTHON"] = str(files.python)
-    elif not {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"} & os.environ.keys() and _is_other_python():
+    elif "PYSPARK_DRIVER_PYTHON" not in os.environ and _is_other_python():
         # What Spark plans is planned on this machine, by the Python that has this package.
         environment["PYSPARK_DRIVER_PYTHON"] = str(files.python)
     return environment
 
 
 def _is_other_python() -> bool:
-    """Whether `python3` is another one than that of this process."""
+    """Whether the executors' Python is not here, or another one than that of this process.
+
+    It may be in an archive that is unpacked there (`./env/bin/python`).
+    """
+    given = os.environ.get("PYSPARK_PYTHON")
+    if given:
+        return shutil.which(given) is None
     found = shutil.which("python3")
     return found is None or Path(found).parent != Path(sys.executable).parent
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,12 +29,22 @@ class SparkOptions:
     """What a user may say of Spark.
 
     `master` and `memory` (of the driver, in local mode also of the tasks) are in Spark's notation;
-    `jars` are added to the class path of the driver and the executors.
+    `jars` are added to the class path of the driver and the executors. `conf` are settings of
+    Spark's, which win over all others; `archives` are unpacked in each executor's work directory
+    (`env.tar.gz#env`), and `py_files` put on its Python's path.
     """
 
     master: str = MASTER
     memory: str = "2g"
     jars: tuple[Path, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    archives: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+
+    def settings(self) -> dict[str, str]:
+        """What of it Spark takes as settings."""
+        archives = {"spark.archives": ",".join(self.archives)} if self.archives else {}
+        return {**archives, **self.conf}
 
 
 def open_session(
@@ -56,8 +66,12 @@ def open_session(
 
     # Spark's default of 200 is for clusters: here each of them is a task that does next to nothing.
     tasks = 4 * (os.cpu_count() or 1)
-    settings = {"spark.sql.shuffle.partitions": str(tasks), **(conf or {})}
-    return session(
+    settings = {
+        "spark.sql.shuffle.partitions": str(tasks),
+        **(conf or {}),
+        **options.settings(),
+    }
+    opened = session(
         f"strandline {name}",
         master=options.master,
         memory=options.memory,
@@ -70,3 +84,6 @@ def open_session(
         executor_patience_s=executor_patience_s,
         tell=tell,
     )
+    for file in options.py_files:
+        opened.sparkContext.addPyFile(file)
+    return opened

@@ -25,6 +25,11 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 _CONTROL: Final = "/--control--"
 _ROOT: Final = Path(__file__).parents[3]
+KEYS: Final = {
+    "AWS_ACCESS_KEY_ID": "key-of-the-environment",
+    "AWS_SECRET_ACCESS_KEY": "very-secret-word",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 _CODES: Final = {403: "AccessDenied", 503: "SlowDown"}
 
 
@@ -79,10 +84,8 @@ class S3Server:
         """What a process needs to use it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "key-of-the-environment",
-            "AWS_SECRET_ACCESS_KEY": "very-secret-word",
             "AWS_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
+            **KEYS,
         }
 
     def bucket(self, name: str) -> str:

@@ -111,7 +111,8 @@ def make_table(
         partitions: int = 1, configs: dict[str, Any] | None = None, **spec: Any
     ) -> TableUnderTest:
         topic = new_topic(partitions, **(configs or {}))
-        defined = TableSpec(name="t", topics=(topic,), location=str(tmp_path / "t"), **spec)
+        place = {"location": str(tmp_path / "t"), **spec}
+        defined = TableSpec(name="t", topics=(topic,), **place)
         save_spec(defined)
         store = open_store(defined, create=True)
         return TableUnderTest(spark, client, cluster.bootstrap_servers, defined, store)

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import strandline
 from strandline.client.cluster import ClusterClient
 from strandline.client.producer import Producer
 from strandline.lakehouse.session_executors import (
@@ -30,6 +32,7 @@ from strandline.lakehouse.session_master import NoSpark
 from strandline.lakehouse.tables.spec import load_spec
 from strandline.lakehouse.tables.store import TableStore, open_store
 from strandline.testing import Cluster
+from tests.lakehouse.locations.s3_server import S3Server
 from tests.lakehouse.standalone import StandaloneSpark, can_hide
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -159,6 +162,46 @@ def test_e12_a_local_cluster_fills_the_table(table: TableCommand, tmp_path: Path
     )
     assert ended.returncode == 0, ended.stderr
     assert held(table) == ALL
+
+
+@pytest.mark.skipif(not can_hide(), reason="this user may not have mount namespaces")
+def test_workers_without_a_shared_disk_fill_a_table_in_a_store(
+    table: TableCommand, tmp_path: Path, s3: S3Server, bucket: str
+) -> None:
+    """Their Python comes out of an archive; the doctor asks both, and both write to the store."""
+    topic = load_spec(tmp_path / "strandline-tables" / "t").topics[0]
+    where = ("--tables", f"s3://{bucket}/bronze")
+    assert table("create", "t", "--topic", topic, "--column", "n:long", *where).returncode == 0
+    hidden = [tmp_path / "strandline-tables"]
+    with StandaloneSpark(tmp_path / "spark", workers=2, hidden=hidden) as spark:
+        on = ("--master", spark.master, "--archives", f"{packed_python(tmp_path)}#env")
+        environment = {**spark.environment, "PYSPARK_PYTHON": "./env/bin/python"}
+        doctor = table("doctor", "t", "--json", *where, *on, environment=environment)
+        ran = table(
+            *("run", "t", "--once", *where, *on, "--conf", "spark.executor.cores=1"),
+            environment=environment,
+        )
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    parts = [each["part"] for each in json.loads(doctor.stdout)]
+    assert parts == ["store", "commits", "topics", "executor", "executor"]
+    assert ran.returncode == 0, ran.stderr
+    assert "nothing is missing" in ran.stdout
+    store = open_store(load_spec(f"s3://{bucket}/bronze/t"))
+    letters = store.dataset("dead_letters").count_rows()
+    assert (store.dataset().count_rows(), letters, store.state().sequence) == ALL
+    assert "very-secret-word" not in doctor.stdout + doctor.stderr + ran.stdout + ran.stderr
+
+
+def packed_python(directory: Path) -> Path:
+    """An archive with a Python in it that has this package, as a packed environment would be."""
+    program = directory / "python"
+    source = Path(strandline.__file__).parents[1]
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={source}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    packed = directory / "env.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(program, "bin/python")
+    return packed
 
 
 def test_without_an_executor_patience_ends_with_the_same_remedy(spark: SparkSession) -> None:
