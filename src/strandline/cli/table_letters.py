@@ -94,8 +94,7 @@ def replay(
     name: str,
     error_class: str | None,
     partition: int | None,
-    master: str,
-    memory: str,
+    spark: SparkOptions,
     tables: Location,
     as_json: bool,
 ) -> None:
@@ -110,7 +109,7 @@ def replay(
         from strandline.lakehouse.transforming.replaying import replay_through
 
         silence_py4j()
-        done = replay_through(store, wanted, SparkOptions(master=master, memory=memory))
+        done = replay_through(store, wanted, spark)
     else:
         done = replay_letters(store, wanted)
     if as_json:
