@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Final
 
 from strandline.node.replica import Replica
+from strandline.node.replicas import Replicas
 from strandline.replication.in_sync import Committed, Expanding, Shrinking
 from strandline.sim.machine import Machine
 from strandline.sim.world import World
@@ -77,16 +78,15 @@ class ReplicaStates:
             if known is None:
                 seen[replica] = _Seen(replica)
                 continue
-            log = replica.log
-            end = log.log_end_offset
-            if end != known.end or log.log_start_offset != known.start:
+            offsets = replica.log.offsets
+            if offsets.log_end_offset != known.end or offsets.log_start_offset != known.start:
                 self._log_moved(replica, known)
             if replica.leader_epoch != known.epoch:
                 self._epoch_changed(machine, replica, known)
-            leader = replica.leader
-            if leader is not None and leader.in_sync is not known.change:
+            leading = replica.leading
+            if leading is not None and leading.state.in_sync is not known.change:
                 self._change(replica, known)
-        self._directories(machine)
+        self._directories(broker_id, replicas)
 
     def _log_moved(self, replica: Replica, known: _Seen) -> None:
         found, log = self._found, replica.log
@@ -157,11 +157,11 @@ class ReplicaStates:
             if progress is not None and progress.last_fetch_ms > progress.last_caught_up_ms:
                 self._found["follower fetches and makes no progress"] += 1
 
-    def _directories(self, machine: Machine) -> None:
+    def _directories(self, broker_id: BrokerId, replicas: Replicas) -> None:
         failed = 0
-        for directory in machine.node.replicas.logs.directories:
+        for directory in replicas.logs.directories:
             if directory.offline_reason is not None:
                 failed += 1
-        if failed != self._failed.get(machine.broker_id, failed):
+        if failed != self._failed.get(broker_id, failed):
             self._found["log directory fails at work"] += 1
-        self._failed[machine.broker_id] = failed
+        self._failed[broker_id] = failed

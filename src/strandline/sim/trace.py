@@ -88,14 +88,14 @@ class ReplicaTrace:
         """Look at all of them."""
         known = self._known
         for replica in replicas:
-            partition, log = replica.topic_partition, replica.log
+            partition, offsets = replica.topic_partition, replica.log.offsets
             seen = (
-                log.log_start_offset,
-                log.high_watermark,
-                log.log_end_offset,
-                log.recovery_point,
+                offsets.log_start_offset,
+                offsets.high_watermark,
+                offsets.log_end_offset,
+                offsets.recovery_point,
                 replica.leader_epoch,
-                replica.leader is not None,
+                replica.leading is not None,
             )
             before = known.get(partition)
             if before is not None and before[1] == seen:

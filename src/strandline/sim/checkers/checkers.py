@@ -148,7 +148,8 @@ class Checkers:
             hosted = seen.get(replica)
             if hosted is None:
                 hosted = hosting.enter(replica)
-            leader = replica.leader
+            leading = replica.leading
+            leader = None if leading is None else leading.state
             mark = mark_of(
                 replica.log,
                 leader,
@@ -202,7 +203,9 @@ class Checkers:
 
     def _note_time(self, hosting: Hosting) -> None:
         latest, broker_id = self.rules.recovery.latest_ms, hosting.machine.broker_id
-        latest[broker_id] = max(latest.get(broker_id, 0), hosting.note_time())
+        now_ms = hosting.note_time()
+        if now_ms >= latest.get(broker_id, 0):
+            latest[broker_id] = now_ms
 
     def metadata_changed(self, changes: Changes, image: ClusterImage) -> None:
         """The store's truth has moved."""

@@ -62,7 +62,7 @@ class Hosting:
     def note_time(self) -> int:
         """What the wall clock shows."""
         now_ms = self.machine.now.wall_ms
-        self.acted_at_ms = max(self.wall_ms, now_ms)
+        self.acted_at_ms = now_ms if now_ms > self.wall_ms else self.wall_ms
         self.wall_ms = now_ms
         return now_ms
 

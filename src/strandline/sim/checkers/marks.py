@@ -37,13 +37,13 @@ def mark_of(
     min_in_sync: int,
 ) -> Mark:
     """The fingerprint of a log and of the role of its replica, in the order of the names above."""
-    bases = log.segments.base_offsets
+    bases, offsets = log.segments.base_offsets, log.offsets
     return (
-        log.log_end_offset,
-        log.high_watermark,
-        log.log_start_offset,
-        log.offsets.truncations,
-        log.recovery_point,
+        offsets.log_end_offset,
+        offsets.high_watermark,
+        offsets.log_start_offset,
+        offsets.truncations,
+        offsets.recovery_point,
         len(bases),
         log.leader_epochs.latest,
         bases[0] if bases else -1,
