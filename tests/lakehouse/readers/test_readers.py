@@ -111,7 +111,7 @@ def _filled(directory: Path, table_format: str) -> Path:
     table.batch("q", 0, FIRST, keys=KEYS[:2])
     table.batch("q", 1, SECOND, start=2, keys=KEYS[2:])
     assert table.letters() == [3]
-    return table.spec.directory()
+    return table.spec.directory().local
 
 
 def metadata_of(directory: Path) -> str:
