@@ -116,9 +116,12 @@ def test_e13_executors_on_other_machines_get_no_python_of_this_one(
     assert set(spark_environment("yarn", files)) == {"JAVA_HOME"}
     monkeypatch.setenv("PATH", "/nowhere")
     assert spark_environment("yarn", files)["PYSPARK_DRIVER_PYTHON"] == str(files.python)
-    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert set(spark_environment("local", files)) == {"JAVA_HOME"}
     assert set(spark_environment("yarn", files)) == {"JAVA_HOME"}
+    # One that is unpacked there is not here: the driver plans with its own.
+    monkeypatch.setenv("PYSPARK_PYTHON", "./lake/bin/python")
+    assert spark_environment("yarn", files)["PYSPARK_DRIVER_PYTHON"] == str(files.python)
 
 
 def test_where_a_query_was_is_not_its_cause() -> None:
