@@ -72,7 +72,7 @@ def test_how_a_rule_is_described(mutant: Mutant) -> None:
 
 
 def test_names_are_not_given_twice() -> None:
-    assert [mutant.name for mutant in RULES] == list(MUTANTS)
+    assert [mutant.name for mutant in MUTANTS.values()] == list(MUTANTS)
     assert len({mutant.sentence for mutant in RULES}) == len(RULES)
 
 

@@ -70,7 +70,7 @@ def check_faults_are_found(spark: SparkSession, spec: TableSpec, bootstrap: str)
 
     The file is as it was afterwards. Raises `NotProven`.
     """
-    path = max(open_store(spec).files(), key=lambda each: each.rows or 0).path
+    path = max(open_store(spec).files(), key=lambda each: each.rows or 0).path.local
     kept = path.with_suffix(".kept")
     shutil.copy2(path, kept)
     try:

@@ -101,19 +101,19 @@ TRANSACTING: Final = (
     Mutant(
         "decide-before-answering",
         "The coordinator acts and answers when what it decided is committed (3.5).",
-        ("I-34", "I-36", "I-37", "I-50", "BUG"),
+        ("I-34", "I-36", "I-37", "I-50"),
         patch(TransactionHost, _append=_committed_already),
     ),
     Mutant(
         "finish-what-is-decided",
         "A new coordinator writes the markers of what the one before had decided (F-66).",
-        ("I-28", "I-36", "I-50", "BUG"),
+        ("I-28", "I-36", "I-50"),
         patch(Shard, start=nothing),
     ),
     Mutant(
         "decide-when-all-is-loaded",
         "Nothing is decided about an id before its partition is loaded to the end (F-66).",
-        ("I-36", "I-50", "BUG"),
+        ("I-36", "I-50"),
         patch(TransactionCoordinator, _each=_also_while_it_loads),
         "found by seed 11",
     ),
