@@ -2,7 +2,7 @@
 
 This file knows sockets and waits. It must not know frames.
 
-Theory: TLS may hold bytes that it has decrypted and nobody has read, which a poll of the socket
+Theory: TLS may hold bytes that it has decrypted and that were not read, which a poll of a socket
 does not see. `is_waiting` says so; a reader that reads until it is False may then poll the socket.
 """
 

@@ -187,8 +187,8 @@ class Logs:
         """The log cannot be trusted any more, nor can the disk on which it is.
 
         Unless something has run out, of which the disk knows nothing: then the log alone is given
-        up, until it can be loaded again. That counts for whoever finds it failed later, too: an
-        append after a compaction that broke off.
+        up, until it can be loaded again. That counts for later operations that find it failed, too:
+        an append after a compaction that broke off.
         """
         failed.health.fail(str(error), error)
         if isinstance(error, NoRoom) or failed.health.may_reload:

@@ -191,7 +191,7 @@ class Course:
             if anomaly.kind is AnomalyKind.RESURRECTED and is_undone:
                 continue
             if anomaly.kind is AnomalyKind.POLL_SKIP and may_lose and self._has_markers:
-                continue  # where a record was lost there may be a marker now, which nobody reads
+                continue  # where a record was lost there may be a marker now, which no client reads
             number = INVARIANT_OF[anomaly.kind]
             what = f"{anomaly.kind}: {anomaly.sentence}"
             self._violated(number, what, place)

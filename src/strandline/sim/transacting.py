@@ -71,7 +71,7 @@ def strikes_at_coordinators(draw: Draw) -> tuple[Action, ...]:
 def _copiers(
     source: TopicSpec, topics: Sequence[TopicSpec], random: Random
 ) -> Iterator[ClientSpec]:
-    """Perhaps somebody who consumes, transforms and produces; to a partition of its own."""
+    """Perhaps a client that consumes, transforms and produces, to a partition of its own."""
     targets = [
         (topic.name, number)
         for topic in topics

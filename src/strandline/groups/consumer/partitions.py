@@ -1,6 +1,6 @@
 """Sets of partitions by topic id, which is what assignments are made of.
 
-Immutable by convention: whoever changes one makes a new one. No topic is there with nothing.
+Immutable by convention: a change makes a new one. No topic is there with nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tasks of a batch write to, and the writer for it, whoever runs them.
+"""What the tasks of a batch write to, and the writer for it, on every engine.
 
 This file needs no Spark: dead letters are read again by the same writer in one process.
 """

@@ -37,7 +37,7 @@ from strandline.sim.plan import ClientSpec
 from strandline.types import TopicPartition
 
 NEVER_MS: Final = 600_000
-"""A timeout of transactions that no run reaches: then nobody is fenced by it."""
+"""A timeout of transactions that no run reaches: then no producer is fenced by it."""
 _PER_CENT: Final = 100
 _OFFSETS_VERSION: Final = 8
 _LEAST: Final = {

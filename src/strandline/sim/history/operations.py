@@ -127,7 +127,7 @@ class WriterBegan(NamedTuple):
 
 
 class TransactionBegan(NamedTuple):
-    """A producer begins a transaction, of which nobody else knows yet."""
+    """A producer begins a transaction, of which no broker knows yet."""
 
     transaction: str
     transactional_id: str

@@ -2,7 +2,7 @@
 
 If all members subscribe to the same topics, each has a quota: the number of all partitions divided
 by the number of members, and one more for as many members as there is a remainder. A member keeps
-of its last target what fits into its quota; what is over, and what nobody had, goes to those that
+of its last target what fits into its quota; what is over, and what had no owner, goes to those that
 are below theirs. So no more partitions move than balance demands. Members with different
 subscriptions are another matter, see `uniform_mixed`.
 """
@@ -75,7 +75,7 @@ def _keep(
 def _unassigned(
     kept: Mapping[str, _Kept], partition_counts: PartitionCounts, topic_ids: Iterable[TopicId]
 ) -> Iterator[tuple[TopicId, int]]:
-    """The partitions that nobody has, in order."""
+    """The partitions without an owner, in order."""
     taken: _Kept = {}
     for own in kept.values():
         for topic_id, numbers in own.items():

@@ -1,6 +1,6 @@
 """The assignor `uniform` for members whose subscriptions differ.
 
-Every member keeps of its last target what it still subscribes to. What nobody has goes, topic by
+Every member keeps of its last target what it still subscribes to. What has no owner goes, topic by
 topic, to the least loaded subscriber. Then partitions move from the most to the least loaded
 subscriber of their topic as long as that evens out two loads that differ by more than one; a move
 for one topic can make another one uneven, so this is repeated, within a bound. Topics with many
@@ -68,7 +68,7 @@ class _Work:
         self._loads[member] += 1
 
     def hand_out(self, topic_id: TopicId) -> None:
-        """Give what nobody has of a topic to its least loaded subscribers."""
+        """Give the partitions of a topic without an owner to its least loaded subscribers."""
         least = [(self._loads[member], member) for member in self._subscribers[topic_id]]
         heapq.heapify(least)
         for partition, owner in enumerate(self._owners[topic_id]):
