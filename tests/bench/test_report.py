@@ -125,6 +125,9 @@ def test_a_cluster_is_judged_by_the_goals_for_clusters() -> None:
         "all-r2-16x5",
         "latency-all-r2",
         "cluster-startup",
+        "txn-1-r3",
+        "txn-4-r3",
+        "txn-copy-r3",
     }
     single = verdicts(session_of(BROKERS), Results())
     assert not {verdict.goal.title for verdict in found} & {v.goal.title for v in single}

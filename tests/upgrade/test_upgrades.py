@@ -47,7 +47,14 @@ def test_a_table_of_that_release_goes_on_under_the_names_of_today(
 ) -> None:
     directory = tmp_path / "t"
     if not is_divided:
-        made = TableSpec("t", (old_tables.TOPIC,), str(directory), format=table_format, version=1)
+        made = TableSpec(
+            "t",
+            (old_tables.TOPIC,),
+            str(directory),
+            format=table_format,
+            version=1,
+            field_names="exact",
+        )
         save_spec(made)
     write(earlier, directory, table_format, "append", 0)
     before = open_store(load_spec(directory)).dataset().to_table().to_pylist()

@@ -282,7 +282,7 @@ class Shard:
             is_ending = entry.current.state in PREPARED
             if is_ending != (entry in ending or (is_ending and entry.is_pending)):
                 raise InvariantViolated(
-                    f"The end of {transactional_id} is not pursued, or in vain."
+                    f"The end of {transactional_id} is not pursued, or in vain.", invariant="I-36"
                 )
 
 

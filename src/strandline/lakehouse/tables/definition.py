@@ -60,7 +60,9 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "engine": ("strandline", "kafka"),
     "writer": ("strandline", "spark"),
 }
-_ALWAYS_WRITTEN: Final = ("name", "topics", "location", "version", "field_names")
+_ALWAYS_WRITTEN: Final = ("name", "topics", "location", "version")
+_IF_ABSENT: Final[Mapping[str, object]] = {"version": 1, "field_names": "exact"}
+"""What definitions of earlier releases, which have no such field, mean by it."""
 _DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]+)\s*")
 _UNITS_MS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
@@ -192,11 +194,11 @@ class TableSpec:
         return known
 
     def to_json(self) -> str:
-        """The text that `from_json` reads; fields with their default are left out."""
+        """The text that `from_json` reads; fields that say what their absence says are left out."""
         document = {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if item.name in _ALWAYS_WRITTEN or getattr(self, item.name) != _default(item.name)
+            if item.name in _ALWAYS_WRITTEN or getattr(self, item.name) != _if_absent(item.name)
         }
         document["topics"] = list(self.topics)
         if self.partition_by:
@@ -212,9 +214,7 @@ class TableSpec:
             raise InvalidSetting("table", f"The table's definition is not JSON: {error}.") from None
         if not isinstance(document, dict):
             raise InvalidSetting("table", "The table's definition is not a JSON object.")
-        document.setdefault("version", 1)
-        # Tables of earlier releases took such fields for dead letters, and go on so.
-        document.setdefault("field_names", "exact")
+        document = {**_IF_ABSENT, **document}
         if document["version"] not in _NAMES:
             raise InvalidSetting(
                 "version",
@@ -415,7 +415,10 @@ def partitioning(spec: TableSpec) -> tuple[Transform, ...]:
     return spec.partition_by
 
 
-def _default(name: str) -> object:
+def _if_absent(name: str) -> object:
+    """What a definition means that does not have the field."""
+    if name in _IF_ABSENT:
+        return _IF_ABSENT[name]
     if name in ("columns", "schemas", "time_formats", "catalog_properties"):
         return {}
     return next((item.default for item in fields(TableSpec) if item.name == name), None)
