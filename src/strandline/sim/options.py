@@ -19,6 +19,7 @@ from random import Random
 from typing import Final
 
 from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compaction
+from strandline.sim.far_follower import with_far_follower
 from strandline.sim.faults.draw import Draw
 from strandline.sim.faults.later import draw_later
 from strandline.sim.faults.planner import draw_actions, draw_damage, draw_starving
@@ -86,8 +87,8 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     if actions:
         strikes = strikes_at_coordinators(Draw(options, clients, streams("coordinators struck")))
         actions = tuple(sorted((*actions, *strikes), key=lambda action: action.at_us))
-    plan = Plan(options, clients, actions)
-    return with_unequal_brokers(plan, streams("unequal brokers"))
+    plan = with_unequal_brokers(Plan(options, clients, actions), streams("unequal brokers"))
+    return with_far_follower(plan, streams("far follower"))
 
 
 def _options(seed: int, profile: str, streams: Streams) -> Options:
