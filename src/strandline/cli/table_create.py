@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 from click.core import ParameterSource
@@ -151,8 +152,36 @@ from strandline.schemas.errors import RegistryDown
 @click.option("--keep-key", is_flag=True, help="Keep the records' keys in a column 'kafka_key'.")
 @transform_options
 @tables_option
-def create(
+def create(name: str, tables: Location, **given: Any) -> None:
+    """Define the table NAME of a topic; `table run NAME` fills it.
+
+    Every row has the columns kafka_topic, kafka_partition, kafka_offset and kafka_timestamp besides
+    those of its value.
+    """
+    try:
+        spec = definition(name, tables, first_of_registry, **given)
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
+    except RegistryDown as down:
+        raise click.ClickException(str(down)) from down
+    save_spec(spec)
+    click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
+    jars = " --delta-jars DIR" if spec.writer == "spark" else ""
+    source = click.get_current_context().get_parameter_source("tables")
+    where = f" --tables {tables}" if source is ParameterSource.COMMANDLINE else ""
+    click.echo(f"Fill it with: strandline table run {name}{jars}{where}")
+
+
+First: TypeAlias = Callable[[str, str, str, str | None], tuple[str | None, str | None]]
+"""Gives the schema and the message of a new table, by its registry, a subject there, the format of
+its values, and the message that was asked for."""
+
+
+def definition(
     name: str,
+    tables: Location,
+    first: First,
+    *,
     topics: tuple[str, ...],
     value_format: str,
     registry: str | None,
@@ -182,55 +211,57 @@ def create(
     select: str | None,
     transform: str | None,
     explode: bool | None,
-    tables: Location,
-) -> None:
-    """Define the table NAME of a topic; `table run NAME` fills it.
+) -> TableSpec:
+    """A table as the options above say it. Raises `click.UsageError`, InvalidSetting, and what
+    `first` does, which is asked where a registry has the schema."""
+    values = _values(value_format, registry, _schema_text(schema_file, value_format), message)
+    if registry is not None and values["framing"] == "confluent" and values["schema"] is None:
+        found = first(registry, subject or f"{(topics or (name,))[0]}-value", value_format, message)
+        values["schema"], values["message"] = found
+    return TableSpec(
+        name=name,
+        topics=topics or (name,),
+        location=str(tables / name),
+        registry=registry,
+        key_format=key_format if key_format not in (None, "bytes") else "none",
+        keep_headers=headers,
+        **values,
+        columns=_columns(columns),
+        field_names=field_names,
+        numbers=numbers,
+        time_formats=_formats(time_formats),
+        evolve=not fixed,
+        event_time=event_time,
+        watermark_ms=None if watermark is None else parse_duration("watermark", watermark),
+        late=late,
+        partition_by=parse_partitioning(partition_by or ""),
+        mode=mode,
+        format=table_format or ("iceberg" if catalog else "delta"),
+        catalog=catalog,
+        catalog_properties=_properties(catalog_properties),
+        namespace=namespace,
+        writer=writer,
+        commit_interval_ms=parse_duration("interval", interval),
+        isolation=isolation,
+        keep_key=keep_key or key_format == "bytes",
+        select=select,
+        transform=transform,
+        explode=bool(explode),
+    )
 
-    Every row has the columns kafka_topic, kafka_partition, kafka_offset and kafka_timestamp besides
-    those of its value.
-    """
-    try:
-        values = _values(value_format, registry, _schema_text(schema_file, value_format), message)
-        if registry is not None and values["framing"] == "confluent" and values["schema"] is None:
-            values |= _first(registry, subject or f"{(topics or (name,))[0]}-value", values)
-        spec = TableSpec(
-            name=name,
-            topics=topics or (name,),
-            location=str(tables / name),
-            registry=registry,
-            key_format=key_format if key_format not in (None, "bytes") else "none",
-            keep_headers=headers,
-            **values,
-            columns=_columns(columns),
-            field_names=field_names,
-            numbers=numbers,
-            time_formats=_formats(time_formats),
-            evolve=not fixed,
-            event_time=event_time,
-            watermark_ms=None if watermark is None else parse_duration("watermark", watermark),
-            late=late,
-            partition_by=parse_partitioning(partition_by or ""),
-            mode=mode,
-            format=table_format or ("iceberg" if catalog else "delta"),
-            catalog=catalog,
-            catalog_properties=_properties(catalog_properties),
-            namespace=namespace,
-            writer=writer,
-            commit_interval_ms=parse_duration("interval", interval),
-            isolation=isolation,
-            keep_key=keep_key or key_format == "bytes",
-            select=select,
-            transform=transform,
-            explode=bool(explode),
-        )
-    except InvalidSetting as wrong:
-        raise click.UsageError(str(wrong)) from wrong
-    save_spec(spec)
-    click.echo(f"Table {name} of {', '.join(spec.topics)} is defined in {spec.location}.")
-    jars = " --delta-jars DIR" if writer == "spark" else ""
-    source = click.get_current_context().get_parameter_source("tables")
-    where = f" --tables {tables}" if source is ParameterSource.COMMANDLINE else ""
-    click.echo(f"Fill it with: strandline table run {name}{jars}{where}")
+
+def first_of_registry(
+    registry: str, subject: str, value_format: str, message: str | None
+) -> tuple[str | None, str | None]:
+    """What a registry knows before the first record. Raises InvalidSetting and RegistryDown."""
+    from strandline.lakehouse.values.first_schema import first_schema
+    from strandline.schemas.registered import check_url
+
+    check_url(registry)
+    framed = "json" if value_format == "json-schema" else value_format
+    found = first_schema(registry, subject, framed, message)
+    click.echo(found.told, err=True)
+    return found.schema, found.message
 
 
 def _properties(items: tuple[str, ...]) -> dict[str, str]:
@@ -256,20 +287,6 @@ def _values(
         "schema": schema,
         "message": message,
     }
-
-
-def _first(registry: str, subject: str, values: dict[str, Any]) -> dict[str, Any]:
-    """What a registry knows before the first record; raises `click.ClickException`."""
-    from strandline.lakehouse.values.first_schema import first_schema
-    from strandline.schemas.registered import check_url
-
-    check_url(registry)
-    try:
-        found = first_schema(registry, subject, values["value_format"], values["message"])
-    except RegistryDown as down:
-        raise click.ClickException(str(down)) from down
-    click.echo(found.told, err=True)
-    return {"schema": found.schema, "message": found.message}
 
 
 def _columns(items: tuple[str, ...]) -> dict[str, str]:

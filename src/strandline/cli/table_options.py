@@ -112,18 +112,32 @@ def spark_options(command: F) -> F:
         py_files: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        spark = SparkOptions(
-            master=master,
-            memory=memory,
-            conf=_settings(conf),
-            archives=archives,
-            py_files=py_files,
+        spark = spark_of(
+            master=master, memory=memory, conf=conf, archives=archives, py_files=py_files
         )
         return command(*arguments, spark=spark, **others)
 
     for add in reversed(_SPARK):
         with_spark = add(with_spark)
     return cast("F", with_spark)
+
+
+def spark_of(
+    *,
+    master: str,
+    memory: str,
+    conf: tuple[str, ...],
+    archives: tuple[str, ...],
+    py_files: tuple[str, ...],
+) -> SparkOptions:
+    """What `spark_options` say. Raises `click.UsageError`."""
+    return SparkOptions(
+        master=master,
+        memory=memory,
+        conf=_settings(conf),
+        archives=archives,
+        py_files=py_files,
+    )
 
 
 def _settings(items: tuple[str, ...]) -> dict[str, str]:

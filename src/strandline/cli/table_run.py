@@ -27,9 +27,10 @@ from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline.events import Committed, Event, Notice, Started, Stopped
 from strandline.lakehouse.pipeline.options import ENGINES, RunOptions
 from strandline.lakehouse.spark_options import SparkOptions
-from strandline.lakehouse.tables.definition import parse_duration
+from strandline.lakehouse.tables.definition import TableSpec, parse_duration
 
 if TYPE_CHECKING:
+    from strandline.client.security.config import ClientConfig
     from strandline.lakehouse.pipeline.lag import Lag
 
 
@@ -138,30 +139,26 @@ def run(
     Another --select or --transform than the table has holds from here on; the table remembers it.
     """
     spec = load_table(tables, name)
-    engine = engine or spec.engine
     try:
-        options = RunOptions(
-            bootstrap=bootstrap_of(bootstrap),
-            config=client_config(),
+        options = run_options(
+            spec,
+            bootstrap_of(bootstrap),
+            client_config(),
             once=once,
-            interval_ms=(
-                spec.commit_interval_ms
-                if interval is None
-                else parse_duration("interval", interval)
-            ),
+            interval=interval,
             engine=engine,
-            accepts_loss=on_data_loss == "continue",
+            on_data_loss=on_data_loss,
             rows_per_commit=rows_per_commit,
             compact_every=compact_every,
-            patience_s=parse_duration("patience", patience) / 1000,
-            dead_share=dead_share / 100,
+            patience=patience,
+            dead_share=dead_share,
         )
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong
     show = show_as_json if as_json else show_for_people
     chosen = (
-        *_jars_in(jars if engine == "kafka" else None),
-        *_jars_in(delta_jars if spec.writer == "spark" else None),
+        *jars_in(jars if options.engine == "kafka" else None),
+        *jars_in(delta_jars if spec.writer == "spark" else None),
     )
     spark = replace(spark, jars=chosen)
     # Only here: it imports what takes a second, which wrong options need not wait for.
@@ -181,6 +178,36 @@ def run(
         raise click.UsageError(str(wrong)) from wrong
     if fail_on_dead and stopped.is_too_dead:
         raise click.exceptions.Exit(_TOO_DEAD)
+
+
+def run_options(
+    spec: TableSpec,
+    bootstrap: str,
+    config: ClientConfig,
+    *,
+    once: bool,
+    interval: str | None,
+    engine: str | None,
+    on_data_loss: str,
+    rows_per_commit: int,
+    compact_every: int,
+    patience: str,
+    dead_share: float,
+) -> RunOptions:
+    """How a table is run, as the options above say it. Raises InvalidSetting."""
+    every_ms = spec.commit_interval_ms if interval is None else parse_duration("interval", interval)
+    return RunOptions(
+        bootstrap=bootstrap,
+        config=config,
+        once=once,
+        interval_ms=every_ms,
+        engine=engine or spec.engine,
+        accepts_loss=on_data_loss == "continue",
+        rows_per_commit=rows_per_commit,
+        compact_every=compact_every,
+        patience_s=parse_duration("patience", patience) / 1000,
+        dead_share=dead_share / 100,
+    )
 
 
 def show_for_people(name: str) -> Callable[[Event], None]:
@@ -290,5 +317,6 @@ def lag_as_json(lag: Lag | None) -> dict[str, object] | None:
     return None if lag is None else {"records": lag.records, "seconds": lag.seconds}
 
 
-def _jars_in(directory: Path | None) -> list[Path]:
+def jars_in(directory: Path | None) -> list[Path]:
+    """The jars in a directory, if one is given."""
     return [] if directory is None else sorted(directory.glob("*.jar"))

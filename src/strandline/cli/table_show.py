@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import click
 
@@ -12,21 +12,15 @@ from strandline.cli.output import counted, print_json, print_table, size_text, t
 from strandline.cli.table_options import bootstrap_of, load_table, tables_option
 from strandline.cli.table_run import lag_as_json
 from strandline.client.cluster import ClusterClient
-from strandline.client.offsets import EARLIEST, list_offsets
 from strandline.client.settings import ClientSettings
-from strandline.errors import ProtocolError
 from strandline.lakehouse.locations.location import Location
-from strandline.lakehouse.pipeline.lag import Lag, lag_of
-from strandline.lakehouse.pipeline.options import isolation_of
-from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
+from strandline.lakehouse.pipeline.lag import Lag
+from strandline.lakehouse.pipeline.progress import Reached, held_in, progress_of
+from strandline.lakehouse.tables.definition import TableSpec
 from strandline.lakehouse.tables.identity import TableState
 from strandline.lakehouse.tables.presence import absent_files
 from strandline.lakehouse.tables.spec import list_specs
-from strandline.lakehouse.tables.store import TableStore, open_store
-from strandline.types import Offset, TopicPartition
-
-Reached: TypeAlias = dict[TopicPartition, tuple[int, int]]
-"""The offsets that a table has of each partition, from the first up to but without the second."""
+from strandline.lakehouse.tables.store import open_store
 
 _LAG_PATIENCE_MS = 10_000
 
@@ -71,9 +65,17 @@ def status(name: str, tables: Location, bootstrap: str | None, as_json: bool) ->
     spec = load_table(tables, name)
     store = open_store(spec, create=True)
     state = store.state()
-    reached, lag, trouble = _progress(spec, state, bootstrap_of(bootstrap))
-    beside = (LATE, DEAD_LETTERS, DROPPED) if spec.is_transformed else (LATE, DEAD_LETTERS)
-    sides = {side or "rows": _held(store, side) for side in (None, *beside)}
+    settings = ClientSettings(
+        client_id="strandline-cli",
+        operation_timeout_ms=_LAG_PATIENCE_MS,
+        security=client_config().security,
+    )
+    with ClusterClient(bootstrap_of(bootstrap), settings) as client:
+        reached, lag, trouble = progress_of(client, spec, state)
+    sides = {
+        side: {"missing": len(absent_files(held.files)), **held.counts()}
+        for side, held in held_in(store).items()
+    }
     if as_json:
         print_json(_status_as_json(spec, state, reached, lag, sides))
     else:
@@ -141,46 +143,6 @@ def history(name: str, limit: int, tables: Location, as_json: bool) -> None:
             for each in records
         ),
     )
-
-
-def _progress(
-    spec: TableSpec, state: TableState, bootstrap: str
-) -> tuple[Reached, Lag | None, str | None]:
-    """How far the table is in each partition, and the lag, or why it is not known.
-
-    A partition that the table has nothing of is behind from its first record on.
-    """
-    reached = {each: (found.start, found.end) for each, found in state.frontiers.items()}
-    isolation = isolation_of(spec)
-    settings = ClientSettings(
-        client_id="strandline-cli",
-        operation_timeout_ms=_LAG_PATIENCE_MS,
-        security=client_config().security,
-    )
-    with ClusterClient(bootstrap, settings) as client:
-        try:
-            there = {
-                TopicPartition(topic, number)
-                for topic in spec.topics
-                for number in client.topic(topic).partitions
-            }
-            absent = dict.fromkeys(sorted(there - reached.keys()), EARLIEST)
-            for partition, first in list_offsets(client, absent, isolation).items():
-                reached[partition] = (first.offset, first.offset)
-            frontier = {each: Offset(end) for each, (_, end) in reached.items()}
-            return reached, lag_of(client, frontier, isolation), None
-        except ProtocolError as error:
-            return reached, None, error.message or error.code.name
-
-
-def _held(store: TableStore, side: str | None) -> dict[str, int]:
-    files = store.files(side)
-    return {
-        "missing": len(absent_files(files)),
-        "rows": sum(each.rows for each in files),
-        "files": len(files),
-        "bytes": sum(each.size for each in files),
-    }
 
 
 def _status_as_json(

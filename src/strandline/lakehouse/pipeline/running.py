@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from strandline.errors import InvalidSetting
 from strandline.lakehouse.pipeline.events import Event, Notice, Stopped
@@ -53,6 +53,7 @@ def run_table(
     on_event: Callable[[Event], None],
     stop: Callable[[], AbstractContextManager[StopRequest]] = never_stopped,
     transform: Transform | None = None,
+    shared: Sharing | None = None,
 ) -> Stopped:
     """Bring a table's topics into it, exactly once, from its frontier on; how the run ended.
 
@@ -60,8 +61,9 @@ def run_table(
     start Spark if that is nothing. Otherwise it ends after the batch in which `stop` was set;
     `stop` is entered when Spark runs, which puts a signal handler of its own in place. `on_event`
     gets every event, in the thread of the caller. If Spark runs in this process already, its
-    session is used and left as it is, and `spark` has no effect. Rows go through `transform`, by
-    default the one that the definition names.
+    session is used and left as it is, and `spark` has no effect; so it is with a `shared` one,
+    which is made anew for all runs that share it. Rows go through `transform`, by default the one
+    that the definition names.
 
     Raises `TableError` and `PipelineError` (what was committed stays), `NoJava`, `NoSpark`, and
     `InvalidSetting` for jars that are missing, or a store in which commits are not safe.
@@ -88,7 +90,16 @@ def run_table(
         live = open_store(spec, create=True, spark=session)
         return RunContext(session, spec, live, options, transform)
 
-    make = _SessionMaker(spec, options, spark, lambda sentence: on_event(Notice(sentence)))
+    if shared is not None:
+        return _run_in(shared, context_of, on_event, stop)
+    needs = Needs.of(spec, options)
+    make = SessionMaker(
+        f"table run {spec.name}",
+        needs,
+        spark,
+        options.patience_s,
+        lambda sentence: on_event(Notice(sentence)),
+    )
     if has_session():
         session = make()
         with stop() as request:
@@ -101,38 +112,88 @@ def run_table(
         return Runner(context_of(lasting.spark), on_event, renew).run(request)
 
 
-class _SessionMaker:
+class Sharing(Protocol):
+    """A session that is not this run's alone (`lakehouse.service.sharing`)."""
+
+    def session(self) -> SparkSession:
+        """The one that there is, made if there is none. Raises `NoJava` and `NoSpark`."""
+
+    def renewed(self, held: SparkSession, *, is_stuck: bool) -> SparkSession | None:
+        """Another one, if `held` is lost, or stuck by all signs; else None."""
+
+
+def _run_in(
+    shared: Sharing,
+    context_of: Callable[[SparkSession], RunContext],
+    on_event: Callable[[Event], None],
+    stop: Callable[[], AbstractContextManager[StopRequest]],
+) -> Stopped:
+    from strandline.lakehouse.pipeline.runner import Runner
+
+    held = shared.session()
+
+    def renew(is_stuck: bool) -> RunContext | None:
+        nonlocal held
+        newer = shared.renewed(held, is_stuck=is_stuck)
+        if newer is None:
+            return None
+        held = newer
+        return context_of(held)
+
+    with stop() as request:
+        return Runner(context_of(held), on_event, renew).run(request)
+
+
+class Needs(NamedTuple):
+    """What a session must be able to do for runs of tables."""
+
+    through_java: bool
+    """Rows pass through the JVM: they do not where our own reader serves them, and our own writer
+    takes them."""
+    delta_writer: bool
+
+    @classmethod
+    def of(cls, spec: TableSpec, options: RunOptions) -> Needs:
+        """For one table."""
+        by_spark = spec.writer == "spark"
+        return cls(by_spark or options.engine == "kafka", by_spark)
+
+    def __or__(self, other: tuple[object, ...]) -> Needs:
+        """For these and those tables."""
+        return Needs(*(bool(a or b) for a, b in zip(self, other, strict=True)))
+
+
+class SessionMaker:
     """Makes the first session of a run, and the later ones."""
 
     def __init__(
         self,
-        spec: TableSpec,
-        options: RunOptions,
+        name: str,
+        needs: Needs,
         spark: SparkOptions,
+        patience_s: float,
         tell: Callable[[str], None],
     ) -> None:
-        self._spec = spec
-        self._options = options
+        self._name = name
+        self._needs = needs
         self._spark = spark
+        self._patience_s = patience_s
         self._tell = tell
         self._made = 0
 
     def __call__(self) -> SparkSession:
+        """A session. Raises `NoJava` and `NoSpark`."""
         from strandline.lakehouse.tables.delta_spark import SESSION_SETTINGS
 
         self._made += 1
-        patience_s = self._options.patience_s
-        by_spark = self._spec.writer == "spark"
-        through_java = by_spark or self._options.engine == "kafka"
         return open_session(
-            f"table run {self._spec.name}",
+            self._name,
             self._spark,
-            # Rows that our own reader serves, and our own writer takes, never pass through the JVM.
-            java_options="" if through_java else STARTS_QUICKLY,
-            conf=SESSION_SETTINGS if by_spark else {},
+            java_options="" if self._needs.through_java else STARTS_QUICKLY,
+            conf=SESSION_SETTINGS if self._needs.delta_writer else {},
             # Later ones are made in the course of a run, which tries again as long as it may.
-            patience_s=patience_s if self._made == 1 else min(patience_s, RENEWAL_S),
-            executor_patience_s=patience_s,
+            patience_s=self._patience_s if self._made == 1 else min(self._patience_s, RENEWAL_S),
+            executor_patience_s=self._patience_s,
             tell=self._tell,
         )
 

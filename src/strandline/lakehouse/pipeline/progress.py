@@ -1,0 +1,76 @@
+"""How far a table is, and what it holds: what `status` shows, and a service measures.
+
+This file asks a store and a cluster, and must not know Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from strandline.client.cluster import ClusterClient
+from strandline.client.offsets import EARLIEST, list_offsets
+from strandline.errors import ProtocolError
+from strandline.lakehouse.pipeline.lag import Lag, lag_of
+from strandline.lakehouse.pipeline.options import isolation_of
+from strandline.lakehouse.tables.backend import DataFile
+from strandline.lakehouse.tables.definition import DEAD_LETTERS, DROPPED, LATE, TableSpec
+from strandline.lakehouse.tables.identity import TableState
+from strandline.lakehouse.tables.store import TableStore
+from strandline.types import Offset, TopicPartition
+
+Reached: TypeAlias = dict[TopicPartition, tuple[int, int]]
+"""The offsets that a table has of each partition, from the first up to but without the second."""
+
+ROWS = "rows"
+"""What the table itself is called among its side tables."""
+
+
+class Progress(NamedTuple):
+    """How far a table is. Without a `lag`, `trouble` says why it is not known."""
+
+    reached: Reached
+    lag: Lag | None
+    trouble: str | None
+
+
+class Held(NamedTuple):
+    """The files of a table, or of a side table."""
+
+    files: Sequence[DataFile]
+
+    def counts(self) -> dict[str, int]:
+        """Rows, files and bytes."""
+        return {
+            "rows": sum(each.rows for each in self.files),
+            "files": len(self.files),
+            "bytes": sum(each.size for each in self.files),
+        }
+
+
+def progress_of(client: ClusterClient, spec: TableSpec, state: TableState) -> Progress:
+    """How far the table is in each partition.
+
+    A partition that the table has nothing of is behind from its first record on.
+    """
+    reached = {each: (found.start, found.end) for each, found in state.frontiers.items()}
+    isolation = isolation_of(spec)
+    try:
+        there = {
+            TopicPartition(topic, number)
+            for topic in spec.topics
+            for number in client.topic(topic).partitions
+        }
+        absent = dict.fromkeys(sorted(there - reached.keys()), EARLIEST)
+        for partition, first in list_offsets(client, absent, isolation).items():
+            reached[partition] = (first.offset, first.offset)
+        frontier = {each: Offset(end) for each, (_, end) in reached.items()}
+        return Progress(reached, lag_of(client, frontier, isolation), None)
+    except ProtocolError as error:
+        return Progress(reached, None, error.message or error.code.name)
+
+
+def held_in(store: TableStore) -> dict[str, Held]:
+    """The table's files under `rows`, and those of its side tables under their names."""
+    beside = (LATE, DEAD_LETTERS, *((DROPPED,) if store.spec.is_transformed else ()))
+    return {side or ROWS: Held(store.files(side)) for side in (None, *beside)}
