@@ -55,6 +55,13 @@ def _keep(context: click.Context, parameter: click.Parameter, path: str | None) 
     context.meta[_KEY] = (path, config, given.get(_BOOTSTRAP))
 
 
+def take_client_config(path: str) -> None:
+    """As if the file were given on the command line, if none is. Raises `click.UsageError`."""
+    context = click.get_current_context()
+    if _found()[0] is None:
+        _keep(context, click.Option([OPTION]), path)
+
+
 def client_config() -> ClientConfig:
     """What the command line gave."""
     from strandline.client.security.config import UNSECURED

@@ -46,6 +46,7 @@ COMMANDS = {
     "dump": LazyCommand("strandline.cli.dump:dump", "Print and check files of a data directory."),
     "audit": LazyCommand("strandline.cli.audit:audit", "Compare the log directories of replicas."),
     "table": LazyCommand("strandline.cli.table:table", "Bring topics into tables, exactly once."),
+    "tables": LazyCommand("strandline.cli.tables:tables", "Run many tables from one file."),
     "demo": LazyCommand("strandline.cli.demo:demo", "Watch a topic become a table."),
     "sim": LazyCommand("strandline.cli.sim:sim", "Try whole clusters in simulated time."),
     "ui": LazyCommand("strandline.cli.ui:ui", "Serve the live page of a cluster."),

@@ -210,8 +210,9 @@ def run_options(
     )
 
 
-def show_for_people(name: str) -> Callable[[Event], None]:
-    """Prints a line per event."""
+def show_for_people(name: str, prefix: str = "") -> Callable[[Event], None]:
+    """Prints a line per event, behind a prefix that says whose it is."""
+    before = f"{prefix}: " if prefix else ""
 
     def show(event: Event) -> None:
         line = line_of(event)
@@ -221,7 +222,7 @@ def show_for_people(name: str) -> Callable[[Event], None]:
                 f"; {letters}, up to {event.dead_share:.1%} of the records of a commit: "
                 f"strandline table dead-letters list {name}"
             )
-        click.echo(line, err=isinstance(event, Notice))
+        click.echo(before + line, err=isinstance(event, Notice))
 
     return show
 

@@ -155,8 +155,13 @@ class Needs(NamedTuple):
     @classmethod
     def of(cls, spec: TableSpec, options: RunOptions) -> Needs:
         """For one table."""
-        by_spark = spec.writer == "spark"
-        return cls(by_spark or options.engine == "kafka", by_spark)
+        return cls.of_words(spec.writer, options.engine)
+
+    @classmethod
+    def of_words(cls, writer: str, engine: str) -> Needs:
+        """For a table with this writer, read by this engine."""
+        by_spark = writer == "spark"
+        return cls(by_spark or engine == "kafka", by_spark)
 
     def __or__(self, other: tuple[object, ...]) -> Needs:
         """For these and those tables."""

@@ -1,0 +1,1 @@
+"""Many tables brought further by one process, in one Spark session."""
