@@ -77,6 +77,11 @@ tables:
         ("tables: {t: {mode: both}}", "table 't': mode: 'both' is not one of"),
         ("tables: {t: {watermark: 1 h}}", "table 't': watermark-ms: A watermark needs"),
         ("tables: {t: {patience: long}}", "table 't': patience: patience cannot be 'long'"),
+        ("tables: {t: {vacuum: 5 min}}", "table 't': vacuum: vacuum cannot be less than 1 hour"),
+        (
+            "tables: {t: {vacuum: 1 day, compact-every: 0}}",
+            "table 't': vacuum: vacuum comes with compactions",
+        ),
         ("tables: {t: {fixed: perhaps}}", "table 't': fixed is true or false, not 'perhaps'"),
         ("tables: {t: {mode: [append]}}", "table 't': mode cannot be a list"),
         ("tables: {t: {mode: }}", "table 't': mode cannot be empty"),

@@ -90,6 +90,12 @@ _TOO_DEAD: Final = 3
     help="Commits between two compactions of small files; 0 is never.",
 )
 @click.option(
+    "--vacuum",
+    metavar="DURATION",
+    help="After a compaction, delete files that no table names and that are older than this: "
+    "'7 days'. [default: never]",
+)
+@click.option(
     "--patience",
     default="5 min",
     show_default=True,
@@ -120,6 +126,7 @@ def run(
     on_data_loss: str,
     rows_per_commit: int,
     compact_every: int,
+    vacuum: str | None,
     patience: str,
     dead_share: float,
     fail_on_dead: bool,
@@ -150,6 +157,7 @@ def run(
             on_data_loss=on_data_loss,
             rows_per_commit=rows_per_commit,
             compact_every=compact_every,
+            vacuum=vacuum,
             patience=patience,
             dead_share=dead_share,
         )
@@ -191,6 +199,7 @@ def run_options(
     on_data_loss: str,
     rows_per_commit: int,
     compact_every: int,
+    vacuum: str | None,
     patience: str,
     dead_share: float,
 ) -> RunOptions:
@@ -205,6 +214,7 @@ def run_options(
         accepts_loss=on_data_loss == "continue",
         rows_per_commit=rows_per_commit,
         compact_every=compact_every,
+        vacuum_ms=None if vacuum is None else parse_duration("vacuum", vacuum),
         patience_s=parse_duration("patience", patience) / 1000,
         dead_share=dead_share / 100,
     )

@@ -51,6 +51,7 @@ _OF_RUN: Final = (
     "on-data-loss",
     "rows-per-commit",
     "compact-every",
+    "vacuum",
     "patience",
     "dead-share",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -159,3 +160,20 @@ def test_spark_s_own_connector_reads_the_topic(make_table: MakeTable) -> None:
     table.run(engine="kafka")
     assert table.rows("n") == [(4,), (1,), (2,), (3,)]
     assert table.verify().is_good
+
+
+def test_a_run_vacuums_after_a_compaction(make_table: Callable[..., TableUnderTest]) -> None:
+    table = make_table()
+    table.produce([(None, {"n": 1})])
+    table.run()
+    [held] = table.store.files()
+    old, young = held.path.local.with_name("old.parquet"), held.path.local.with_name("new.parquet")
+    for path in (old, young):
+        path.write_bytes(held.path.local.read_bytes())
+    os.utime(old, (0, 0))
+    table.produce([(None, {"n": 2})])
+    table.run(compact_every=1, vacuum_ms=86_400_000)
+    assert (old.exists(), young.exists()) == (False, True)
+    said = [each.sentence for each in table.told if isinstance(each, Notice)]
+    assert "Deleted 1 file that no reader needs." in said
+    assert table.rows("n") == [(1,), (2,)]

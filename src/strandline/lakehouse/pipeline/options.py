@@ -9,10 +9,12 @@ from typing import Final
 
 from strandline.client.fetching import Isolation
 from strandline.client.security.config import UNSECURED, ClientConfig
+from strandline.errors import InvalidSetting
 from strandline.lakehouse.reading.settings import ReadSettings
 from strandline.lakehouse.tables.definition import TableSpec
 from strandline.types import TopicPartition
 
+VACUUM_MS_MIN: Final = 3_600_000
 ENGINES: Final = ("strandline", "kafka")
 """Our own reader, or Spark's connector for Kafka, whose jars the user brings."""
 
@@ -35,10 +37,26 @@ class RunOptions:
     """Offsets, of all partitions together, that one commit holds at most."""
     compact_every: int = 100
     """Commits from one compaction of small files to the next; 0 is never."""
+    vacuum_ms: int | None = None
+    """Whenever small files were compacted, delete files that no reader needs and that are older."""
     dead_share: float = 0.01
     """Of the records of a commit, what more dead letters than this are told at the run's end."""
     patience_s: float = 300.0
     """How long trouble is met with another attempt, after the last commit."""
+
+    def __post_init__(self) -> None:
+        if self.vacuum_ms is None:
+            return
+        if self.vacuum_ms < VACUUM_MS_MIN:
+            raise InvalidSetting(
+                "vacuum",
+                "vacuum cannot be less than 1 hour: the files of a batch, or of a replay in "
+                "another process, belong to no table before its commit.",
+            )
+        if not self.compact_every:
+            raise InvalidSetting(
+                "vacuum", "vacuum comes with compactions, and compact-every 0 makes none."
+            )
 
     def read_settings(self, spec: TableSpec) -> ReadSettings:
         """How the table's topics are read."""

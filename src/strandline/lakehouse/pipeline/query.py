@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from strandline.client.clock import SystemClock
 from strandline.lakehouse.locations.location import Location
 from strandline.lakehouse.pipeline import offset_log
 from strandline.lakehouse.pipeline.batch import commit_batch
@@ -156,6 +157,15 @@ class Attempt:
         if every and sequence % every == 0:
             done = self.context.store.compact()
             self.events.put(Notice(f"Compacted {done.files_before} files into {done.files_after}."))
+            self._maybe_vacuum()
+
+    def _maybe_vacuum(self) -> None:
+        older_than_ms = self.context.options.vacuum_ms
+        if older_than_ms is not None:
+            now_ms = SystemClock().wall_ms()
+            gone = self.context.store.vacuum(now_ms=now_ms, older_than_ms=older_than_ms)
+            files = "1 file" if len(gone) == 1 else f"{len(gone):,} files"
+            self.events.put(Notice(f"Deleted {files} that no reader needs."))
 
 
 def committed_event(
