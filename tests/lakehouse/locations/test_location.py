@@ -8,6 +8,7 @@ import pickle
 import pytest
 
 from strandline.errors import InvalidSetting
+from strandline.lakehouse.locations import credentials
 from strandline.lakehouse.locations.credentials import public_settings, take_settings
 from strandline.lakehouse.locations.errors import sentence
 from strandline.lakehouse.locations.location import Location
@@ -91,3 +92,21 @@ def test_a_text_of_a_library_that_says_nothing_known_is_passed_on() -> None:
     assert sentence(place, "read", OSError("odd\n thing")) == (
         "s3://lake/t could not be read: odd thing."
     )
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("AZURE_STORAGE_ACCOUNT_KEY", "adls.account-key"),
+        ("AZURE_STORAGE_SAS_TOKEN", "adls.sas-token"),
+    ],
+)
+def test_iceberg_opens_azure_with_the_key_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variable: str, name: str
+) -> None:
+    place = Location.parse("abfs://lake@account.dfs.core.windows.net/bronze")
+    for each in ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN"):
+        monkeypatch.delenv(each, raising=False)
+    assert name not in credentials.for_iceberg(place)
+    monkeypatch.setenv(variable, "very-secret-word")
+    assert credentials.for_iceberg(place)[name] == "very-secret-word"

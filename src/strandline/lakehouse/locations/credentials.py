@@ -146,7 +146,9 @@ def for_iceberg(location: Location) -> dict[str, str]:
                 "adls.blob-storage-scheme": "http",
                 "adls.dfs-storage-scheme": "http",
             }
-        return properties
+        # It hands them to pyarrow, and keeps them in this process.
+        key = {f"adls.{name.replace('_', '-')}": value for name, value in _azure_key().items()}
+        return properties | key
     return {}
 
 
@@ -204,15 +206,19 @@ def _azure_for_arrow(location: Location) -> dict[str, Any]:
             "blob_storage_scheme": "http",
             "dfs_storage_scheme": "http",
         }
+    return arguments | _azure_key()
+
+
+def _azure_key() -> dict[str, str]:
+    """For pyarrow's part in this process: the one library that does not look for it by itself."""
     for argument, names in (
         ("account_key", ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")),
         ("sas_token", ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")),
     ):
         given = [os.environ[name] for name in names if os.environ.get(name)]
         if given:
-            # pyarrow is the one library here that does not look for them by itself.
-            return {**arguments, argument: given[0]}
-    return arguments
+            return {argument: given[0]}
+    return {}
 
 
 def _patience() -> dict[str, str]:
