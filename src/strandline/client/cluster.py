@@ -121,6 +121,15 @@ class ClusterClient:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
         return led_partition(self.view, self.topic(partition.topic), partition)
 
+    def expect(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask until these partitions are known, for `topic_wait_ms`: they exist, as another member
+        or another broker has said, and what is known here may be older than they are."""
+        backoff = self.backoff(self.settings.topic_wait_ms)
+        while unknown := self.router.unknown_topics(partitions):
+            self.refresh(unknown)
+            if self.router.unknown_topics(partitions) and not backoff.maybe_wait():
+                return
+
     def hint(
         self,
         partition: TopicPartition,

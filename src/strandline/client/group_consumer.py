@@ -197,6 +197,7 @@ class GroupConsumer:
                     thread.event_handled()
                     self._progress.joined(event)
                 case PartitionsAssigned(committed):
+                    self._cluster.expect(committed)
                     self._consumer.add(self._progress.begin(committed))
                     thread.event_handled()
                     self._listener.assigned(tuple(committed))

@@ -117,6 +117,15 @@ class Router:
         found = None if topic is None else topic.partitions.get(partition.partition)
         return None if found is None or found.leader < 0 else found
 
+    def unknown_topics(self, partitions: Iterable[TopicPartition]) -> set[str]:
+        """The topics of those partitions that are not known to exist."""
+        topics = self.view.topics
+        return {
+            each.topic
+            for each in partitions
+            if each.topic not in topics or each.partition not in topics[each.topic].partitions
+        }
+
     def metadata_request(
         self, topics: Sequence[str] | None, *, may_create: bool = False
     ) -> Callable[[int], MetadataRequest]:

@@ -121,6 +121,15 @@ class AsyncClusterClient:
         """A partition that has a leader; raises `ProtocolError` (LEADER_NOT_AVAILABLE) if not."""
         return led_partition(self.view, await self.topic(partition.topic), partition)
 
+    async def expect(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask until these partitions are known, for `topic_wait_ms`: they exist, as another member
+        or another broker has said, and what is known here may be older than they are."""
+        backoff = Backoff(self.settings, self.random, self.settings.topic_wait_ms)
+        while unknown := self.router.unknown_topics(partitions):
+            await self.refresh(unknown)
+            if self.router.unknown_topics(partitions) and not await backoff.maybe_wait():
+                return
+
     def known_leader(self, partition: TopicPartition) -> PartitionInfo:
         """As `partition`, from what is known, however old."""
         topic = self.view.topics.get(partition.topic)

@@ -52,7 +52,7 @@ class AsyncGroupConsumer:
     ) -> None:
         """`cluster` and `fetcher` stay the caller's; the group assigns what `fetcher` reads."""
         self._fetcher = fetcher
-        self._client = cluster.settings
+        self._cluster = cluster
         self._listener = AsyncRebalanceListener()
         self._task: GroupTask | None = GroupTask(cluster, settings)
         self._progress = GroupProgress(settings, now_ms())
@@ -111,7 +111,9 @@ class AsyncGroupConsumer:
         """Commit, and wait for it, with retries. Raises `ProtocolError` as `GroupConsumer`."""
         offered = {at: Committed(each) for at, each in offsets.items()}
         task = self._member()
-        self._progress.committed(await task.commit(offered, self._client.operation_timeout_ms))
+        self._progress.committed(
+            await task.commit(offered, self._cluster.settings.operation_timeout_ms)
+        )
 
     async def close(self) -> None:
         """Commit (with `enable_auto_commit`) and leave the group."""
@@ -142,6 +144,7 @@ class AsyncGroupConsumer:
                     task.event_handled()
                     self._progress.joined(event)
                 case PartitionsAssigned(committed):
+                    await self._cluster.expect(committed)
                     await self._fetcher.add(self._progress.begin(committed))
                     task.event_handled()
                     await _tell(self._listener.assigned, tuple(committed))
@@ -162,7 +165,7 @@ class AsyncGroupConsumer:
             else:
                 # What is refused here was read by this member and will be read again.
                 last = self._progress.last(self._fetcher.offsets)
-                await task.commit(last, self._client.request_timeout_ms)
+                await task.commit(last, self._cluster.settings.request_timeout_ms)
                 await _tell(self._listener.revoked, event.partitions)
         finally:
             self._fetcher.drop(event.partitions)
