@@ -6,6 +6,7 @@ and a type checker keeps an offset from being passed where a leader epoch is wan
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple, NewType
 from uuid import UUID
 
@@ -58,3 +59,24 @@ class Instant(NamedTuple):
 
     monotonic_ms: int
     wall_ms: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Principal:
+    """Who makes a request, as Kafka's `KafkaPrincipal`: a type, which is `User`, and a name.
+
+    The name is that of SASL, or what `ssl.principal.mapping.rules` makes of a client certificate.
+    """
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+USER: Final = "User"
+"""The type of principals; Kafka has no other."""
+
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
+"""The principal of a connection that has not said who it is, and need not."""

@@ -11,11 +11,12 @@ from strandline.errors import ErrorCode, InvariantViolated
 from strandline.node.connection import Connection
 from strandline.node.outbox import Outbox
 from strandline.node.purgatory import Purgatory, Watched
+from strandline.node.request import Request
 from strandline.node.timers import Callback, Timers
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from strandline.protocol.messages.metadata import MetadataRequest
-from strandline.types import Instant
+from strandline.types import ANONYMOUS, USER, Instant, Principal
 from tests.node.messages import batch, fetch, list_offsets, produce, produced, values
 from tests.node.world import World
 
@@ -38,6 +39,16 @@ def test_answers_keep_the_order_of_requests_behind_one_that_waits(world: World) 
         "ApiVersionsResponse",
         "ListOffsetsResponse",
     ]
+
+
+def test_a_request_says_who_asks_from_where_and_by_which_listener(world: World) -> None:
+    alice = Principal(USER, "alice")
+    connection = world.node.open_connection("10.1.2.3", "SECURE", alice)
+    request = Request(connection, world.node.outbox, ApiKey.METADATA, 12, 1, None, None)
+    assert str(request.principal) == "User:alice"
+    assert (connection.client_host, connection.listener) == ("10.1.2.3", "SECURE")
+    assert str(world.node.open_connection("h", "PLAINTEXT").principal) == str(ANONYMOUS)
+    assert str(ANONYMOUS) == "User:ANONYMOUS"
 
 
 def test_a_produce_behind_a_waiting_fetch_of_the_same_client_wakes_it(world: World) -> None:

@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import InvariantViolated
-from strandline.types import Instant
+from strandline.types import ANONYMOUS, Instant, Principal
 
 if TYPE_CHECKING:
     from strandline.node.effects import Chunk, ConnectionId
@@ -54,13 +54,23 @@ class Connection:
         "listener",
         "outgoing",
         "parked",
+        "principal",
         "slots",
     )
 
     def __init__(
-        self, connection_id: ConnectionId, client_host: str, listener: str, in_flight_max: int
+        self,
+        connection_id: ConnectionId,
+        client_host: str,
+        listener: str,
+        in_flight_max: int,
+        principal: Principal = ANONYMOUS,
     ) -> None:
+        """`client_host` is the client's address; `listener` the name of that which it came by."""
         self.id = connection_id
+        self.principal = principal
+        """Whose requests these are. Set before the first of them reaches its handler, and the same
+        until the end: a client that authenticates again must be the same one (KIP-368)."""
         self.client_host = client_host
         self.listener = listener
         self.in_flight_max = in_flight_max

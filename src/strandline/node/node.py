@@ -63,7 +63,7 @@ from strandline.protocol.schema import decode_from
 from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
-from strandline.types import BrokerId, Instant
+from strandline.types import ANONYMOUS, BrokerId, Instant, Principal
 
 log = logging.getLogger(__name__)
 
@@ -210,10 +210,14 @@ class Node:
 
     # -- connections -------------------------------------------------------------------------
 
-    def open_connection(self, client_host: str, listener: str) -> Connection:
-        """A client has connected to the listener of that name."""
+    def open_connection(
+        self, client_host: str, listener: str, principal: Principal = ANONYMOUS
+    ) -> Connection:
+        """A client has connected to the listener of that name; TLS may have told who it is."""
         in_flight_max = self.settings.in_flight_max
-        return Connection(next(self._connection_ids), client_host, listener, in_flight_max)
+        return Connection(
+            next(self._connection_ids), client_host, listener, in_flight_max, principal
+        )
 
     def close_connection(self, connection: Connection) -> None:
         """A client has gone; what it waited for is forgotten."""

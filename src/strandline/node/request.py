@@ -9,7 +9,7 @@ from strandline.node.connection import Connection, Slot
 from strandline.node.outbox import Outbox
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.framing import response_frame
-from strandline.types import Instant
+from strandline.types import Instant, Principal
 
 Body = TypeVar("Body")
 
@@ -57,6 +57,11 @@ class Request(Generic[Body]):
         self.body = body
         self.received_ms = received_ms
         self.slot: Slot = connection.open_slot()
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks. `connection.client_host` says from where, `connection.listener` by what."""
+        return self.connection.principal
 
     def reply(self, response: Any) -> None:
         """Answer with a response message of this API."""
