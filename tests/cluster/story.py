@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
+from strandline.authorization.acls import ResourcePattern
 from strandline.cluster.controller import (
     Decision,
     Event,
@@ -52,7 +53,7 @@ from strandline.config.load import load_broker_config
 from strandline.types import BrokerId, Lives, TopicPartition
 
 Result = TypeVar("Result")
-Key = TypeVar("Key", BrokerId, ConfigResource)
+Key = TypeVar("Key", BrokerId, ConfigResource, ResourcePattern)
 
 NOW_MS = 1_700_000_000_000
 
@@ -287,6 +288,7 @@ def difference(before: ClusterImage, after: ClusterImage, told: ImageDelta) -> I
         partitions_changed=tuple(partitions),
         brokers_changed=tuple(_differing(before.brokers, after.brokers)),
         configs_changed=tuple(_differing(before.configs, after.configs)),
+        acls_changed=tuple(_differing(before.acls, after.acls)),
         deletions_changed=tuple(sorted(before.requested_deletions ^ after.requested_deletions)),
         controller_changed=(before.controller, before.controller_epoch)
         != (after.controller, after.controller_epoch),

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, assert_never
 
+from strandline.authorization.acls import PatternType, ResourcePattern
 from strandline.cluster.image_parts import (
     BrokerImage,
     ImageDelta,
@@ -32,6 +33,7 @@ from strandline.cluster.store import (
     Zxid,
 )
 from strandline.cluster.znodes import (
+    AclNode,
     BrokerNode,
     ClusterIdNode,
     ConfigNode,
@@ -41,6 +43,7 @@ from strandline.cluster.znodes import (
     FeatureNode,
     ProducerIdBlockNode,
     RegistrationNode,
+    resource_of,
 )
 from strandline.types import BrokerId, TopicId, TopicPartition
 
@@ -80,6 +83,7 @@ class ClusterImage:
     unregistered: also of those that are down (`fenced`, as Kafka calls them)."""
     feature_levels: Versioned[FeatureNode] | None = None
     """What an administrator set; which levels are in force is told by `cluster.features`."""
+    acls: Mapping[ResourcePattern, Versioned[AclNode]] = field(default_factory=dict)
 
     @classmethod
     def from_view(cls, view: StoreView) -> ClusterImage:
@@ -163,6 +167,7 @@ class _Step:
         self._controller_epoch = image.controller_epoch
         self._producer_id_block = image.producer_id_block
         self._feature_levels = image.feature_levels
+        self._acls = _Draft(image.acls)
 
     def put(self, path: str, data: bytes, stat: NodeStat) -> None:
         """The node has this content now."""
@@ -192,6 +197,10 @@ class _Step:
             case ["strandline", "registrations", number] if _is_id(number):
                 registration = RegistrationNode.decode(BrokerId(int(number)), data)
                 self._registrations.put(registration.broker_id, registration)
+            case ["kafka-acl", kind, name]:
+                self._put_acls(resource_of(PatternType.LITERAL, kind, name), data, stat)
+            case ["kafka-acl-extended", "prefixed", kind, name]:
+                self._put_acls(resource_of(PatternType.PREFIXED, kind, name), data, stat)
             case _:
                 self._put_single(path, data, stat)
 
@@ -217,6 +226,10 @@ class _Step:
                 self._adopted_by -= {BrokerId(int(number))}
             case ["strandline", "registrations", number] if _is_id(number):
                 self._registrations.remove(BrokerId(int(number)))
+            case ["kafka-acl", kind, name]:
+                self._remove_acls(resource_of(PatternType.LITERAL, kind, name))
+            case ["kafka-acl-extended", "prefixed", kind, name]:
+                self._remove_acls(resource_of(PatternType.PREFIXED, kind, name))
             case _:
                 self._remove_single(path)
 
@@ -243,6 +256,7 @@ class _Step:
             adopted_by=self._adopted_by,
             registrations=self._registrations.current,
             feature_levels=self._feature_levels,
+            acls=self._acls.current,
         )
         delta = ImageDelta(
             topics_created=tuple(topic_changes.created),
@@ -250,11 +264,20 @@ class _Step:
             partitions_changed=tuple(sorted(topic_changes.partitions)),
             brokers_changed=tuple(sorted(self._brokers.differing())),
             configs_changed=tuple(sorted(self._configs.differing())),
+            acls_changed=tuple(sorted(self._acls.differing())),
             deletions_changed=tuple(sorted(before.requested_deletions ^ self._requested_deletions)),
             controller_changed=(before.controller, before.controller_epoch)
             != (image.controller, image.controller_epoch),
         )
         return image, delta
+
+    def _put_acls(self, resource: ResourcePattern | None, data: bytes, stat: NodeStat) -> None:
+        if resource is not None:
+            self._acls.put(resource, Versioned(AclNode.decode(resource, data), stat.version))
+
+    def _remove_acls(self, resource: ResourcePattern | None) -> None:
+        if resource is not None:
+            self._acls.remove(resource)
 
     def _topic(self, name: str) -> TopicStep:
         step = self._topics.get(name)

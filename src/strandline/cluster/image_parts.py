@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from strandline.authorization.acls import ResourcePattern
 from strandline.cluster.store import ANY_VERSION, SessionId, Zxid
 from strandline.cluster.znodes import (
     BrokerNode,
@@ -153,6 +154,7 @@ class ImageDelta:
     brokers_changed: tuple[BrokerId, ...] = ()
     """Sorted: brokers that came, went, came back under a new epoch, or describe themselves anew."""
     configs_changed: tuple[ConfigResource, ...] = ()
+    acls_changed: tuple[ResourcePattern, ...] = ()
     deletions_changed: tuple[str, ...] = ()
     """Sorted: topics whose deletion was asked for by a node, or is so no more."""
     controller_changed: bool = False

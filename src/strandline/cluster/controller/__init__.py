@@ -18,6 +18,7 @@ from strandline.cluster.controller.adoption import (
     adopt_partitions,
     strays,
 )
+from strandline.cluster.controller.alter_acls import create_acls, delete_acls, matching_acls
 from strandline.cluster.controller.alter_configs import (
     ConfigAlteration,
     ConfigReplacement,
@@ -111,13 +112,16 @@ __all__ = [
     "announce_shutdown",
     "become_controller",
     "bootstrap",
+    "create_acls",
     "create_partitions",
     "create_topics",
+    "delete_acls",
     "delete_topics",
     "elect_leaders",
     "incremental_alter_configs",
     "internal_topic_spec",
     "list_reassignments",
+    "matching_acls",
     "rebalance",
     "reconcile",
     "register_broker",

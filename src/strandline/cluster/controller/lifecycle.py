@@ -15,6 +15,7 @@ from strandline.cluster.identifiers import random_uuid, uuid_text
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Check, Create, Delete, Operation, SessionId, SetData
 from strandline.cluster.znodes import (
+    ACL_SKELETON,
     BrokerNode,
     ClusterIdNode,
     ControllerEpochNode,
@@ -45,6 +46,7 @@ SKELETON: Final = (
     "/config/topics",
     "/config/users",
     "/isr_change_notification",
+    *ACL_SKELETON,
     "/log_dir_event_notification",
     ProducerIdBlockNode.path,
     "/strandline",

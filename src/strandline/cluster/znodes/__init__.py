@@ -8,6 +8,7 @@ broker may have put them there. Decoding raises `MalformedNode`. Nothing here kn
 
 from __future__ import annotations
 
+from strandline.cluster.znodes.acls import ACL_SKELETON, AclNode, acl_path, resource_of
 from strandline.cluster.znodes.brokers import (
     NO_PREVIOUS_EPOCH,
     BrokerNode,
@@ -41,8 +42,10 @@ from strandline.cluster.znodes.topics import (
 )
 
 __all__ = [
+    "ACL_SKELETON",
     "CLUSTER_DEFAULT",
     "NO_PREVIOUS_EPOCH",
+    "AclNode",
     "BrokerNode",
     "ClusterIdNode",
     "ConfigNode",
@@ -58,11 +61,13 @@ __all__ = [
     "ResourceKind",
     "TopicNode",
     "FormatNode",
+    "acl_path",
     "adoption_path",
     "deletion_path",
     "partition_path",
     "partitions_path",
     "registration_path",
+    "resource_of",
     "state_path",
     "topic_path",
 ]

@@ -90,6 +90,16 @@ class Content:
             raise self.malformed(f"{key!r} holds something that is not a string")
         return texts
 
+    def objects(self, key: str) -> tuple[dict[str, Json], ...]:
+        """A list of objects."""
+        values = self._values.pop(key, None)
+        if not isinstance(values, list):
+            raise self.malformed(f"{key!r} is not a list")
+        objects = tuple(value for value in values if isinstance(value, dict))
+        if len(objects) != len(values):
+            raise self.malformed(f"{key!r} holds something that is not an object")
+        return objects
+
     def mapping(self, key: str) -> dict[str, Json]:
         """An object; missing means empty, as Kafka leaves some out in older versions."""
         value = self._values.pop(key, None)
