@@ -23,6 +23,7 @@ from strandline.sim.clients.client import place_of
 from strandline.sim.clients.workload import Workload
 from strandline.sim.faults.nemesis import Nemesis
 from strandline.sim.faults.scene import Scene
+from strandline.sim.forgotten import forgotten_transactions
 from strandline.sim.history.operations import Deleted, Partition, StartSeen, Value
 from strandline.sim.history.report import LOSS_KINDS, AnomalyKind
 from strandline.sim.history.transactions import TransactionFinding
@@ -157,6 +158,8 @@ class Course:
         self._is_well = self._within(
             bounds.in_sync_us, world.is_settled, "I-49", "all replicas are in sync"
         )
+        if self.scene.budget.is_exceeded:
+            self._end_forgotten_transactions()
         self.workload.finish()
         self._within(_CLIENTS_US, lambda: self.workload.is_done, "I-50", "all clients finish")
         self._within(
@@ -263,6 +266,18 @@ class Course:
                 self._let_pass(_LOOK_US)
             chosen = next(filter(scene.may_repair, machines), machines[0])
             scene.carry_out_repair(chosen, _LOOK_US)
+
+    def _end_forgotten_transactions(self) -> None:
+        """What an operator does who finds transactions that hang (see `forgotten`)."""
+        before = forgotten_transactions(self.world)
+        self._let_pass(_LOOK_US)
+        for each in sorted(before & forgotten_transactions(self.world)):
+            wishes = {
+                "producer": str(each.producer_id),
+                "epoch": str(each.producer_epoch),
+                "coordinator": str(each.coordinator_epoch),
+            }
+            self.workload.perform(Action(0, "abort-transaction", (str(each.partition),), wishes))
 
     def _places(self) -> set[str]:
         """How the history calls the partitions that are there."""

@@ -21,6 +21,7 @@ from strandline.sim.clients.admin_topics import (
     DeleteTopic,
     RecreateTopic,
 )
+from strandline.sim.clients.admin_transactions import AbortTransaction
 from strandline.sim.clients.client import SimClient
 from strandline.sim.clients.client_options import ClientOptions
 from strandline.sim.clients.consumer import Consumer
@@ -66,6 +67,7 @@ _OPERATIONS: Final[dict[str, type[AdminOperation]]] = {
     "elect": Elect,
     "delete-records": DeleteRecords,
     "describe": Describe,
+    "abort-transaction": AbortTransaction,
 }
 ADMIN_VERBS: Final = frozenset(_OPERATIONS)
 
