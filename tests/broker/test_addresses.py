@@ -80,6 +80,7 @@ def test_every_interface_is_of_both_families(tmp_path: Path) -> None:
         "listeners=PLAINTEXT://:0",
         "advertised.listeners=PLAINTEXT://localhost:0",
         "max.connections.per.ip.overrides=127.0.0.1:1",
+        "strandline.allow.insecure.listeners=true",
     ) as broker:
         with socket.create_connection((IPV6, broker.port)):
             pass
@@ -91,7 +92,10 @@ def test_every_interface_is_of_both_families(tmp_path: Path) -> None:
 def test_without_ipv6_every_interface_is_of_ipv4(machine: Machine, tmp_path: Path) -> None:
     machine.lacking = {"::"}
     with LocalBroker(
-        tmp_path, "listeners=PLAINTEXT://:0", "advertised.listeners=PLAINTEXT://localhost:0"
+        tmp_path,
+        "listeners=PLAINTEXT://:0",
+        "advertised.listeners=PLAINTEXT://localhost:0",
+        "strandline.allow.insecure.listeners=true",
     ) as broker:
         assert works(broker.port)
 

@@ -10,6 +10,7 @@ import pytest
 
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.streams import PlainStream
 from strandline.broker.transport import Transport
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.real_files import RealFiles
@@ -20,13 +21,12 @@ LENGTH = 4 * 1024 * 1024
 
 class Party:
     client_host = "a slow reader"
+    frame_bytes_max = 100
     wants_input = True
 
 
 class Host:
     """Owns one transport, and says what became of it."""
-
-    frame_bytes_max = 100
 
     def __init__(self) -> None:
         self.ended_by: list[str | None] = []
@@ -40,6 +40,8 @@ class Host:
     def end(self) -> None: ...
 
     def end_soon(self) -> None: ...
+
+    def call_soon(self, callback: object) -> None: ...
 
     def disconnected(self, transport: object, reason: str | None) -> None:
         del transport
@@ -69,7 +71,7 @@ def test_a_log_that_was_cut_and_grew_again_ends_a_slow_readers_connection(
     transport = Transport(
         host,
         Party(),
-        ours,
+        PlainStream(ours),
         shared=memoryview(bytearray(1024)),
         pool=BufferPool(1, FrameMemory(1 << 30)),
     )

@@ -12,9 +12,11 @@ import pytest
 
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
+from strandline.broker.handshakes import Handshakes
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server import read_clock
+from strandline.broker.server_tls import ServerTls
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
@@ -99,6 +101,8 @@ class Rig:
             BufferPool(2, FrameMemory(1 << 30)),
             frame_bytes_max=FRAME_BYTES_MAX,
             handles=self.handles,
+            tls=ServerTls(),
+            handshakes=Handshakes(),
         )
         self._last = 0
 
@@ -124,6 +128,9 @@ class Rig:
 
     def end_soon(self) -> None:
         self.end()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
 
     def tell(self, event: Callable[[Instant], None]) -> None:
         event(read_clock())

@@ -44,6 +44,9 @@ log.segment.bytes=1073741824
 offsets.topic.replication.factor=1
 """
 
+OF_LISTENERS = ("ssl.", "sasl.", "connections.max.reauth.ms")
+"""What is read with `ListenerSettings` and not from `BrokerConfig`."""
+
 
 def config(*overrides: str) -> BrokerConfig:
     return load_broker_config(overrides=overrides).config
@@ -77,9 +80,11 @@ def test_every_served_setting_arrives_somewhere() -> None:
     groups = {field.name for field in dataclasses.fields(GroupConfig)}
     assert {each.attribute for each in GROUP_SETTINGS.values()} == groups
     used_by_checks = {"broker.id", "log.dir", "listener.security.protocol.map",
-                      "controller.listener.names"}  # fmt: skip
+                      "controller.listener.names", "inter.broker.listener.name",
+                          "security.inter.broker.protocol"}  # fmt: skip
     for name, setting in BROKER_SETTINGS.items():
         arrives = setting.attribute in brokers or name in behind_topics | used_by_checks
+        arrives |= name.startswith(OF_LISTENERS)
         if setting.service is Service.SERVED:
             assert arrives, name
         elif setting.attribute in brokers:
@@ -155,7 +160,7 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("compression.type=none", "it must be one of uncompressed, zstd, lz4"),
         ("authorizer.class.name=A", "accepts only the default, not set."),
         ("remote.log.storage.system.enable=true", "accepts only the default, false."),
-        ("security.inter.broker.protocol=SSL", "accepts only the default, PLAINTEXT."),
+        ("security.inter.broker.protocol=SSL", "is not in advertised.listeners (PLAINTEXT)."),
         ("leader.replication.throttled.rate=1", "can only be set dynamically"),
         ("listener.name.x.nothing=1", "listener.name.x.nothing is not a broker setting"),
         ("listener.name.x.max.connections=z", "expected a 32-bit integer"),
@@ -173,7 +178,8 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("group.coordinator.rebalance.protocols=consumer", "without classic"),
         ("offsets.topic.compression.codec=5", "from 0 to 4"),
         ("log.cleaner.min.compaction.lag.ms=9223372036854775807", None),
-        ("listeners=SSL://:1", "serves only PLAINTEXT"),
+        ("listeners=TLS://:1", "says no security protocol"),
+        ("listeners=SASL_SSL://:1", "SASL is not served yet"),
         ("listeners=PLAINTEXT://:70000", "ports are from 0 to 65535"),
         ("listeners=PLAINTEXT:9092", "not an address of the form"),
         ("listeners=A://:1", "says no security protocol"),
@@ -200,7 +206,10 @@ def test_what_is_refused_and_how_it_is_said(override: str, sentence: str | None)
 def test_secrets_are_not_repeated() -> None:
     loaded = load_broker_config(overrides=["ssl.key.password=secret"])
     assert "secret" not in "".join(loaded.warnings)
-    assert loaded.warnings == ("ssl.key.password is accepted but has no effect in Strandline.",)
+    with pytest.raises(InvalidSetting) as refused:
+        load_broker_config(overrides=["ssl.key.password=secret", "ssl.client.auth=secretly"])
+    assert "secretly" in str(refused.value)
+    assert "secret'" not in str(refused.value)
 
 
 def test_broker_id_is_an_older_name_of_node_id() -> None:

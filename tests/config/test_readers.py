@@ -29,6 +29,8 @@ PROPERTIES = {
 READ_BY_THE_CONFIGURATION = {
     "listener.security.protocol.map",
     "controller.listener.names",
+    "inter.broker.listener.name",
+    "security.inter.broker.protocol",
     *(
         f"group.consumer.{end}.{rest}"
         for end in ("min", "max")
@@ -52,6 +54,20 @@ def read_attributes() -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def read_texts() -> frozenset[str]:
+    """Every text outside of the configuration: settings of listeners are read by their names."""
+    found = set()
+    for room in ("broker", "node"):
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.add(node.value)
+    return frozenset(found)
+
+
+OF_LISTENERS = ("ssl.", "sasl.", "connections.max.reauth.ms")
+
 CONFIG = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "config").glob("*.py"))
 
 
@@ -59,6 +75,8 @@ def is_read(setting: Setting) -> bool:
     name = setting.name
     if name in READ_BY_THE_CONFIGURATION:
         return f'"{name}"' in CONFIG
+    if name.startswith(OF_LISTENERS) and name in read_texts():
+        return True
     tables = (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values())
     behind = [each for each in tables if name in {s.name for s in each.synonyms}]
     return any(

@@ -88,7 +88,7 @@ def test_names_and_any_interface_with_ipv6_only(tmp_path: Path, listen: str) -> 
     hosts = f"::1 localhost {os.uname().nodename}\n"
     with (
         network(tmp_path, hosts, IPV6_ONLY) as there,
-        serving(there, "--data-dir", str(tmp_path / "data"), "--listen", listen),
+        serving(there, "--data-dir", str(tmp_path / "data"), "--listen", listen, "--insecure"),
     ):
         run(there, "produce", "t", stdin="one\n")
         read = run(there, "consume", "t", "--offset", "earliest", "-e")
@@ -109,7 +109,7 @@ def test_no_network_at_all(tmp_path: Path) -> None:
 def test_an_own_name_that_is_not_resolved(tmp_path: Path) -> None:
     with network(tmp_path, "127.0.0.1 localhost\n", "ip link set lo up") as there:
         data = ("--data-dir", str(tmp_path / "data"))
-        refused = run(there, "serve", *data, "--listen", ":9092", code=1)
+        refused = run(there, "serve", *data, "--listen", ":9092", "--insecure", code=1)
         name = os.uname().nodename
         assert f"Clients would be told this machine's name, '{name}'," in refused.stderr
         assert "set advertised.listeners" in refused.stderr
@@ -121,6 +121,7 @@ def test_an_address_that_changes(tmp_path: Path) -> None:
     with network(tmp_path, "10.9.0.1 laptop.test\n", first) as there:
         settings = (
             *("--data-dir", str(tmp_path / "data"), "--brokers", "2", "--listen", "0.0.0.0:9092"),
+            "--insecure",
             *("--set", "advertised.listeners=PLAINTEXT://laptop.test:9092"),
         )
         with serving(there, *settings):

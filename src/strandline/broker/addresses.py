@@ -110,6 +110,7 @@ async def advertised_endpoints(
             listener.name,
             listener.host or own_name,
             listener.port or ports.get(listener.name, 0),
+            listener.security_protocol,
         )
         for listener in config.advertised_listeners
     )

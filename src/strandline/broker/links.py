@@ -17,14 +17,19 @@ import ipaddress
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from strandline.broker.acceptor import OUT_OF_RESOURCES
 from strandline.broker.handle_budget import HandleBudget
+from strandline.broker.handshakes import Handshakes
 from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.server_tls import ServerTls
+from strandline.broker.streams import PlainStream, Stream, TlsStream
 from strandline.broker.transport import Transport
+from strandline.client.security.stores import reason_of
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
 
@@ -50,16 +55,18 @@ class Turns(Protocol):
     def end_soon(self) -> None: ...
     def tell(self, event: Callable[[Instant], None]) -> None: ...
     def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None: ...
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
 
 
 class Link:
     """One link, from its dial on. `transport` is None until it is connected."""
 
-    __slots__ = ("broker_id", "client_host", "dial", "id", "transport", "undial")
+    __slots__ = ("broker_id", "client_host", "dial", "frame_bytes_max", "id", "transport", "undial")
 
     wants_input = True
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
         self.dial = dial
         self.id = dial.link
         self.broker_id = dial.broker_id
@@ -118,9 +125,14 @@ class Links:
         *,
         frame_bytes_max: int,
         handles: HandleBudget,
+        tls: ServerTls,
+        handshakes: Handshakes,
     ) -> None:
         """`shared` and `pool` are the server's receive buffers; `handles` count the sockets."""
-        self.frame_bytes_max = frame_bytes_max
+        self._frame_bytes_max = frame_bytes_max
+        self._tls = tls
+        self._handshakes = handshakes
+        self.call_soon = turns.call_soon
         self.begin = turns.begin
         self.end = turns.end
         self.end_soon = turns.end_soon
@@ -157,7 +169,7 @@ class Links:
 
     def dial(self, effect: Dial) -> None:
         """Connect; the node is told the outcome."""
-        link = self._links[effect.link] = Link(effect)
+        link = self._links[effect.link] = Link(effect, self._frame_bytes_max)
         if effect.broker_id not in self._blocked:
             self._dial(link)
 
@@ -243,7 +255,45 @@ class Links:
             else:
                 self._over(link, f"it cannot be reached: {os.strerror(code)}")
             return
-        transport = LinkTransport(self, link, sock, shared=self._shared, pool=self._pool)
+        if self._tls.links is None:
+            self._open(link, PlainStream(sock))
+        else:
+            self._shake_hands(link, sock, self._tls.links)
+
+    def _shake_hands(self, link: Link, sock: socket.socket, context: ssl.SSLContext) -> None:
+        address = sock.getsockname()
+
+        def let_go() -> None:
+            self._handles.closed()
+            self._handles.hung_up(address)
+
+        def done(error: OSError | None) -> None:
+            link.undial = None
+            if error is None:
+                self._open(link, TlsStream(secured))
+                return
+            let_go()
+            self._over(link, f"its TLS handshake failed: {reason_of(error)}")
+
+        def give_up() -> None:
+            let_go()
+            self._handshakes.give_up(handshake)
+
+        try:
+            secured = context.wrap_socket(
+                sock, server_hostname=link.dial.host, do_handshake_on_connect=False
+            )
+        except (OSError, ValueError) as error:
+            let_go()
+            sock.close()
+            self._over(link, f"TLS cannot begin: {error}")
+            return
+
+        handshake = self._handshakes.begin(secured, link.client_host, self._tls.timeout_s, done)
+        link.undial = give_up
+
+    def _open(self, link: Link, stream: Stream) -> None:
+        transport = LinkTransport(self, link, stream, shared=self._shared, pool=self._pool)
         transport.is_frozen = False
         link.transport = transport
         transport.update_watch()

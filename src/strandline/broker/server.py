@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, assert_never
 
 from strandline.broker.acceptor import Acceptor, Limits, ListenerSocket
+from strandline.broker.admission import Admission
 from strandline.broker.cleaners import Cleaners
+from strandline.broker.handshakes import Handshakes
 from strandline.broker.links import Links
 from strandline.broker.receive_buffers import BufferPool
+from strandline.broker.server_tls import ServerTls
 from strandline.broker.slow_work import SlowWork
+from strandline.broker.streams import Stream
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
 from strandline.cluster.store import Changes, Store
 from strandline.node.connection import Connection
@@ -43,7 +46,7 @@ from strandline.node.effects import (
 )
 from strandline.node.node import Node
 from strandline.storage.files import Files
-from strandline.types import Instant
+from strandline.types import Instant, Principal
 
 __all__ = ["Limits", "ListenerSocket", "Server", "read_clock"]
 
@@ -72,10 +75,10 @@ class Server:
         limits: Limits,
         listeners: Sequence[ListenerSocket],
         *,
+        tls: ServerTls,
         on_halt: Callable[[], None],
     ) -> None:
         """`on_halt` is called when the node has nothing left to serve; `halted` says why."""
-        self.frame_bytes_max = limits.frame_bytes_max
         self.receive = node.receive
         self.handles = limits.handles
         self.halted: str | None = None
@@ -84,7 +87,11 @@ class Server:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._transports: dict[ConnectionId, Transport[Connection]] = {}
-        self._acceptor = Acceptor(listeners, limits, self._admit)
+        self._handshakes = Handshakes()
+        self._admission = Admission(
+            tls.listeners, self._handshakes, tls.timeout_s, self._admit, self._left
+        )
+        self._acceptor = Acceptor(listeners, limits, self._admission.arrived)
         self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._pool = BufferPool(_POOLED_BUFFERS, limits.frames)
         self._turn: asyncio.Handle | None = None
@@ -110,6 +117,8 @@ class Server:
             self._pool,
             frame_bytes_max=limits.frame_bytes_max,
             handles=limits.handles,
+            tls=tls,
+            handshakes=self._handshakes,
         )
 
     # -- life --------------------------------------------------------------------------------
@@ -164,6 +173,7 @@ class Server:
         """Nothing reaches the node from here on."""
         for transport in list(self._transports.values()):
             transport.close(None)
+        self._handshakes.close()
         self.links.close()
         self._stopped = True
         if self._is_attached:
@@ -193,6 +203,7 @@ class Server:
         for transport in self._connected():
             read, write = transport.watching
             self.watch(transport, read=read, write=write)
+            transport.look_again()
         if self._acceptor.is_started:
             self.accept()
         held, self._held = self._held, []
@@ -213,13 +224,16 @@ class Server:
 
     # -- connections -------------------------------------------------------------------------
 
-    def _admit(self, accepted: socket.socket, host: str, listener: str) -> None:
-        """A client has connected."""
-        connection = self._node.open_connection(host, listener)
-        transport = Transport(self, connection, accepted, shared=self._shared, pool=self._pool)
+    def _admit(self, stream: Stream, host: str, listener: str, principal: Principal) -> None:
+        """A client has connected, and speaks as its listener demands."""
+        connection = self._node.open_connection(host, listener, principal)
+        transport = Transport(self, connection, stream, shared=self._shared, pool=self._pool)
         transport.last_active_ms = self._now.monotonic_ms
         self._transports[connection.id] = transport
         transport.update_watch()
+
+    def _left(self, host: str) -> None:
+        self._acceptor.left(host)
 
     def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
         """Ask the loop for what the transport waits for (called only when it changes)."""
@@ -234,6 +248,14 @@ class Server:
             self._loop.add_writer(descriptor, transport.on_writable)
         else:
             self._loop.remove_writer(descriptor)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Have something read in the next round of the loop, unless the server is paused then."""
+        self._loop.call_soon(self._unless_paused, callback)
+
+    def _unless_paused(self, callback: Callable[[], None]) -> None:
+        if not self._paused:
+            callback()
 
     def disconnected(self, transport: Transport[Connection], reason: str | None) -> None:
         """Forget a transport that is about to close its socket."""

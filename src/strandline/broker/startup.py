@@ -20,11 +20,13 @@ from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
+from strandline.broker.exposure import exposure_notices
 from strandline.broker.frame_memory import FrameMemory
 from strandline.broker.handle_budget import HandleBudget
 from strandline.broker.readiness import Readiness
 from strandline.broker.running import Broker, Parts, StartReport
 from strandline.broker.server import Server, read_clock
+from strandline.broker.server_tls import ServerTls
 from strandline.broker.watch import Watch
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Store, StoreError
@@ -113,6 +115,7 @@ class _Start:
     async def run(self) -> Broker:
         """All steps, in order."""
         check_formats(self._files, self._config.log_dirs)
+        tls = ServerTls.of(self._config)
         addresses = self._bind()
         endpoints = await advertised_endpoints(self._config, addresses)
         self._directories.make()
@@ -129,6 +132,7 @@ class _Start:
             self._files,
             _limits(self._config, self._handles, self._frames),
             self._sockets,
+            tls=tls,
             on_halt=self._watch.changed,
         )
         server.links.block_exactly(self._cut_from)
@@ -158,6 +162,9 @@ class _Start:
             sock = bind(listener, self._config)
             self._sockets.append(ListenerSocket(listener.name, sock))
             addresses.append(bound(listener, sock))
+        sockets = (each.socket for each in self._sockets)
+        notices = exposure_notices(self._config, zip(addresses, sockets, strict=True))
+        self._directories.notices.extend(notices)
         return addresses
 
     def _open_own_store(self) -> Store:

@@ -9,6 +9,9 @@ Frames that arrive whole are handed on as slices of it; the node is done with a 
 `receive` returns. What is left over is kept by the connection. A frame of which
 `_LARGE_PART_BYTES` have arrived gets a buffer of its own (`receive_buffers`).
 
+A stream (`streams`) carries the bytes, as they are or within TLS. Of what OpenSSL has decrypted and
+not handed over yet the loop knows nothing: the transport looks again by itself.
+
 Writing. Answers are sent at once if the socket takes them; the rest waits and the node's limit of
 requests in flight keeps that rest bounded. Log ranges go out with `sendfile`, small ones are read
 and joined with their neighbours to save system calls.
@@ -19,19 +22,19 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic
 
 from strandline.broker.receive_buffers import LARGE_BUFFER_BYTES, BufferPool, LargeFrame
+from strandline.broker.streams import Stream
+from strandline.broker.transport_host import Host, PartyT
 from strandline.errors import StorageError
 from strandline.node.effects import Chunk
 from strandline.storage.files import File
 from strandline.storage.log_reader import LogSlice
-from strandline.storage.system_calls import send_range
-from strandline.types import Instant
 
 log = logging.getLogger(__name__)
 
@@ -43,46 +46,6 @@ _MORE_FOLLOWS: Final = getattr(socket, "MSG_MORE", 0)
 """Where the system has it: do not send a head in a packet of its own."""
 _SEND_AT_ONCE_BYTES: Final = 1024 * 1024
 _DRAINED_BYTES_MAX: Final = 16 * 1024 * 1024
-
-
-class Party(Protocol):
-    """Whom a transport connects with, as the node knows it."""
-
-    @property
-    def client_host(self) -> str:
-        """For the log."""
-
-    @property
-    def wants_input(self) -> bool:
-        """Whether another frame may be handed to the node."""
-
-
-PartyT = TypeVar("PartyT", bound=Party)
-
-
-class Host(Protocol):
-    """What a transport needs of whoever owns it."""
-
-    frame_bytes_max: int
-
-    @property
-    def receive(self) -> Callable[[Any, memoryview, Instant], None]:
-        """Handle one whole frame (without its size) of a party."""
-
-    def begin(self) -> Instant:
-        """Something has come in: the present, and a turn that ends when all of it is handled."""
-
-    def end(self) -> None:
-        """What came in is handled; more may come from other sockets in the same turn."""
-
-    def end_soon(self) -> None:
-        """Something that had come in before was handled, perhaps in the middle of a turn."""
-
-    def disconnected(self, transport: Any, reason: str | None) -> None:
-        """The socket is closed; `reason` says why if it was not the other side's wish."""
-
-    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
-        """Call `on_readable` / `on_writable` from now on when the socket is ready."""
 
 
 @dataclass(slots=True)
@@ -119,6 +82,7 @@ class Transport(Generic[PartyT]):
         "_pending",
         "_pool",
         "_shared",
+        "_stream",
         "closed",
         "connection",
         "last_active_ms",
@@ -130,14 +94,15 @@ class Transport(Generic[PartyT]):
         self,
         host: Host,
         connection: PartyT,
-        sock: socket.socket,
+        stream: Stream,
         *,
         shared: memoryview,
         pool: BufferPool,
     ) -> None:
         self._host = host
         self.connection = connection
-        self.socket = sock
+        self.socket = stream.socket
+        self._stream = stream
         self.closed = False
         self.last_active_ms = 0
         self._shared = shared
@@ -160,12 +125,28 @@ class Transport(Generic[PartyT]):
             else:
                 self._read_shared()
             self._host.end()
+            if self._stream.is_buffering:
+                self._read_again()
         except BlockingIOError:
             return
         except OSError as error:
             self.close(f"reading failed: {error.strerror or error}")
         except Exception as error:  # noqa: BLE001 -- a bug of ours ends one connection only
             self._fail(error)
+
+    def _read_again(self) -> None:
+        """There is more input than the loop knows of, for when it may be read."""
+        if self.watching[0] and not self.closed:
+            self._host.call_soon(self._look_again)
+
+    def look_again(self) -> None:
+        """The loop was not asked for a while: there may be input that it knows nothing of."""
+        if self._stream.is_buffering:
+            self._read_again()
+
+    def _look_again(self) -> None:
+        if self.watching[0] and not self.closed:
+            self.on_readable()
 
     def _fail(self, error: Exception) -> None:
         """The boundary for bugs of ours: one connection ends, the broker goes on."""
@@ -182,7 +163,7 @@ class Transport(Generic[PartyT]):
         kept = len(self._leftover)
         if kept:
             shared[:kept] = self._leftover
-        count = self.socket.recv_into(shared[kept:])
+        count = self._stream.receive(shared[kept:])
         if count == 0:
             self.close(None)
             return
@@ -196,11 +177,11 @@ class Transport(Generic[PartyT]):
         receive = self._host.receive
         now = self._host.begin()
         self.last_active_ms = now.monotonic_ms
-        frame_bytes_max = self._host.frame_bytes_max
         while end - position >= 4 and connection.wants_input:
             (size,) = _SIZE.unpack_from(view, position)
-            if size < 0 or size > frame_bytes_max:
-                self.close(f"a frame of {size} bytes was announced; {frame_bytes_max} are allowed")
+            if size < 0 or size > connection.frame_bytes_max:
+                allowed = connection.frame_bytes_max
+                self.close(f"a frame of {size} bytes was announced; {allowed} are allowed")
                 return
             start = position + 4
             if end - start < size:
@@ -238,7 +219,7 @@ class Transport(Generic[PartyT]):
             self._is_starved = True
             self.update_watch()
             return
-        count = self.socket.recv_into(large.room())
+        count = self._stream.receive(large.room())
         if count == 0:
             self.close(None)
             return
@@ -304,7 +285,7 @@ class Transport(Generic[PartyT]):
             self._pending.append(bytes(data))
             return
         try:
-            sent = self.socket.send(data, flags)
+            sent = self._stream.send(data, flags)
         except BlockingIOError:
             sent = 0
         if sent < len(data):
@@ -314,7 +295,7 @@ class Transport(Generic[PartyT]):
         position, length, cuts = chunk.position, chunk.length, chunk.file.cuts
         if not self._pending:
             try:
-                sent = send_range(self.socket.fileno(), chunk.file.fileno(), position, length)
+                sent = self._stream.send_range(chunk.file, position, length)
             except BlockingIOError:
                 sent = 0
             position += sent
@@ -332,7 +313,7 @@ class Transport(Generic[PartyT]):
                     sent = self._continue_range(head)
                     finished = head.length == 0
                 else:
-                    sent = self.socket.send(head)
+                    sent = self._stream.send(head, 0)
                     finished = sent == len(head)
                     if not finished:
                         self._pending[0] = memoryview(head)[sent:]
@@ -355,7 +336,7 @@ class Transport(Generic[PartyT]):
         if head.file.cuts != head.cuts:
             self.close("a log range was cut while it was being sent")
             return 0
-        sent = send_range(self.socket.fileno(), head.file.fileno(), head.position, head.length)
+        sent = self._stream.send_range(head.file, head.position, head.length)
         if sent == 0:
             # The range was promised in a length field; without its bytes the stream is broken.
             self.close("a log range was truncated while it was being sent")
@@ -384,8 +365,11 @@ class Transport(Generic[PartyT]):
 
     def _watch(self, *, read: bool, write: bool) -> None:
         if (read, write) != self.watching:
+            was_read, _ = self.watching
             self.watching = (read, write)
             self._host.watch(self, read=read, write=write)
+            if read and not was_read and self._stream.is_buffering:
+                self._read_again()
 
     def part(self) -> None:
         """Close, with the other side able to read to the end what the socket has taken.
@@ -397,6 +381,7 @@ class Transport(Generic[PartyT]):
             return
         drained = 0
         with suppress(OSError):  # also when there is no more input
+            self._stream.say_goodbye()
             self.socket.shutdown(socket.SHUT_WR)
             while drained < _DRAINED_BYTES_MAX:
                 count = self.socket.recv_into(self._shared)
@@ -415,6 +400,7 @@ class Transport(Generic[PartyT]):
         self._leftover = b""
         self._pool.memory.give_back(self)
         self._host.disconnected(self, reason)
+        self._stream.say_goodbye()
         self.socket.close()
 
 

@@ -36,6 +36,7 @@ def broker(
     overrides: tuple[str, ...],
     data_dir: str | None,
     listen: str | None,
+    insecure: bool,
     log_level: str,
 ) -> None:
     """Run one broker of a cluster over ZooKeeper.
@@ -47,7 +48,7 @@ def broker(
     raise_limit()
     short = {"zookeeper.connect": zookeeper, "node.id": broker_id}
     wanted = [f"{name}={value}" for name, value in short.items() if value is not None]
-    config = load_config(config_path, (*overrides, *wanted), data_dir, listen)
+    config = load_config(config_path, (*overrides, *wanted), data_dir, listen, insecure=insecure)
     if not config.zookeeper_connect:
         raise click.UsageError("Where is ZooKeeper? Say --zookeeper HOST:PORT.")
     store = _zookeeper(config, config.zookeeper_connect)

@@ -59,6 +59,12 @@ _OPTIONS: Final = (
         help="Where clients connect. Short for --set listeners=PLAINTEXT://HOST:PORT.",
     ),
     click.option(
+        "--insecure",
+        is_flag=True,
+        help="Let everyone in who reaches the address. Short for --set "
+        "strandline.allow.insecure.listeners=true.",
+    ),
+    click.option(
         "--log-level",
         type=click.Choice(LEVELS),
         default="info",
@@ -81,7 +87,12 @@ def log_to_standard_error(level: str) -> None:
 
 
 def load_config(
-    config_path: str | None, overrides: Sequence[str], data_dir: str | None, listen: str | None
+    config_path: str | None,
+    overrides: Sequence[str],
+    data_dir: str | None,
+    listen: str | None,
+    *,
+    insecure: bool,
 ) -> BrokerConfig:
     """The configuration. Raises `click.UsageError` with a sentence for what is not allowed."""
     wanted = list(overrides)
@@ -94,6 +105,8 @@ def load_config(
                 "every interface."
             )
         wanted.append(f"listeners=PLAINTEXT://{listen}")
+    if insecure:
+        wanted.append("strandline.allow.insecure.listeners=true")
     try:
         loaded = load_broker_config(config_path, wanted)
     except InvalidSetting as wrong:

@@ -58,6 +58,7 @@ def serve(
     overrides: tuple[str, ...],
     data_dir: str | None,
     listen: str | None,
+    insecure: bool,
     log_level: str,
 ) -> None:
     """Run a broker, or a cluster of several in one process.
@@ -67,7 +68,7 @@ def serve(
     """
     log_to_standard_error(log_level)
     raise_limit()
-    config = load_config(config_path, overrides, data_dir, listen)
+    config = load_config(config_path, overrides, data_dir, listen, insecure=insecure)
     names = [name.strip() for name in (racks or "").split(",") if name.strip()]
     try:
         configs = broker_configs(config, brokers, RealFiles(), racks=names)

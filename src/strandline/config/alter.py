@@ -244,7 +244,7 @@ def _check_changeable(names: Sequence[str], *, one_broker: bool) -> None:
         if name.startswith("listener.name."):
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST,
-                f"{name} cannot change: Strandline has no settings for single listeners.",
+                f"{name} cannot change at run time: settings of listeners change at a restart.",
             )
         if one_broker and name in NOT_FOR_ONE_BROKER:
             raise ProtocolError(

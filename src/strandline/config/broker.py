@@ -17,6 +17,7 @@ from strandline.config.listeners import Listener
 from strandline.config.topic import LONG_MAX, TopicConfig
 
 _INT_MAX: Final = 2**31 - 1
+_LISTENER: Final = Listener("PLAINTEXT", "127.0.0.1", 9092)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ class BrokerConfig:
     # Identity and network
     node_id: int = 1
     broker_rack: str | None = None
-    listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    listeners: tuple[Listener, ...] = (_LISTENER,)
     """Addresses to bind, at least one; listeners of a KRaft controller are left out."""
-    advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    advertised_listeners: tuple[Listener, ...] = (_LISTENER,)
     """Addresses told to clients; an empty host means the machine's own name, a 0 port the bound."""
     connections_max_idle_ms: int = 600_000
     max_connections: int = _INT_MAX
@@ -89,8 +90,8 @@ class BrokerConfig:
 
     # Replication
     follower_replication_throttled_rate: int = LONG_MAX
-    inter_broker_listener_name: str | None = None
-    """By which listener brokers reach each other; None: the first one without security."""
+    inter_broker_listener: Listener = _LISTENER
+    """By which of the advertised listeners brokers reach each other."""
     leader_replication_throttled_rate: int = LONG_MAX
     num_replica_fetchers: int = 1
     replica_fetch_backoff_ms: int = 1000
@@ -164,6 +165,8 @@ class BrokerConfig:
     transactional_id_expiration_ms: int = 604_800_000
 
     # Our own
+    strandline_allow_insecure_listeners: bool = False
+    strandline_authentication_timeout_ms: int = 10_000
     strandline_ledger_retention_bytes: int = 1 << 30
     strandline_ledger_retention_ms: int = 604_800_000
 

@@ -1,8 +1,8 @@
 """What no single broker setting shows: settings that must fit one another.
 
-The rules are those of Kafka's broker; what Strandline adds is that only PLAINTEXT listeners are
-served. Functions take the values of all settings by name and raise InvalidSetting, or return
-sentences about what is odd but allowed.
+The rules are those of Kafka's broker; what Strandline adds is that a listener which lets everyone
+in must be on loopback, or be meant so. Functions take the values of all settings by name and raise
+InvalidSetting, or return sentences about what is odd but allowed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Network(NamedTuple):
 
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
+    inter_broker_listener: Listener
     connection_limits: dict[str, int]
 
 
@@ -52,7 +53,9 @@ def check_network(
             "listeners has no listener for clients: all of its names are in "
             "controller.listener.names.",
         )
-    _check_plaintext(listeners)
+    for each in listeners:
+        if each.has_sasl:
+            raise InvalidSetting("listeners", f"listeners has {each}; SASL is not served yet.")
     warnings = [
         f"The listener {each} is not opened: {each.name} is for a KRaft controller, which "
         "Strandline does not have."
@@ -60,9 +63,9 @@ def check_network(
         if each.name in controllers
     ]
     advertised = _advertised(values, listeners, protocols, controllers)
-    _check_inter_broker(values, advertised)
+    between = _inter_broker(merged, values, advertised)
     limits = _connection_limits(values)
-    return Network(listeners, advertised, limits), warnings
+    return Network(listeners, advertised, between, limits), warnings
 
 
 def _protocols(
@@ -73,16 +76,6 @@ def _protocols(
     if name not in merged:  # Kafka adds its controller listeners to the default map only
         protocols = {**dict.fromkeys(controllers, "PLAINTEXT"), **protocols}
     return protocols
-
-
-def _check_plaintext(listeners: tuple[Listener, ...]) -> None:
-    for each in listeners:
-        if each.security_protocol != "PLAINTEXT":
-            raise InvalidSetting(
-                "listeners",
-                f"listeners has {each} with the security protocol {each.security_protocol}; "
-                "Strandline serves only PLAINTEXT.",
-            )
 
 
 def _advertised(
@@ -116,15 +109,30 @@ def _advertised(
     return advertised
 
 
-def _check_inter_broker(values: Mapping[str, Value], advertised: tuple[Listener, ...]) -> None:
-    name = "inter.broker.listener.name"
-    known = {each.name for each in advertised}
-    if values[name] and values[name] not in known:
+def _inter_broker(
+    merged: Mapping[str, str], values: Mapping[str, Value], advertised: tuple[Listener, ...]
+) -> Listener:
+    """The listener by which brokers reach each other.
+
+    It is the one that is named, or the one named after `security.inter.broker.protocol`, as in
+    Kafka. If nothing is said it is the first without security, or else the first.
+    """
+    by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    known = {each.name: each for each in advertised}
+    if values[by_name] and by_protocol in merged:
+        raise InvalidSetting(by_protocol, f"{by_protocol} and {by_name} exclude each other.")
+    setting = by_name if values[by_name] else by_protocol
+    if setting not in merged:
+        plain = (each for each in advertised if each.security_protocol == "PLAINTEXT")
+        return next(plain, advertised[0])
+    wanted = str(values[setting]).upper()
+    if wanted not in known:
         raise InvalidSetting(
-            name,
-            f"{name} is {values[name]}, which is not in advertised.listeners "
+            setting,
+            f"{setting} is {values[setting]}, which is not in advertised.listeners "
             f"({', '.join(sorted(known))}).",
         )
+    return known[wanted]
 
 
 def _connection_limits(values: Mapping[str, Value]) -> dict[str, int]:

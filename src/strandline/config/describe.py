@@ -28,7 +28,14 @@ from strandline.config.resolve import (
 from strandline.config.setting import Setting
 from strandline.config.values import Kind, format_value
 
-RESTART_ONLY: Final = frozenset({"listeners", "listener.security.protocol.map"})
+RESTART_ONLY: Final = frozenset(
+    {
+        "listeners",
+        "listener.security.protocol.map",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.inter.broker.protocol",
+    }
+)
 """Kafka changes these at run time, Strandline at a restart."""
 
 

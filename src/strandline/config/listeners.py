@@ -34,6 +34,14 @@ class Listener:
     port: int
     security_protocol: str = "PLAINTEXT"
 
+    @property
+    def has_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
     def __str__(self) -> str:
         return f"{self.name}://{host_and_port(self.host, self.port)}"
 

@@ -8,13 +8,14 @@ nothing else to the outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, NamedTuple
 
 from strandline.config import checks
 from strandline.config.broker import BrokerConfig, SettingLayers
 from strandline.config.definition import BROKER_SETTINGS
+from strandline.config.listeners import Listener
 from strandline.config.properties import parse_properties
 from strandline.config.resolve import (
     broker_values,
@@ -41,6 +42,7 @@ NOT_FOR_ONE_BROKER: Final = frozenset({"min.insync.replicas"})
 _MADE_SEPARATELY: Final = frozenset(
     {
         "advertised_listeners",
+        "inter_broker_listener",
         "layers",
         "listeners",
         "log_dirs",
@@ -91,12 +93,15 @@ def make_broker_config(layers: SettingLayers) -> LoadedConfig:
         **arguments,  # type: ignore[arg-type]
         listeners=network.listeners,
         advertised_listeners=network.advertised_listeners,
+        inter_broker_listener=network.inter_broker_listener,
         max_connections_per_ip_overrides=network.connection_limits,
         log_dirs=checks.log_directories(values),
         topic_defaults=topic_defaults,
         layers=layers,
     )
-    return LoadedConfig(config, (*_no_effect_warnings(merged, values), *warnings))
+    return LoadedConfig(
+        config, (*_no_effect_warnings(merged, values, network.listeners), *warnings)
+    )
 
 
 _PLAIN_ATTRIBUTES: Final = frozenset(f.name for f in fields(BrokerConfig)) - _MADE_SEPARATELY
@@ -204,12 +209,21 @@ def _check_static_name(name: str) -> None:
         )
 
 
-def _no_effect_warnings(merged: Mapping[str, str], values: Mapping[str, Value]) -> list[str]:
+def _no_effect_warnings(
+    merged: Mapping[str, str], values: Mapping[str, Value], listeners: Iterable[Listener]
+) -> list[str]:
+    prefixes = tuple(f"listener.name.{each.name.lower()}." for each in listeners)
     warnings: list[str] = []
     for name in sorted(merged):
         setting = BROKER_SETTINGS.get(name)
-        if setting is None or (
-            setting.service is Service.NO_EFFECT and values[name] != setting.default
-        ):
+        if setting is None and name.startswith(prefixes):
+            setting = BROKER_SETTINGS.get(listener_base(name) or "")
+            is_followed = setting is not None and setting.service is Service.SERVED
+        elif setting is None:
+            is_followed = False
+        else:
+            is_default = values[name] == setting.default
+            is_followed = setting.service is not Service.NO_EFFECT or is_default
+        if not is_followed:
             warnings.append(f"{name} is accepted but has no effect in Strandline.")
     return warnings

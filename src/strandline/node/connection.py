@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.errors import InvariantViolated
+from strandline.protocol.framing import FRAME_BYTES_MAX
 from strandline.types import ANONYMOUS, Instant, Principal
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Connection:
         "client_host",
         "closing",
         "fast_path",
+        "frame_bytes_max",
         "id",
         "in_flight_max",
         "listener",
@@ -73,6 +75,8 @@ class Connection:
         until the end: a client that authenticates again must be the same one (KIP-368)."""
         self.client_host = client_host
         self.listener = listener
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        """The largest request that is read."""
         self.in_flight_max = in_flight_max
         self.slots: deque[Slot] = deque()
         self.outgoing: list[Chunk] = []

@@ -215,9 +215,11 @@ class Node:
     ) -> Connection:
         """A client has connected to the listener of that name; TLS may have told who it is."""
         in_flight_max = self.settings.in_flight_max
-        return Connection(
+        connection = Connection(
             next(self._connection_ids), client_host, listener, in_flight_max, principal
         )
+        connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
+        return connection
 
     def close_connection(self, connection: Connection) -> None:
         """A client has gone; what it waited for is forgotten."""

@@ -66,7 +66,7 @@ class Peers:
         """
         link = self._links.get((broker_id, channel)) or self._new_link(broker_id, channel)
         if link is None:
-            self._fail_soon(answered, f"broker {broker_id} is not registered", now)
+            self._fail_soon(answered, self._why_unreachable(broker_id), now)
             return
         api = _APIS_BY_REQUEST[message.__class__.__name__]
         deadline_ms = now.monotonic_ms + timeout_ms
@@ -78,6 +78,12 @@ class Peers:
         link = self._links.pop((broker_id, channel), None)
         if link is not None:
             link.abandon()
+
+    def _why_unreachable(self, broker_id: BrokerId) -> str:
+        if broker_id not in self._metadata.image.brokers:
+            return f"broker {broker_id} is not registered"
+        own = self._settings.broker.inter_broker_listener
+        return f"broker {broker_id} has no listener {own.name} with {own.security_protocol}"
 
     def is_known(self, broker_id: BrokerId) -> bool:
         """Whether the broker is registered, so that it makes sense to ask it."""
@@ -130,18 +136,21 @@ class Peers:
         return link
 
     def _address(self, image: ClusterImage, broker_id: BrokerId) -> Address | None:
-        """Where brokers reach that one: the configured listener, or the first without security."""
+        """Where brokers reach that one: by the listener that this one has for it.
+
+        Without security any listener without will do; what is to be secured never goes elsewhere.
+        """
         broker = image.brokers.get(broker_id)
         if broker is None:
             return None
-        name = self._settings.broker.inter_broker_listener_name
-        wanted = [
-            endpoint
-            for endpoint in broker.endpoints
-            if (endpoint.listener == name if name else endpoint.protocol == _PLAINTEXT)
-        ]
-        endpoint = (wanted or broker.endpoints)[0]
-        return Address(endpoint.host, endpoint.port, broker.epoch)
+        own = self._settings.broker.inter_broker_listener
+        endpoint = broker.endpoint(own.name)
+        if endpoint is None or endpoint.protocol != own.security_protocol:
+            if own.security_protocol != _PLAINTEXT:
+                return None
+            plain = (each for each in broker.endpoints if each.protocol == _PLAINTEXT)
+            endpoint = next(plain, None)
+        return endpoint and Address(endpoint.host, endpoint.port, broker.epoch)
 
     def _fail_soon(self, answered: Answered, reason: str, now: Instant) -> None:
         failed = RequestFailed(reason, was_sent=False)

@@ -1,0 +1,139 @@
+"""TLS handshakes under way, of clients and of links: limited in number and time.
+
+Each step of a handshake is milliseconds of arithmetic, so it is done in one of a few threads; the
+loop waits for the socket in between and serves others. A handshake that stalls is given up after
+its time. When there are too many, the one that has waited longest of the address with the most
+makes room: a client that opens connections and says nothing pushes out its own.
+
+    begin ──> step in a thread ── wants bytes ──> the loop waits ──> step ...
+                  ├── done ──> done(None)
+                  └── failed, timed out, pushed out ──> done(the error); the socket is closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+HANDSHAKES_MAX: Final = 256
+_THREADS: Final = 2
+_DRAINED_BYTES: Final = 64 * 1024
+
+Done = Callable[[OSError | None], None]
+
+
+class Handshake:
+    """One handshake. `host` is the address that it counts for."""
+
+    __slots__ = ("done", "host", "is_over", "is_stepping", "sock", "timer")
+
+    def __init__(self, sock: ssl.SSLSocket, host: str, done: Done) -> None:
+        self.sock = sock
+        self.host = host
+        self.done = done
+        self.is_stepping = False
+        """Whether a thread is at it, which must come back before the socket may be closed."""
+        self.is_over = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Handshakes:
+    """See the module. All methods belong to the event loop on which it is made."""
+
+    def __init__(self, handshakes_max: int = HANDSHAKES_MAX) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._max = handshakes_max
+        self._threads: ThreadPoolExecutor | None = None
+        self._under_way: dict[Handshake, None] = {}
+        """In the order in which they began."""
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, sock: ssl.SSLSocket, host: str, timeout_s: float, done: Done) -> Handshake:
+        """Do the handshake of a socket that does not block; `done` is called later, once."""
+        if len(self._under_way) >= self._max:
+            self._fail(self._victim(), TimeoutError("it made room for others"))
+        handshake = Handshake(sock, host, done)
+        self._under_way[handshake] = None
+        handshake.timer = self._loop.call_later(
+            timeout_s, self._fail, handshake, TimeoutError("it took too long")
+        )
+        self._step(handshake)
+        return handshake
+
+    def give_up(self, handshake: Handshake) -> None:
+        """End one; its `done` is not called."""
+        self._end(handshake)
+        self._close(handshake)
+
+    def close(self) -> None:
+        """End all of them; no `done` is called."""
+        for handshake in list(self._under_way):
+            self.give_up(handshake)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+    def _victim(self) -> Handshake:
+        counts = Counter(each.host for each in self._under_way)
+        host, _ = counts.most_common(1)[0]
+        return next(each for each in self._under_way if each.host == host)
+
+    # -- Steps -------------------------------------------------------------------------------
+
+    def _step(self, handshake: Handshake) -> None:
+        self._loop.remove_reader(handshake.sock)
+        self._loop.remove_writer(handshake.sock)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, "strandline-tls")
+        handshake.is_stepping = True
+        future = self._loop.run_in_executor(self._threads, handshake.sock.do_handshake)
+        future.add_done_callback(partial(self._stepped, handshake))
+
+    def _stepped(self, handshake: Handshake, future: asyncio.Future[None]) -> None:
+        handshake.is_stepping = False
+        error = None if future.cancelled() else future.exception()
+        if handshake.is_over:
+            handshake.sock.close()
+        elif isinstance(error, ssl.SSLWantReadError):
+            self._loop.add_reader(handshake.sock, self._step, handshake)
+        elif isinstance(error, ssl.SSLWantWriteError):
+            self._loop.add_writer(handshake.sock, self._step, handshake)
+        elif error is None:
+            self._end(handshake)
+            handshake.done(None)
+        else:
+            failed = error if isinstance(error, OSError) else OSError(str(error))
+            self._fail(handshake, failed)
+
+    # -- Ends --------------------------------------------------------------------------------
+
+    def _fail(self, handshake: Handshake, error: OSError) -> None:
+        self._end(handshake)
+        handshake.done(error)
+        self._close(handshake)
+
+    def _end(self, handshake: Handshake) -> None:
+        handshake.is_over = True
+        self._under_way.pop(handshake, None)
+        if handshake.timer is not None:
+            handshake.timer.cancel()
+        if not handshake.is_stepping:
+            self._loop.remove_reader(handshake.sock)
+            self._loop.remove_writer(handshake.sock)
+
+    def _close(self, handshake: Handshake) -> None:
+        if handshake.is_stepping:
+            return
+        # A socket that is closed with unread input is reset, and the alert that says why is lost.
+        with suppress(OSError):
+            handshake.sock.shutdown(socket.SHUT_WR)
+            handshake.sock.recv(_DRAINED_BYTES)
+        handshake.sock.close()

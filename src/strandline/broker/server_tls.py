@@ -1,0 +1,43 @@
+"""What a server needs of TLS: that of its listeners, and that of its links to other brokers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strandline.broker.tls_listener import TlsListener, client_context
+from strandline.config.broker import BrokerConfig
+from strandline.config.listener_settings import ListenerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTls:
+    """See the module. Nothing given is a broker without TLS."""
+
+    listeners: Mapping[str, TlsListener] = field(default_factory=dict)
+    """By the names of listeners that have TLS."""
+    links: ssl.SSLContext | None = None
+    """For links to other brokers; None if they are without TLS."""
+    timeout_s: float = 10.0
+    """How long a handshake may take."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ServerTls:
+        """Read certificates. Raises `InvalidSetting` for what cannot be used."""
+        static = config.layers.static
+        between = config.inter_broker_listener
+        return cls(
+            listeners={
+                each.name: TlsListener(
+                    ListenerSettings(static, each.name),
+                    has_sasl=each.security_protocol == "SASL_SSL",
+                )
+                for each in config.listeners
+                if each.has_tls
+            },
+            links=client_context(ListenerSettings(static, between.name))
+            if between.has_tls
+            else None,
+            timeout_s=config.strandline_authentication_timeout_ms / 1000,
+        )

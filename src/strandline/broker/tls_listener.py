@@ -1,0 +1,212 @@
+"""The TLS of one listener: its certificate, whom it trusts, and who a client's certificate says.
+
+Certificates are read again when their files change, for the connections that come then; files that
+cannot be used any more are logged, and the former ones stay. This file must not know handshakes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+import time
+from typing import Final, get_args
+
+from strandline.client.security.secret import Secret
+from strandline.client.security.settings import Store, Tls, TlsVersion
+from strandline.client.security.stores import VERSIONS, identify, trust
+from strandline.client.security.tls import context_of
+from strandline.config.listener_settings import ListenerSettings
+from strandline.errors import InvalidSetting
+from strandline.node.authentication.distinguished_name import subject_of
+from strandline.node.authentication.principal_rules import PrincipalRules
+from strandline.types import ANONYMOUS, USER, Principal
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 1.0
+_FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
+_TYPES: Final = ("PEM", "PKCS12", "JKS")
+_MODES: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+class TlsListener:
+    """See the module. Raises `InvalidSetting` for what cannot be used."""
+
+    def __init__(self, settings: ListenerSettings, *, has_sasl: bool) -> None:
+        self._settings = settings
+        self._has_sasl = has_sasl
+        rules = "ssl.principal.mapping.rules"
+        self._rules = PrincipalRules(settings.text(rules) or "DEFAULT", settings.name(rules))
+        self._stamp = self._stamp_now()
+        self._looked_s = time.monotonic()
+        self._context = server_context(settings, has_sasl=has_sasl)
+
+    def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
+        """The socket with a handshake to be done. Raises `OSError` if its client has gone."""
+        self._look_at_files()
+        return self._context.wrap_socket(
+            sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
+
+    def principal(self, sock: ssl.SSLSocket) -> Principal:
+        """Who the client is by its certificate. Raises `ValueError` if that cannot be read."""
+        certificate = sock.getpeercert(binary_form=True)
+        if certificate is None or self._has_sasl:
+            return ANONYMOUS
+        return Principal(USER, self._rules.name_of(subject_of(certificate)))
+
+    def _look_at_files(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._looked_s + _LOOK_AGAIN_S:
+            return
+        self._looked_s = now_s
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._context = server_context(self._settings, has_sasl=self._has_sasl)
+        except InvalidSetting as error:
+            log.error(
+                "The certificates of the listener %s have changed and cannot be used; the former "
+                "ones stay: %s",
+                self._settings.listener,
+                error,
+            )
+        else:
+            log.info("The listener %s has read its certificates again", self._settings.listener)
+
+    def _stamp_now(self) -> tuple[object, ...]:
+        return tuple(_stamp(self._settings.text(name)) for name in _FILES)
+
+
+def server_context(settings: ListenerSettings, *, has_sasl: bool) -> ssl.SSLContext:
+    """The context for clients of a listener. Raises `InvalidSetting`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Tickets would let a client come back whose certificate is not trusted any more, and TLS 1.2
+    # lets clients ask for handshakes over and over.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
+    tls = tls_settings(settings)
+    context.minimum_version, context.maximum_version = VERSIONS[tls.oldest], VERSIONS[tls.newest]
+    if tls.chain is None:
+        raise InvalidSetting(
+            "ssl.keystore.location",
+            f"The listener {settings.listener} has no certificate: set ssl.keystore.location to a "
+            "PEM file with its private key and certificates, or ssl.keystore.certificate.chain "
+            "and ssl.keystore.key.",
+        )
+    identify(context, tls.chain, tls.key, tls.key_password)
+    mode = _MODES[_client_auth(settings, has_sasl=has_sasl)]
+    if mode is not ssl.CERT_NONE:
+        if tls.trust is None:
+            raise InvalidSetting(
+                "ssl.truststore.location",
+                f"The listener {settings.listener} asks clients for certificates "
+                "(ssl.client.auth) and trusts no authority: set ssl.truststore.location.",
+            )
+        trust(context, tls.trust)
+        context.verify_mode = mode
+    return context
+
+
+def client_context(settings: ListenerSettings) -> ssl.SSLContext:
+    """The context by which this broker connects to the listener of others. Raises as above."""
+    return context_of(tls_settings(settings))
+
+
+def tls_settings(settings: ListenerSettings) -> Tls:
+    """Certificates and versions of a listener. Raises `InvalidSetting`."""
+    oldest, newest = _versions(settings)
+    key_name = settings.name("ssl.keystore.key")
+    key = _secret(settings, "ssl.keystore.key")
+    algorithm = str(settings.value("ssl.endpoint.identification.algorithm") or "").lower()
+    return Tls(
+        trust=_store(
+            settings,
+            "ssl.truststore.location",
+            "ssl.truststore.certificates",
+            "ssl.truststore.password",
+            "ssl.truststore.type",
+        ),
+        chain=_store(
+            settings,
+            "ssl.keystore.location",
+            "ssl.keystore.certificate.chain",
+            "ssl.keystore.password",
+            "ssl.keystore.type",
+        ),
+        key=None if key is None else Store(setting=key_name, pem=key),
+        key_password=_secret(settings, "ssl.key.password"),
+        checks_name=algorithm == "https",
+        oldest=oldest,
+        newest=newest,
+    )
+
+
+def _versions(settings: ListenerSettings) -> tuple[TlsVersion, TlsVersion]:
+    known: tuple[TlsVersion, ...] = get_args(TlsVersion)
+    enabled = settings.items("ssl.enabled.protocols")
+    if settings.value("ssl.protocol") == known[0]:
+        known = known[:1]  # Java's context of that version has no newer one
+    versions = [each for each in known if each in enabled]
+    if not versions:
+        raise InvalidSetting(
+            "ssl.enabled.protocols",
+            f"ssl.enabled.protocols is {','.join(enabled)}; it must have {' or '.join(known)}.",
+        )
+    return versions[0], versions[-1]
+
+
+def _client_auth(settings: ListenerSettings, *, has_sasl: bool) -> str:
+    """Kafka asks clients of SASL for certificates only if that is said of their listener itself."""
+    name = "ssl.client.auth"
+    if has_sasl and settings.name(name) == name:
+        return "none"
+    return str(settings.value(name)).lower()
+
+
+def _store(
+    settings: ListenerSettings, location: str, text: str, password: str, kind: str
+) -> Store | None:
+    path, pem = settings.text(location), _secret(settings, text)
+    if path is not None and pem is not None:
+        raise InvalidSetting(
+            settings.name(text),
+            f"{settings.name(text)} and {settings.name(location)} exclude each other.",
+        )
+    # What a file is shows its content; a type only has to be one that there is.
+    if str(settings.value(kind)).upper() not in _TYPES:
+        raise InvalidSetting(
+            settings.name(kind),
+            f"{settings.name(kind)} is {settings.value(kind)}; it must be {' or '.join(_TYPES)}.",
+        )
+    if path is None and pem is None:
+        return None
+    return Store(
+        setting=settings.name(text if path is None else location),
+        path=path,
+        pem=pem,
+        password=_secret(settings, password),
+    )
+
+
+def _secret(settings: ListenerSettings, name: str) -> Secret | None:
+    text = settings.text(name)
+    return None if text is None else Secret(settings.name(name), text)
+
+
+def _stamp(path: str | None) -> object:
+    if path is None:
+        return None
+    try:
+        status = os.stat(os.path.expanduser(path))
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,62 @@
+"""The settings of one listener: its own where there are any, else those of the broker.
+
+    listener.name.<listener>.<mechanism>.<setting>     for some settings of SASL
+    listener.name.<listener>.<setting>
+    <setting>
+
+Listeners and mechanisms are in lower case there. This file knows which text wins; what it means is
+known where certificates are loaded and clients are authenticated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from strandline.config.definition import BROKER_SETTINGS
+from strandline.config.resolve import read_value
+from strandline.config.values import Value
+
+
+class ListenerSettings:
+    """Settings of the listener of that name, in the form of `SettingLayers.static`."""
+
+    def __init__(self, static: Mapping[str, str], listener: str) -> None:
+        self.listener = listener
+        self._static = static
+        self._prefix = f"listener.name.{listener.lower()}."
+
+    def name(self, setting: str, mechanism: str | None = None) -> str:
+        """The full name under which the setting is given; the bare one if it is not."""
+        names = [self._prefix + setting, setting]
+        if mechanism is not None:
+            names.insert(0, f"{self._prefix}{mechanism.lower()}.{setting}")
+        return next((name for name in names if name in self._static), setting)
+
+    def is_given(self, setting: str, mechanism: str | None = None) -> bool:
+        """Whether it is set anywhere."""
+        return self.name(setting, mechanism) in self._static
+
+    def value(self, setting: str, mechanism: str | None = None) -> Value:
+        """Its value, or the default. Raises `InvalidSetting`."""
+        text = self._static.get(self.name(setting, mechanism))
+        described = BROKER_SETTINGS[setting]
+        return described.default if text is None else read_value(described, text)
+
+    def text(self, setting: str, mechanism: str | None = None) -> str | None:
+        """As `value`, of a setting that is text; nothing counts as not set."""
+        value = self.value(setting, mechanism)
+        return str(value) if value not in (None, "") else None
+
+    def number(self, setting: str, mechanism: str | None = None) -> int:
+        """As `value`, of a setting that is a number."""
+        return cast("int", self.value(setting, mechanism))
+
+    def items(self, setting: str, mechanism: str | None = None) -> tuple[str, ...]:
+        """As `value`, of a setting that is a list."""
+        return cast("tuple[str, ...]", self.value(setting, mechanism))
+
+    def prefixed(self, setting: str, mechanism: str) -> tuple[str, str | None]:
+        """The name and text of a setting that is for this listener and mechanism only."""
+        name = f"{self._prefix}{mechanism.lower()}.{setting}"
+        return name, self._static.get(name)
