@@ -11,13 +11,14 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from strandline.broker.handshakes import Handshakes
+from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.streams import PlainStream, Stream, TlsStream
-from strandline.broker.tls_listener import TlsListener
-from strandline.client.security.stores import reason_of
 from strandline.types import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from strandline.broker.tls_listener import TlsListener
 
 log = logging.getLogger(__name__)
 

@@ -137,3 +137,8 @@ class Handshakes:
             handshake.sock.shutdown(socket.SHUT_WR)
             handshake.sock.recv(_DRAINED_BYTES)
         handshake.sock.close()
+
+
+def reason_of(error: OSError) -> str:
+    """What OpenSSL or the system says of a failure."""
+    return str(getattr(error, "reason", None) or error.strerror or error).replace("_", " ").lower()

@@ -24,12 +24,11 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from strandline.broker.acceptor import OUT_OF_RESOURCES
 from strandline.broker.handle_budget import HandleBudget
-from strandline.broker.handshakes import Handshakes
+from strandline.broker.handshakes import Handshakes, reason_of
 from strandline.broker.receive_buffers import BufferPool
 from strandline.broker.server_tls import ServerTls
 from strandline.broker.streams import PlainStream, Stream, TlsStream
 from strandline.broker.transport import Transport
-from strandline.client.security.stores import reason_of
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.types import BrokerId, Instant
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from strandline.broker.tls_listener import TlsListener, client_context
 from strandline.config.broker import BrokerConfig
 from strandline.config.listener_settings import ListenerSettings
+
+if TYPE_CHECKING:
+    from strandline.broker.tls_listener import TlsListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +28,13 @@ class ServerTls:
     @classmethod
     def of(cls, config: BrokerConfig) -> ServerTls:
         """Read certificates. Raises `InvalidSetting` for what cannot be used."""
-        static = config.layers.static
         between = config.inter_broker_listener
+        if not any(each.has_tls for each in (*config.listeners, between)):
+            return cls()
+        # What reads certificates is needed by few brokers.
+        from strandline.broker.tls_listener import TlsListener, client_context
+
+        static = config.layers.static
         return cls(
             listeners={
                 each.name: TlsListener(
