@@ -25,6 +25,7 @@ from strandline.broker.server_tls import ServerTls
 from strandline.broker.slow_work import SlowWork
 from strandline.broker.streams import Stream
 from strandline.broker.transport import RECEIVE_BUFFER_BYTES, Transport
+from strandline.broker.transport_host import Watched
 from strandline.cluster.store import Changes, Store
 from strandline.node.connection import Connection
 from strandline.node.effects import (
@@ -235,7 +236,7 @@ class Server:
     def _left(self, host: str) -> None:
         self._acceptor.left(host)
 
-    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
+    def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         """Ask the loop for what the transport waits for (called only when it changes)."""
         if self._paused:
             return

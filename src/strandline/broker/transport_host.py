@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from strandline.types import Instant
-
-if TYPE_CHECKING:
-    from strandline.broker.transport import Transport
 
 
 class Party(Protocol):
@@ -52,5 +50,14 @@ class Host(Protocol):
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call that in the next round of the loop."""
 
-    def watch(self, transport: Transport[Any], *, read: bool, write: bool) -> None:
+    def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         """Call `on_readable` / `on_writable` from now on when the socket is ready."""
+
+
+class Watched(Protocol):
+    """What the loop watches for a transport."""
+
+    socket: socket.socket
+
+    def on_readable(self) -> None: ...
+    def on_writable(self) -> None: ...
