@@ -15,7 +15,8 @@ import pytest
 from tests.cli.conftest import DEADLINE_S
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-X3 = str(SCENARIOS / "x-3.txt")
+LOSES = "high-watermark-truncation-loses-a-record"
+X3 = str(SCENARIOS / f"{LOSES}.txt")
 OLD = ("--truncate-by", "high-watermark")
 
 Run = Callable[..., Any]
@@ -23,7 +24,7 @@ Run = Callable[..., Any]
 
 def test_the_trace_is_printed_and_then_the_verdict(alone: Run) -> None:
     ended = alone("sim", "play", X3, *OLD)
-    trace = (SCENARIOS / "x-3.truncate=high-watermark.trace").read_text()
+    trace = (SCENARIOS / f"{LOSES}.truncate=high-watermark.trace").read_text()
     assert ended.code == 0
     assert ended.out.startswith(f"{trace}\nPlayed with truncate=high-watermark.\n")
     verdict = ended.out.removeprefix(trace)
@@ -37,7 +38,7 @@ def test_the_trace_is_printed_and_then_the_verdict(alone: Run) -> None:
 def test_without_a_rule_the_file_decides(alone: Run) -> None:
     ended = alone("sim", "play", X3)
     assert ended.code == 0
-    assert ended.out.startswith((SCENARIOS / "x-3.trace").read_text())
+    assert ended.out.startswith((SCENARIOS / f"{LOSES}.trace").read_text())
     assert ended.out.endswith(
         "Played with truncate=leader-epoch.\n"
         "No invariant was broken.\n"
@@ -53,7 +54,7 @@ def test_quiet_prints_only_the_verdict(alone: Run) -> None:
 
 def test_json(alone: Run) -> None:
     found = alone("sim", "play", X3, *OLD, "--json").json
-    trace = (SCENARIOS / "x-3.truncate=high-watermark.trace").read_text()
+    trace = (SCENARIOS / f"{LOSES}.truncate=high-watermark.trace").read_text()
     assert found["trace"] == trace.splitlines()
     assert found["as_expected"] is True
     assert list(found["broken"]) == found["expected"] == ["I-22", "I-23", "I-25"]
@@ -62,10 +63,27 @@ def test_json(alone: Run) -> None:
 
 
 def test_any_rule_can_be_exchanged(alone: Run) -> None:
-    ended = alone("sim", "play", str(SCENARIOS / "x-8.txt"), "--policy", "counts-joining=no")
+    ended = alone("sim", "play", "x-8", "--policy", "counts-joining=no")
     assert ended.code == 0
     assert "Played with counts-joining=no." in ended.out
     assert "I-14 is broken." in ended.out
+
+
+def test_a_scenario_is_found_by_its_name_and_by_its_number(alone: Run) -> None:
+    by_name, by_number = (alone("sim", "play", name, "-q") for name in (LOSES, "x-3"))
+    assert by_name.code == by_number.code == 0
+    assert by_name.out == by_number.out
+
+
+def test_the_list_has_all_worlds_in_groups(alone: Run) -> None:
+    told = alone("sim", "play", "--list").out
+    assert "truncation: What a replica cuts off its log" in told
+    assert f"  {LOSES}  (x-3)\n" in told
+    assert "  cluster-leader-dies\n" in told
+    found = alone("sim", "play", "--list", "--json").json
+    assert {"name": LOSES, "aliases": ["x-3"], "group": "truncation"}.items() <= next(
+        each for each in found if each["name"] == LOSES
+    ).items()
 
 
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.txt")), ids=lambda path: path.stem)
@@ -140,12 +158,14 @@ def test_a_wrong_script_is_a_sentence_with_the_line(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("/nowhere/x.txt",), "'/nowhere/x.txt' does not exist"),
+        (("/nowhere/x.txt",), "There is no scenario '/nowhere/x.txt'"),
+        (("high-watermark-truncation-looses-a-record",), f"Did you mean '{LOSES}'?"),
+        ((), "--list shows those that come along."),
         ((X3, "--truncate-by", "luck"), "'luck' is not one of"),
         ((X3, "--policy", "truncate"), "--policy takes NAME=VALUE, not 'truncate'."),
         ((X3, "--policy", "mood=good"), "There is no rule 'mood'"),
         ((X3, *OLD, "--policy", "truncate=leader-epoch"), "either --truncate-by or --policy"),
-        ((str(SCENARIOS),), "is a directory"),
+        ((str(SCENARIOS),), "neither by name nor as a file"),
     ],
 )
 def test_a_wrong_command_line_is_a_sentence(

@@ -7,18 +7,16 @@ What the rules alone can show stands in the other files of this folder.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from strandline.sim.scenarios.library import find
 from strandline.sim.scenarios.player import Unexpected, play
-from strandline.sim.scenarios.script import Script, load_script
-
-FOLDER = Path(__file__).parent.parent / "scenarios"
+from strandline.sim.scenarios.script import Script
 
 
 def scenario(name: str) -> Script:
-    return load_script(FOLDER / f"{name}.txt")
+    return find(name)
 
 
 OLD = {"truncate": "high-watermark"}

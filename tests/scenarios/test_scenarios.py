@@ -1,5 +1,5 @@
 """Every scenario goes as its script says, under each policy that it offers, and its trace is the
-one beside it: `x-4.trace` for its own policy, `x-4.truncate=high-watermark.trace` for another.
+one beside it: `NAME.trace` for its own policy, `NAME.truncate=high-watermark.trace` for another.
 
 `STRANDLINE_REWRITE_TRACES=1` writes the traces anew; a change of one is to be read, not accepted.
 """
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from strandline.sim.scenarios.library import GROUPS, aliases, find, scripts
+from strandline.sim.scenarios.meanings import meaning
 from strandline.sim.scenarios.player import Player, Unexpected, play
 from strandline.sim.scenarios.policy import Policy, variants
 from strandline.sim.scenarios.script import REPLICAS, BadScript, load_script, parse_script
@@ -51,9 +53,37 @@ def test_every_trace_has_its_script() -> None:
 
 
 def test_every_scenario_of_the_specification_has_a_script() -> None:
-    named = re.compile(r"x-(\d+)")
-    numbers = {int(found[1]) for path in SCRIPTS if (found := named.match(path.stem))}
+    numbers = {int(found[1]) for name in aliases() if (found := re.match(r"x-(\d+)", name))}
     assert numbers == set(range(1, 15))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_each_scenario_is_in_a_group_and_is_found_by_each_of_its_names(path: Path) -> None:
+    script = load_script(path)
+    assert script.header["group"] in GROUPS
+    assert script == find(path.stem)
+    assert all(find(name.upper()) == script for name in script.aliases)
+
+
+def test_no_name_stands_for_two_scenarios() -> None:
+    names = [name for script in scripts().values() for name in (script.name, *script.aliases)]
+    assert len(set(names)) == len(names)
+
+
+def test_groups_stand_together_in_their_order() -> None:
+    groups = [script.header["group"] for script in scripts().values()]
+    assert list(dict.fromkeys(groups)) == list(GROUPS)
+    assert groups == sorted(groups, key=list(GROUPS).index)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_every_step_of_replicas_has_a_sentence(path: Path) -> None:
+    script = load_script(path)
+    if script.world == REPLICAS:
+        for step in script.steps:
+            sentence = meaning(step)
+            assert bool(step.verb) == sentence.endswith("."), step.text
+            assert "None" not in sentence, step.text
 
 
 HEADER = "title: t\nreplicas: A B\n"
@@ -157,8 +187,8 @@ def test_a_violation_that_does_not_happen_is_reported() -> None:
 
 def test_a_violation_that_nobody_declared_is_reported() -> None:
     """The test of the test: the checks, and not the header, find the loss."""
-    text = (FOLDER / "x-3.txt").read_text()
-    undeclared = parse_script("x-3", text.replace("violates when", "# violates when"))
+    text = (FOLDER / "high-watermark-truncation-loses-a-record.txt").read_text()
+    undeclared = parse_script("loses", text.replace("violates when", "# violates when"))
     play(undeclared)
     with pytest.raises(Unexpected, match="I-23"):
         play(undeclared, {"truncate": "high-watermark"})

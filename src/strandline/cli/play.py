@@ -15,15 +15,16 @@ from typing import Final
 import click
 
 from strandline.cli.connecting import json_option, parse_assignments
-from strandline.cli.output import print_json, print_table
+from strandline.cli.output import print_json
 from strandline.cli.play_view import screen, whole
+from strandline.cli.scenario_list import print_scenarios
 from strandline.cli.sim_colours import dim
 from strandline.cli.sim_play import WrongScript
 from strandline.cli.stopping import ends_with_its_reader
 from strandline.cli.ui import serve_page
 from strandline.config.loopback import loopback
 from strandline.sim.scenarios.documents import Json, document, load, moments
-from strandline.sim.scenarios.library import find, scripts
+from strandline.sim.scenarios.library import find, name_of_known
 from strandline.sim.scenarios.policy import VALUES, Policy
 from strandline.sim.scenarios.script import REPLICAS, BadScript
 
@@ -61,7 +62,7 @@ def play(
     on_page: bool,
     as_json: bool,
 ) -> None:
-    """Play SCENARIO, a name such as x-3 or a file, on the real replication code.
+    """Play SCENARIO on the real replication code: a name that --list shows, or a file.
 
     A .json file is a document: a recording ('strandline record'), or what --json printed.
 
@@ -71,7 +72,7 @@ def play(
     if lists or scenario is None:
         if not lists:
             raise click.UsageError("Which scenario? --list shows them.")
-        _print_list(as_json=as_json)
+        print_scenarios(REPLICAS, as_json=as_json)
         return
     try:
         shown = _document(scenario, _policies(policies, truncate_by))
@@ -88,9 +89,10 @@ def play(
 
 def _serve(scenario: str) -> None:
     """The page with a scenario that comes along; it has all of its rules side by side."""
-    if scenario.lower() not in scripts():
+    name = name_of_known(scenario)
+    if name is None:
         raise click.UsageError("The page plays scenarios by name; paste a script of yours there.")
-    serve_page(loopback(), 0, None, f"#/scenarios/{scenario.lower()}")
+    serve_page(loopback(), 0, None, f"#/scenarios/{name}")
 
 
 def _document(scenario: str, policies: list[Policy] | None) -> Json:
@@ -108,18 +110,6 @@ def _policies(assignments: tuple[str, ...], truncate_by: str | None) -> list[Pol
             raise click.UsageError("Say either --truncate-by or --policy truncate=...")
         policy["truncate"] = truncate_by
     return [policy] if policy else None
-
-
-def _print_list(*, as_json: bool) -> None:
-    rows = [
-        {"name": name, "title": script.title}
-        for name, script in scripts().items()
-        if script.world == REPLICAS
-    ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("SCENARIO", "TITLE"), [(row["name"], row["title"]) for row in rows])
 
 
 def _show(shown: Json, *, as_json: bool) -> None:

@@ -44,6 +44,8 @@ def whole(shown: Json) -> Iterator[str]:
             yield from (dim(f"# {note}") for note in frame["notes"])
             if frame["line"]:
                 yield strong(frame["text"])
+                if frame.get("meaning"):
+                    yield dim(f"    {frame['meaning']}")
             yield from _happened(frame)
             if frame["kind"] != "expect":
                 yield from _strips(frame)
@@ -76,7 +78,8 @@ def _step(shown: Json, line: int) -> list[str]:
         frame = frame_at(run, line)
         if frame["line"] == line:
             notes = [dim(f"# {note}") for note in frame["notes"]]
-            return [*notes, strong(frame["text"]) if line else dim("the beginning")]
+            meant = [frame["meaning"]] if frame.get("meaning") else []
+            return [*notes, strong(frame["text"]) if line else dim("the beginning"), *meant]
     return []
 
 

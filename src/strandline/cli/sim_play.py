@@ -1,18 +1,19 @@
-"""`strandline sim play`: scenarios of replicas and of whole clusters, from a file."""
+"""`strandline sim play`: scenarios of replicas and of whole clusters, by name or from a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 import click
 
 from strandline.cli.connecting import json_option, parse_assignments
 from strandline.cli.output import print_json
+from strandline.cli.scenario_list import print_scenarios
 from strandline.cli.sim_colours import bad, dim, good, strong
 from strandline.cli.stopping import ends_with_its_reader
 from strandline.sim.checkers.invariants import INVARIANTS
+from strandline.sim.scenarios.library import find
 from strandline.sim.scenarios.player import (
     COMMENT,
     STATE,
@@ -24,7 +25,7 @@ from strandline.sim.scenarios.player import (
     Player,
 )
 from strandline.sim.scenarios.policy import VALUES, differing
-from strandline.sim.scenarios.script import CLUSTER, REPLICAS, BadScript, Script, load_script
+from strandline.sim.scenarios.script import CLUSTER, REPLICAS, BadScript, Script
 
 _STYLES: Final = {
     TITLE: strong,
@@ -43,7 +44,8 @@ class WrongScript(click.ClickException):
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.argument("scenario", metavar="SCENARIO", required=False)
+@click.option("--list", "lists", is_flag=True, help="List the scenarios that come along.")
 @click.option(
     "--truncate-by",
     type=click.Choice(VALUES["truncate"]),
@@ -60,18 +62,24 @@ class WrongScript(click.ClickException):
 @click.option("-v", "--verbose", is_flag=True, help="Of a cluster: print every event.")
 @json_option
 def play(
-    file: str,
+    scenario: str | None,
+    lists: bool,
     truncate_by: str | None,
     policies: tuple[str, ...],
     quiet: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Play the scenario in FILE, show step by step what happens, and judge it.
+    """Play SCENARIO, show step by step what happens, and judge it: a name of --list, or a file.
 
-    Ends with 0 if everything went as the file says: its expectations are met, and the invariants
+    Ends with 0 if everything went as the script says: its expectations are met, and the invariants
     that are broken are those that it names for these rules. Else with 1.
     """
+    if lists or scenario is None:
+        if not lists:
+            raise click.UsageError("Which scenario? --list shows those that come along.")
+        print_scenarios(as_json=as_json)
+        return
     policy = parse_assignments(policies, "--policy")
     if truncate_by is not None:
         if "truncate" in policy:
@@ -79,7 +87,7 @@ def play(
         policy["truncate"] = truncate_by
     is_good = True
     try:
-        script = load_script(Path(file))
+        script = find(scenario)
         with ends_with_its_reader():
             is_good = _play(script, policy, quiet=quiet, verbose=verbose, as_json=as_json)
     except BadScript as error:

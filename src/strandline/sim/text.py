@@ -248,7 +248,7 @@ def _read_header(script: Script) -> Options:
 
 
 def _read_entry(options: Options, entry: Entry) -> Options:
-    if entry.name in ("title", "world", "without", "violates") and not entry.when:
+    if entry.name in ("title", "group", "alias", "world", "without", "violates") and not entry.when:
         return options
     if entry.name not in _READERS or entry.when:
         raise BadScript(f"The header of a cluster has no '{entry.name}'.")

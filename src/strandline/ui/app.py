@@ -202,7 +202,7 @@ async def _page(request: Request) -> Response:
 
 async def _scenarios(request: Request) -> Response:
     del request
-    return answer({"scenarios": scenarios.listing()})
+    return answer({"groups": scenarios.listing()})
 
 
 async def _scenario(request: Request) -> Response:

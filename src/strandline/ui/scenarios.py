@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from strandline.sim.scenarios.documents import document
-from strandline.sim.scenarios.library import find, scripts
+from strandline.sim.scenarios.library import GROUPS, find, name_of_known, scripts
 from strandline.sim.scenarios.script import REPLICAS, BadScript
 
 PLAY_SECONDS_MAX: Final = 10.0
@@ -23,18 +23,25 @@ Json = dict[str, Any]
 
 
 def listing() -> list[Json]:
-    """Names and titles of what comes along."""
+    """What comes along, by group: the group's sentence, and names, aliases and titles."""
     return [
-        {"name": name, "title": script.title}
-        for name, script in scripts().items()
-        if script.world == REPLICAS
+        {
+            "group": group,
+            "about": about,
+            "scenarios": [
+                {"name": name, "aliases": list(script.aliases), "title": script.title}
+                for name, script in scripts().items()
+                if script.world == REPLICAS and script.header["group"] == group
+            ],
+        }
+        for group, about in GROUPS.items()
     ]
 
 
 @cache
 def played(name: str) -> Json:
     """The document of a scenario that comes along. Raises `BadScript`."""
-    if name not in scripts():
+    if name_of_known(name) is None:
         raise BadScript(f"There is no scenario '{name}'.")
     return document(find(name))
 

@@ -3,9 +3,10 @@
 The document is plain JSON (`FORMAT`, `VERSION`), so that a terminal, a page and a file show the
 same thing. This file knows the form; the playing is the player's.
 
-    document   format, version, name, title, replicas, runs, is_recording (if it is one)
+    document   format, version, name, group, title, replicas, runs, is_recording (if it is one)
     run        policy, frames, broken, expected, unmet, as_expected
-    frame      line, text, kind, notes, events, violations, unmet, time_ms, controller, replicas
+    frame      line, text, meaning, kind, notes, events, violations, unmet, time_ms, controller,
+               replicas
     replica    name, role, cut_off, leader_epoch, follows, log_start, last_stable, high_watermark,
                log_end, epochs [[epoch, start]], records [[offset, epoch, value]], in_sync, change,
                remote
@@ -14,11 +15,12 @@ same thing. This file knows the form; the playing is the player's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from strandline.replication.in_sync import Expanding, Shrinking
+from strandline.sim.scenarios.meanings import meaning
 from strandline.sim.scenarios.player import (
     COMMENT,
     EVENT,
@@ -60,6 +62,7 @@ def document(script: Script, policies: Sequence[Policy] | None = None) -> Json:
         "format": FORMAT,
         "version": VERSION,
         "name": script.name,
+        "group": script.header.get("group", ""),
         "title": script.title,
         "replicas": [replica["name"] for replica in runs[0]["frames"][0]["replicas"]],
         "runs": runs,
@@ -102,7 +105,7 @@ def frame_at(run: Json, line: int) -> Json:
 
 def _run(script: Script, policy: Policy) -> Json:
     player = Player(script, policy)
-    frames = list(_frames(player))
+    frames = list(_frames(player, {step.line: meaning(step) for step in script.steps}))
     outcome = player.outcome
     named = {name: outcome.policy[name] for name in script.offered}
     return {"policy": named | dict(policy), "frames": frames, **_ending(outcome)}
@@ -117,7 +120,7 @@ def _ending(outcome: Outcome) -> Json:
     }
 
 
-def _frames(player: Player) -> Iterator[Json]:
+def _frames(player: Player, meanings: Mapping[int, str]) -> Iterator[Json]:
     """Lines of the trace, gathered into frames; comments belong to the step that follows them."""
     notes: list[str] = []
     frame: Json | None = None
@@ -129,6 +132,7 @@ def _frames(player: Player) -> Iterator[Json]:
             if frame is not None:
                 yield frame
             frame = _empty(line, notes, player.world)
+            frame["meaning"] = meanings.get(line.number, "")
             notes = []
         elif frame is not None and line.kind in _FIELDS:
             frame[_FIELDS[line.kind]].append(line.text.strip().lstrip(">! "))

@@ -31,6 +31,8 @@ from strandline.sim.scenarios.world import World
 
 HEADER: Final = (
     "title",
+    "group",
+    "alias",
     "world",
     "replicas",
     "spare",

@@ -1,6 +1,8 @@
 """The text form of scenarios: a header of `name: value` lines, then one action per line.
 
     title: Truncation by high watermark loses a committed record
+    group: truncation                                what it is about; see `library`
+    alias: x-3                                       other names by which it is found
     replicas: A B
     policy: truncate=leader-epoch|high-watermark     the first is played if nobody says otherwise
     violates when truncate=high-watermark: I-23      invariants that it is meant to break
@@ -101,6 +103,11 @@ class Script:
     def title(self) -> str:
         """What it is about."""
         return self.header.get("title", self.name)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names by which it is found."""
+        return tuple(self.header.get("alias", "").split())
 
     @property
     def offered(self) -> dict[str, tuple[str, ...]]:

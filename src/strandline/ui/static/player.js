@@ -7,8 +7,12 @@ export async function scenarioList(into) {
   into.replaceChildren(
     element("h1", {}, "Scenarios"),
     element("p", { class: "quiet" }, "The classical accidents of replication, played on the real replication code."),
-    element("div", { class: "card" }, element("ul", {}, listed.scenarios.map((each) =>
-      element("li", {}, element("a", { href: `#/scenarios/${each.name}` }, each.name), " ", each.title)))),
+    listed.groups.map((group) => element("section", { class: "card scenarios", "aria-label": group.group },
+      element("h2", {}, group.group), element("p", { class: "quiet" }, group.about),
+      element("ul", {}, group.scenarios.map((each) => element("li", {},
+        element("a", { href: `#/scenarios/${each.name}` }, each.name.replaceAll("-", " ")),
+        each.aliases.length > 0 && element("span", { class: "quiet" }, ` ${each.aliases.join(" ")}`),
+        element("div", { class: "quiet" }, each.title)))))),
     element("p", {}, element("a", { href: "#/scenarios/own" }, "Write one of your own"), ", or open a document: ",
       element("input", { type: "file", accept: ".json,.txt", "aria-label": "A script or a document",
         onchange: (event) => opened(into, event.target.files[0]) })));
@@ -112,7 +116,8 @@ function step(shown, line) {
   const frame = shown.runs.map((run) => frameAt(run, line)).find((each) => each.line === line);
   return element("div", { class: "card" },
     (frame?.notes ?? []).map((note) => element("div", { class: "quiet" }, `# ${note}`)),
-    element("pre", {}, line === 0 ? "the beginning" : frame.text));
+    element("pre", {}, line === 0 ? "the beginning" : frame.text),
+    frame?.meaning && element("p", { class: "meaning" }, frame.meaning));
 }
 
 function runAt(run, line, before, isLast) {
