@@ -7,7 +7,7 @@ export async function scenarioList(into) {
   into.replaceChildren(
     element("h1", {}, "Scenarios"),
     element("p", { class: "quiet" }, "The classical accidents of replication, played on the real replication code."),
-    listed.groups.map((group) => element("section", { class: "card scenarios", "aria-label": group.group },
+    ...listed.groups.map((group) => element("section", { class: "card scenarios", "aria-label": group.group },
       element("h2", {}, group.group), element("p", { class: "quiet" }, group.about),
       element("ul", {}, group.scenarios.map((each) => element("li", {},
         element("a", { href: `#/scenarios/${each.name}` }, each.name.replaceAll("-", " ")),
