@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
@@ -379,17 +381,47 @@ def test_leader_elections(admin: AdminClient, topic: str) -> None:
     }
 
 
-def test_access_control_is_not_served(admin: AdminClient) -> None:
-    everything = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    assert error_code(admin.describe_acls(everything)) == KafkaError._UNSUPPORTED_FEATURE
+EVERYTHING = AclBindingFilter(
+    ResourceType.ANY,
+    None,
+    ResourcePatternType.ANY,
+    None,
+    None,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+READS = AclBinding(
+    ResourceType.TOPIC,
+    "ord",
+    ResourcePatternType.PREFIXED,
+    "User:alice",
+    "*",
+    AclOperation.READ,
+    AclPermissionType.ALLOW,
+)
+
+
+def test_access_control_is_switched_off(admin: AdminClient) -> None:
+    # Of DescribeAcls librdkafka does not tell the error.
+    (created,) = admin.create_acls([READS]).values()
+    (deleted,) = admin.delete_acls([EVERYTHING]).values()
+    assert error_code(created) == KafkaError.SECURITY_DISABLED
+    assert error_code(deleted) == KafkaError.SECURITY_DISABLED
+
+
+def test_access_control(tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with BrokerProcess(tmp_path, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        (created,) = admin.create_acls([READS]).values()
+        done(created)
+        assert done(admin.describe_acls(EVERYTHING)) == [READS]
+        (deleted,) = admin.delete_acls([EVERYTHING]).values()
+        assert done(deleted) == [READS]
+        assert done(admin.describe_acls(EVERYTHING)) == []
 
 
 def test_internal_topic(admin: AdminClient, broker: BrokerProcess, name: str) -> None:

@@ -158,7 +158,11 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("num.partitions=0", "num.partitions is 0; it must be at least 1."),
         ("log.preallocate=yes", "log.preallocate is 'yes'; expected true or false."),
         ("compression.type=none", "it must be one of uncompressed, zstd, lz4"),
-        ("authorizer.class.name=A", "accepts only the default, not set."),
+        (
+            "authorizer.class.name=A",
+            "ACLs are switched on by kafka.security",
+        ),
+        ("super.users=User:a;bob", "super.users has 'bob', which is not of the form User:name"),
         ("remote.log.storage.system.enable=true", "accepts only the default, false."),
         ("security.inter.broker.protocol=SSL", "is not in advertised.listeners (PLAINTEXT)."),
         ("leader.replication.throttled.rate=1", "can only be set dynamically"),

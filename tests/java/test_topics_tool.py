@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.java.processes import Broker, Outcome, ToolServer
+from tests.java.processes import Broker, Outcome, ToolServer, Workshop
 from tests.java.tables import CONFIGS, CONSOLE_PRODUCER, OFFSETS, TOOLS, TOPICS, fields
 
 
@@ -260,11 +260,103 @@ def test_levels_of_features_are_shown_and_changed(run: Tools) -> None:
     assert "does not support this feature" in refused
 
 
+def test_acls_are_written_listed_and_removed(tools: ToolServer, workshop: Workshop) -> None:
+    """What Kafka's documentation shows of the tool, against a broker whose anonymous clients are
+    super users."""
+    secured = workshop.broker(
+        None,
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS",
+        "auto.create.topics.enable=false",
+    )
+    run = Tools(tools, secured)
+
+    def acls(*arguments: str) -> str:
+        return run(TOOLS + "AclCommand", *arguments).succeeded()
+
+    def listed(*arguments: str) -> set[str]:
+        said = acls("--list", *arguments)
+        return {line.strip() for line in said.splitlines() if "principal=" in line}
+
+    host = ("--allow-host", "198.51.100.0", "--allow-host", "198.51.100.1")
+    who = ("--allow-principal", "User:Bob", "--allow-principal", "User:Alice")
+    said = acls("--add", *who, *host, "--operation", "Read", "--operation", "Write", "--topic", "t")
+    assert "ResourcePattern(resourceType=TOPIC, name=t, patternType=LITERAL)" in said
+    assert len(listed("--topic", "t")) == 8
+    acls(
+        "--add",
+        "--deny-principal",
+        "User:BadBob",
+        "--deny-host",
+        "198.51.100.3",
+        "--operation",
+        "Read",
+        "--topic",
+        "t",
+    )
+    bad = "(principal=User:BadBob, host=198.51.100.3, operation=READ, permissionType=DENY)"
+    assert bad in listed("--topic", "t")
+    acls(
+        "--add",
+        "--allow-principal",
+        "User:Jane",
+        "--producer",
+        "--topic",
+        "p-",
+        "--resource-pattern-type",
+        "prefixed",
+        "--transactional-id",
+        "tx",
+        "--idempotent",
+    )
+    acls("--add", "--allow-principal", "User:Jane", "--consumer", "--topic", "t", "--group", "a/b")
+    everything = acls("--list")
+    assert "ResourcePattern(resourceType=GROUP, name=a/b, patternType=LITERAL)" in everything
+    assert (
+        "ResourcePattern(resourceType=TRANSACTIONAL_ID, name=tx, patternType=PREFIXED)"
+        in everything
+    )
+    assert (
+        "ResourcePattern(resourceType=CLUSTER, name=kafka-cluster, patternType=LITERAL)"
+        in everything
+    )
+    jane = "(principal=User:Jane, host=*, operation=WRITE, permissionType=ALLOW)"
+    matching = ("--topic", "p-1", "--resource-pattern-type", "match")
+    assert jane in listed(*matching)
+    assert not listed("--topic", "p-1")
+    assert listed("--principal", "User:BadBob") == {bad}
+    acls(
+        "--remove",
+        "--deny-principal",
+        "User:BadBob",
+        "--deny-host",
+        "198.51.100.3",
+        "--operation",
+        "Read",
+        "--topic",
+        "t",
+        "--force",
+    )
+    assert bad not in listed("--topic", "t")
+    acls("--remove", *matching, "--force")
+    assert not listed(*matching)
+    acls("--remove", "--topic", "t", "--force")
+    assert not listed("--topic", "t")
+    refused = run(
+        TOOLS + "AclCommand", "--add", "--allow-principal", "Bob", "--topic", "t"
+    ).failed()
+    assert "Bob" in refused
+    assert secured.stop()
+
+
+def test_acls_without_an_authorizer(run: Tools) -> None:
+    assert "No Authorizer is configured." in run(TOOLS + "AclCommand", "--list").failed()
+
+
 @pytest.mark.parametrize(
     ("command", "api"),
     [
         ("MetadataQuorumCommand describe --status", "DESCRIBE_QUORUM"),
-        ("AclCommand --list", "DESCRIBE_ACLS"),
         (f"{CONFIGS} --describe --entity-type users", "DESCRIBE_CLIENT_QUOTAS"),
     ],
 )

@@ -63,7 +63,7 @@ from strandline.storage.log import Log
 from strandline.storage.log_directory import LogDirectory, LogToLoad
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import MemoryFiles
-from strandline.types import BrokerId, Instant, TopicPartition
+from strandline.types import ANONYMOUS, BrokerId, Instant, Principal, TopicPartition
 
 WALL_MS = 1_700_000_000_000
 DATA = "/data"
@@ -327,9 +327,9 @@ class World:
 
     # -- short ways --------------------------------------------------------------------------
 
-    def connect(self) -> Client:
+    def connect(self, principal: Principal = ANONYMOUS) -> Client:
         """A new client connection."""
-        client = Client(self)
+        client = Client(self, principal)
         self.clients[client.connection.id] = client
         return client
 
@@ -400,9 +400,9 @@ class Driver(Protocol):
 class Client:
     """One connection: sends requests, and takes answers in the order of the requests."""
 
-    def __init__(self, world: Driver) -> None:
+    def __init__(self, world: Driver, principal: Principal = ANONYMOUS) -> None:
         self.world = world
-        self.connection = world.node.open_connection("test-host", "PLAINTEXT")
+        self.connection = world.node.open_connection("test-host", "PLAINTEXT", principal)
         self.asked: deque[tuple[ApiKey, int, int]] = deque()
         self.answers: list[Any] = []
         self.closed: str | None = None

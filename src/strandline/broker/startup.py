@@ -116,6 +116,10 @@ class _Start:
         """All steps, in order."""
         check_formats(self._files, self._config.log_dirs)
         tls = ServerTls.of(self._config)
+        if self._config.authorizer_class_name and self._config.strandline_audit_log_path:
+            from strandline.broker.audit_file import open_audit_file
+
+            open_audit_file(self._config.strandline_audit_log_path)
         addresses = self._bind()
         endpoints = await advertised_endpoints(self._config, addresses)
         self._directories.make()

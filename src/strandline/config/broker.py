@@ -164,9 +164,16 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
 
+    # Security
+    allow_everyone_if_no_acl_found: bool = False
+    authorizer_class_name: str = ""
+    super_users: str = ""
+
     # Our own
     strandline_allow_insecure_listeners: bool = False
     strandline_authentication_timeout_ms: int = 10_000
+    strandline_audit_log_allowed: bool = False
+    strandline_audit_log_path: str | None = None
     strandline_ledger_retention_bytes: int = 1 << 30
     strandline_ledger_retention_ms: int = 604_800_000
 

@@ -29,6 +29,13 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 """Kafka's name for the one way to pick a replica for a consumer that is known here (KIP-392)."""
 
 
+AUTHORIZERS: Final = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+)
+"""Kafka's names for the authorizer that there is: ACLs in the metadata store."""
+
+
 class Network(NamedTuple):
     """What the network settings come to."""
 
@@ -188,6 +195,7 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
         )
     _check_consumer_groups(values)
     _check_selector(values)
+    warnings = _check_authorizer(values)
     codec = _number(values, "offsets.topic.compression.codec")
     if codec not in _CODECS:
         raise InvalidSetting(
@@ -197,9 +205,36 @@ def check_broker(values: Mapping[str, Value]) -> list[str]:
     session_min = _number(values, "group.min.session.timeout.ms")
     session_max = _number(values, "group.max.session.timeout.ms")
     if session_min > session_max:
-        return [
+        warnings.append(
             f"group.min.session.timeout.ms ({session_min}) is above "
             f"group.max.session.timeout.ms ({session_max}): no member can join a group."
+        )
+    return warnings
+
+
+def _check_authorizer(values: Mapping[str, Value]) -> list[str]:
+    name, users = "authorizer.class.name", "super.users"
+    authorizer, super_users = cast("str", values[name]), cast("str", values[users])
+    if authorizer and authorizer not in AUTHORIZERS:
+        raise InvalidSetting(
+            name,
+            f"{name} is {authorizer}, a Java class that is not known here; ACLs are switched on "
+            f"by {' or '.join(AUTHORIZERS)}.",
+        )
+    for part in filter(None, (part.strip() for part in super_users.split(";"))):
+        kind, colon, user = part.partition(":")
+        if not (kind and colon and user):
+            raise InvalidSetting(
+                users,
+                f"{users} has {part!r}, which is not of the form User:name; principals are "
+                "separated by semicolons.",
+            )
+    if super_users and not authorizer:
+        return [f"{users} has no effect without {name}: everyone may do everything."]
+    if authorizer and not super_users:
+        return [
+            f"{name} is set and {users} is empty: other brokers, and the administrator who is to "
+            "write the first ACLs, are refused until ACLs allow them."
         ]
     return []
 

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, StoreError
@@ -64,6 +64,9 @@ from strandline.storage.compaction.dry_run import DryRun
 from strandline.storage.compaction.plan import CleaningResult
 from strandline.storage.files import Files
 from strandline.types import ANONYMOUS, BrokerId, Instant, Principal
+
+if TYPE_CHECKING:
+    from strandline.node.authorization.authority import Authority
 
 log = logging.getLogger(__name__)
 
@@ -135,6 +138,12 @@ class Node:
             controller=self.controller,
             groups=self.groups,
         )
+        self.authority: Authority | None = None
+        if config.authorizer_class_name:
+            # Most brokers have none, and do without what it needs.
+            from strandline.node.authorization.authority import Authority
+
+            self.authority = Authority(config, self.metadata)
         self.parts = NodeParts(
             broker_id=self.broker_id,
             outbox=self.outbox,
@@ -154,6 +163,7 @@ class Node:
             background=self.background,
             groups=self.groups,
             transactions=self.transactions,
+            authority=self.authority,
         )
         self.routes = Routes(self.parts, random)
         self._metadata_listener = MetadataListener(self.parts)
@@ -219,11 +229,15 @@ class Node:
             next(self._connection_ids), client_host, listener, in_flight_max, principal
         )
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
+        if self.authority is not None:
+            self.authority.opened(connection)
         return connection
 
     def close_connection(self, connection: Connection) -> None:
         """A client has gone; what it waited for is forgotten."""
         self.purgatory.drop_connection(connection)
+        if self.authority is not None:
+            self.authority.closed(connection)
 
     def receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         """Handle one request. The frame's bytes may be patched, and belong to the caller after."""
@@ -268,7 +282,7 @@ class Node:
             now.monotonic_ms,
         )
         self._handle(handler, request, now)
-        if api_key == ApiKey.PRODUCE:
+        if api_key == ApiKey.PRODUCE and request.amend is None:
             self._learn(request, frame)
 
     def _learn(self, request: Request[ProduceRequest], frame: memoryview) -> None:
@@ -305,6 +319,8 @@ class Node:
         """The store tells what changed, by this broker or another."""
         before = self.metadata.image
         delta = self.metadata.advance(changes)
+        if self.authority is not None:
+            self.authority.follow(delta)
         self.telemetry.metadata_changed(before, self.metadata.image, delta, now)
         self._metadata_listener.follow(delta, now)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from strandline.node.background import Background
 from strandline.node.controller import Controller
@@ -28,6 +29,9 @@ from strandline.node.timers import Timers
 from strandline.node.topic_creation import TopicCreation
 from strandline.node.transaction_access import TransactionAccess
 from strandline.types import BrokerId
+
+if TYPE_CHECKING:
+    from strandline.node.authorization.authority import Authority
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,6 +56,8 @@ class NodeParts:
     background: Background
     groups: GroupAccess
     transactions: TransactionAccess
+    authority: Authority | None = None
+    """Who may do what; None without an authorizer."""
     handle_use: Callable[[], Handles] | None = None
     """Says who has how many of the process's handles, if the driver knows."""
     fault_control: str | None = None

@@ -25,6 +25,7 @@ class Request(Generic[Body]):
     """
 
     __slots__ = (
+        "amend",
         "api_key",
         "body",
         "client_id",
@@ -57,6 +58,8 @@ class Request(Generic[Body]):
         self.body = body
         self.received_ms = received_ms
         self.slot: Slot = connection.open_slot()
+        self.amend: Callable[[Any], None] | None = None
+        """Has the last word on the response: adds what was refused, hides what may not be seen."""
 
     @property
     def principal(self) -> Principal:
@@ -65,6 +68,8 @@ class Request(Generic[Body]):
 
     def reply(self, response: Any) -> None:
         """Answer with a response message of this API."""
+        if self.amend is not None:
+            self.amend(response)
         api = KNOWN[self.api_key]
         chunks: list[Any] = response_frame(api, self.version, self.correlation_id, response)
         self.connection.fill(self.slot, chunks)

@@ -6,7 +6,7 @@ and in memory, for what its clients use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +57,9 @@ class Routes:
             ApiKey.ALTER_CONFIGS: self._configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs,
             ApiKey.LIST_CONFIG_RESOURCES: self._configs,
+            ApiKey.DESCRIBE_ACLS: self._acls,
+            ApiKey.CREATE_ACLS: self._acls,
+            ApiKey.DELETE_ACLS: self._acls,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
             ApiKey.FIND_COORDINATOR: self._groups,
             ApiKey.JOIN_GROUP: self._groups,
@@ -83,6 +86,11 @@ class Routes:
             ApiKey.INSPECT: self._inspect,
         }
 
+    @property
+    def served(self) -> Collection[int]:
+        """The keys of all APIs that have a handler."""
+        return self._families.keys()
+
     def find(self, api_key: int) -> Handler | None:
         """The handler of an API, or None if it is not served."""
         handler = self._made.get(api_key)
@@ -90,9 +98,18 @@ class Routes:
             family = self._families.get(api_key)
             if family is None:
                 return None
-            self._made.update(family())
+            self._made.update(self._guarded(family()))
             handler = self._made[api_key]
         return handler
+
+    def _guarded(self, handlers: Mapping[int, Handler]) -> Mapping[int, Handler]:
+        """The handlers, each behind the question whether the client may."""
+        authority = self._node.authority
+        if authority is None:
+            return handlers
+        from strandline.node.authorization.guarded import guarded
+
+        return {key: guarded(key, handler, authority) for key, handler in handlers.items()}
 
     def refuse_version(self, request: Request[None]) -> None:
         """Answer ApiVersions in a version that is not known here."""
@@ -122,7 +139,9 @@ class Routes:
 
         node, broker = self._node, self._node.settings.broker
         sessions = FetchSessions(broker.max_incremental_fetch_session_cache_slots, self._random)
-        handler = FetchHandler(node.replicas, sessions, node.purgatory, node.settings)
+        handler = FetchHandler(
+            node.replicas, sessions, node.purgatory, node.settings, node.authority
+        )
         self.fetch_sessions = sessions
         return {ApiKey.FETCH: handler.handle}
 
@@ -216,6 +235,17 @@ class Routes:
             ApiKey.ALTER_CONFIGS: configs.alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter,
             ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
+        }
+
+    def _acls(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.acls import AclsHandler
+
+        node = self._node
+        acls = AclsHandler(node.metadata, node.controller, is_enabled=node.authority is not None)
+        return {
+            ApiKey.DESCRIBE_ACLS: acls.describe,
+            ApiKey.CREATE_ACLS: acls.create,
+            ApiKey.DELETE_ACLS: acls.delete,
         }
 
     def _init_producer_id(self) -> Mapping[int, Handler]:

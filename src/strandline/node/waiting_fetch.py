@@ -8,7 +8,7 @@ told. It must not know sessions' caches, nor versions of requests but those of a
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
@@ -32,6 +32,10 @@ _TOPIC_IDS_SINCE: Final = 13
 
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
+Permits = Callable[[str], bool]
+"""Whether the client may read a topic. It is asked at each reading: while a fetch waits, ACLs may
+change."""
+
 _Read = tuple[Fetched, Replica | None, PartitionAnswer]
 """What was wanted of a partition, the replica that was read, what it answers."""
 
@@ -45,6 +49,7 @@ class WaitingFetch:
     __slots__ = (
         "_context",
         "_missing",
+        "_permits",
         "_reader",
         "_replicas",
         "_request",
@@ -61,12 +66,14 @@ class WaitingFetch:
         reader: Reader,
         bytes_max: int,
         bytes_min: int,
+        permits: Permits | None = None,
     ) -> None:
         self.connection = request.connection
         self._request = request
         self._context = context
         self._replicas = replicas
         self._reader = reader
+        self._permits = permits
         self.bytes_max = bytes_max
         self.bytes_min = bytes_min
         self._missing: frozenset[FetchKey] = frozenset()
@@ -186,7 +193,9 @@ class WaitingFetch:
             found = self._find(fetched)
             replica: Replica | None = None
             may_wait = False
-            if isinstance(found, Replica):
+            if self._permits is not None and not self._may_read(fetched, found):
+                answer.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif isinstance(found, Replica):
                 replica = found
                 is_urgent = is_urgent or fetched.key in self._missing
                 try:
@@ -206,6 +215,19 @@ class WaitingFetch:
             is_urgent = is_urgent or (answer.is_urgent and not may_wait)
             answers.append((fetched, replica, answer))
         return answers, total, is_urgent
+
+    def _may_read(self, fetched: Fetched, found: Replica | ErrorCode) -> bool:
+        """By the topic's name; an id that is not known has none, and is told as such."""
+        if isinstance(found, Replica):
+            name = found.topic_partition.topic
+        else:
+            key = fetched.key
+            names = self._replicas.host.metadata.image.topic_names
+            known = key.topic if key.topic is not None else names.get(key.topic_id)
+            if known is None:
+                return True
+            name = known
+        return self._permits is None or self._permits(name)
 
     def _answer(self, answers: list[_Read], now: Instant) -> None:
         context = self._context

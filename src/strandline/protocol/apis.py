@@ -46,6 +46,9 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -159,6 +162,9 @@ KNOWN: Final = _table(
     (ApiKey.END_TXN, 0, 5, 3),
     (ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
     (ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+    (ApiKey.DESCRIBE_ACLS, 1, 3, 2),
+    (ApiKey.CREATE_ACLS, 1, 3, 2),
+    (ApiKey.DELETE_ACLS, 1, 3, 2),
     (ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
     (ApiKey.ALTER_CONFIGS, 0, 2, 2),
     (ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),

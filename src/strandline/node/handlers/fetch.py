@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from strandline.authorization.acls import Operation
 from strandline.errors import ProtocolError
 from strandline.node.fetch_answer import (
     FetchAnswer,
@@ -39,10 +40,13 @@ from strandline.node.purgatory import Purgatory
 from strandline.node.replicas import Replicas
 from strandline.node.request import Request
 from strandline.node.settings import Settings
-from strandline.node.waiting_fetch import WaitingFetch
+from strandline.node.waiting_fetch import Permits, WaitingFetch
 from strandline.protocol.messages.fetch import FetchRequest
 from strandline.replication.progress import NO_BROKER_EPOCH
 from strandline.types import BrokerId, Instant
+
+if TYPE_CHECKING:
+    from strandline.node.authorization.authority import Authority
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +65,15 @@ class FetchHandler:
         sessions: FetchSessions,
         purgatory: Purgatory,
         settings: Settings,
+        authority: Authority | None = None,
     ) -> None:
+        """With an authority consumers read what they may; brokers passed it before."""
         self.sessions = sessions
         self.purgatory = purgatory
         self._replicas = replicas
         self._settings = settings
         self._throttle = LeaderThrottle(settings)
+        self._authority = authority
 
     def handle(self, request: Request[FetchRequest], now: Instant) -> None:
         """Read what there is; answer if that is enough, else park."""
@@ -87,6 +94,7 @@ class FetchHandler:
             request.reply_chunks(encode_fetch_answer(request, answer))
             return
         reader: Reader
+        permits = None
         if follower is not None:
             reader = self.reader_of(follower)
             if request.version == FAST_PATH_VERSION and connection.fast_path is None:
@@ -100,6 +108,8 @@ class FetchHandler:
                 rack=body.rack_id,
                 may_follow=request.version >= _RACKS_SINCE,
             )
+            if self._authority is not None:
+                permits = self._authority.access(request, now).topics(Operation.READ)
         self.go_on(
             request,
             context,
@@ -108,6 +118,7 @@ class FetchHandler:
             min_bytes=body.min_bytes,
             max_bytes=body.max_bytes,
             now=now,
+            permits=permits,
         )
 
     def reader_of(self, follower: FollowerIdentity) -> FollowerReader:
@@ -129,11 +140,13 @@ class FetchHandler:
         min_bytes: int,
         max_bytes: int,
         now: Instant,
+        permits: Permits | None = None,
     ) -> None:
-        """Read what the context asks for; answer if that is enough, else park."""
+        """Read what the context asks for; answer if that is enough, else park. `permits` says
+        which topics the client may read; None: all."""
         bytes_max = max(0, min(max_bytes, self._settings.broker.fetch_max_bytes))
         fetch = WaitingFetch(
-            request, context, self._replicas, reader, bytes_max, min(min_bytes, bytes_max)
+            request, context, self._replicas, reader, bytes_max, min(min_bytes, bytes_max), permits
         )
         watched = fetch.watched()
         if max_wait_ms <= 0 or not watched:

@@ -161,7 +161,7 @@ class OffsetsHandler:
                 body=offset_fetch.OffsetFetchRequest(
                     groups=[group], require_stable=body.require_stable
                 ),
-                complete=partial(_one_group, request),
+                complete=partial(one_group, request),
             )
             return
         if request.version < _TOPIC_IDS_SINCE:
@@ -240,7 +240,7 @@ class OffsetsHandler:
         self._groups.ask(request, now, complete=partial(_with_refused, early))
 
 
-def _one_group(
+def one_group(
     request: Request[offset_fetch.OffsetFetchRequest], response: offset_fetch.OffsetFetchResponse
 ) -> offset_fetch.OffsetFetchResponse:
     """Up to version 7 there is one group; up to version 1 even its error is each partition's."""

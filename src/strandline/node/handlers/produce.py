@@ -160,7 +160,7 @@ class ProduceHandler:
                 answer = PartitionProduceResponse(index=data.index)
                 _refuse_partition(answer, refusal)
                 answers.partition_responses.append(answer)
-        _answer(request, response)
+        answer_produce(request, response)
 
 
 def _refusal_of_all(body: ProduceRequest) -> ProtocolError | None:
@@ -213,10 +213,13 @@ def _refuse_partition(
         ]
 
 
-def _answer(request: Request[ProduceRequest], response: ProduceResponse) -> None:
+def answer_produce(request: Request[ProduceRequest], response: ProduceResponse) -> None:
+    """Reply; a client that wants no answer is told of an error by closing its connection."""
     if request.body.acks != _ACKS_NONE:
         request.reply(response)
         return
+    if request.amend is not None:
+        request.amend(response)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code != ErrorCode.NONE:
@@ -280,7 +283,7 @@ class _Waiting:
         """Answer unless some partition is still waited for."""
         if not self._pending:
             _add_hints(self._request, self._response, self._host.metadata.image)
-            _answer(self._request, self._response)
+            answer_produce(self._request, self._response)
 
     def _decided(self, answer: PartitionProduceResponse, code: ErrorCode, now: Instant) -> None:
         del now

@@ -1,0 +1,111 @@
+"""Permissions of what concerns the cluster as a whole: each needs one, and is refused whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from strandline.authorization.acls import Operation, ResourceType
+from strandline.errors import ErrorCode
+from strandline.node.authorization.authority import Access
+from strandline.node.authorization.rule import MESSAGES, Need, Rule
+from strandline.node.request import Request
+from strandline.protocol.apis import KNOWN, ApiKey
+from strandline.protocol.messages import create_acls, delete_acls
+from strandline.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from strandline.protocol.messages.inspect import InspectRequest
+
+_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_MESSAGE: Final = MESSAGES[_DENIED]
+_CHANGING_SUBJECTS: Final = frozenset({"faults"})
+
+
+def _cluster(operation: Operation, response: Callable[[Request[Any]], Any]) -> Rule:
+    def guard(access: Access, request: Request[Any]) -> bool:
+        if access.may_cluster(operation):
+            return True
+        request.reply(response(request))
+        return False
+
+    return Rule(guard, (Need(operation, ResourceType.CLUSTER, _DENIED),))
+
+
+def _with_code(request: Request[Any]) -> Any:
+    """A response whose code is about the whole."""
+    return KNOWN[request.api_key].response_class(error_code=_DENIED)
+
+
+def _with_sentence(request: Request[Any]) -> Any:
+    return KNOWN[request.api_key].response_class(error_code=_DENIED, error_message=_MESSAGE)
+
+
+def _elections(request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
+    """Which partitions there are is told only to a client that named them."""
+    return ElectLeadersResponse(
+        error_code=_DENIED if request.version else ErrorCode.NONE,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=number, error_code=_DENIED, error_message=_MESSAGE)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.body.topic_partitions or ()
+        ],
+    )
+
+
+def _creations(request: Request[create_acls.CreateAclsRequest]) -> create_acls.CreateAclsResponse:
+    return create_acls.CreateAclsResponse(
+        results=[
+            create_acls.AclCreationResult(error_code=_DENIED, error_message=_MESSAGE)
+            for _ in request.body.creations
+        ]
+    )
+
+
+def _deletions(request: Request[delete_acls.DeleteAclsRequest]) -> delete_acls.DeleteAclsResponse:
+    return delete_acls.DeleteAclsResponse(
+        filter_results=[
+            delete_acls.DeleteAclsFilterResult(error_code=_DENIED, error_message=_MESSAGE)
+            for _ in request.body.filters
+        ]
+    )
+
+
+def _inspect(access: Access, request: Request[InspectRequest]) -> bool:
+    is_change = request.body.subject in _CHANGING_SUBJECTS
+    if access.may_cluster(Operation.ALTER if is_change else Operation.DESCRIBE):
+        return True
+    request.reply(_with_sentence(request))
+    return False
+
+
+RULES: Final[Mapping[ApiKey, Rule]] = {
+    ApiKey.SASL_HANDSHAKE: Rule(None),
+    ApiKey.SASL_AUTHENTICATE: Rule(None),
+    ApiKey.DESCRIBE_LOG_DIRS: _cluster(Operation.DESCRIBE, _with_code),
+    ApiKey.LIST_CONFIG_RESOURCES: _cluster(Operation.DESCRIBE_CONFIGS, _with_code),
+    ApiKey.ELECT_LEADERS: _cluster(Operation.ALTER, _elections),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _cluster(Operation.ALTER, _with_sentence),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _cluster(Operation.DESCRIBE, _with_sentence),
+    ApiKey.UPDATE_FEATURES: _cluster(Operation.ALTER, _with_sentence),
+    ApiKey.UNREGISTER_BROKER: _cluster(Operation.ALTER, _with_sentence),
+    ApiKey.ALTER_PARTITION: _cluster(Operation.CLUSTER_ACTION, _with_code),
+    ApiKey.DESCRIBE_ACLS: _cluster(Operation.DESCRIBE, _with_sentence),
+    ApiKey.CREATE_ACLS: _cluster(Operation.ALTER, _creations),
+    ApiKey.DELETE_ACLS: _cluster(Operation.ALTER, _deletions),
+    ApiKey.INSPECT: Rule(
+        _inspect,
+        (
+            Need(Operation.DESCRIBE, ResourceType.CLUSTER, _DENIED, "to look"),
+            Need(Operation.ALTER, ResourceType.CLUSTER, _DENIED, "to inject faults"),
+        ),
+    ),
+}

@@ -1,0 +1,206 @@
+"""CreateAcls, DescribeAcls and DeleteAcls; any broker answers them, as with Kafka's AclAuthorizer.
+
+Without an authorizer the answer is SECURITY_DISABLED: ACLs that nothing follows would be a trap.
+An answer is given when this broker follows the change; the others hear of it a moment later.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, TypeVar
+
+from strandline.authorization.acls import (
+    AclBinding,
+    AclEntry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from strandline.authorization.filters import AclFilter
+from strandline.cluster.controller import Decision, Refusal, matching_acls
+from strandline.cluster.controller import create_acls as decide_creation
+from strandline.cluster.controller import delete_acls as decide_deletion
+from strandline.cluster.image import ClusterImage
+from strandline.errors import ErrorCode, ProtocolError
+from strandline.node.controller import Controller
+from strandline.node.metadata import Metadata
+from strandline.node.request import Request
+from strandline.protocol.messages import create_acls, delete_acls, describe_acls
+from strandline.types import Instant
+
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+_Word = TypeVar("_Word", ResourceType, PatternType, Operation, Permission)
+
+
+class AclsHandler:
+    """Answers the three APIs, versions 1 to 3."""
+
+    def __init__(self, metadata: Metadata, controller: Controller, *, is_enabled: bool) -> None:
+        """`is_enabled`: there is an authorizer."""
+        self._metadata = metadata
+        self._controller = controller
+        self._is_enabled = is_enabled
+
+    def describe(self, request: Request[describe_acls.DescribeAclsRequest], now: Instant) -> None:
+        """List the ACLs that the filter means."""
+        del now
+        try:
+            wanted = self._filter(request.body)
+        except ProtocolError as error:
+            request.reply(
+                describe_acls.DescribeAclsResponse(
+                    error_code=error.code, error_message=error.message
+                )
+            )
+            return
+        response = describe_acls.DescribeAclsResponse(error_message=None)
+        found = matching_acls(self._metadata.image, wanted)
+        for resource, bindings in groupby(found, lambda binding: binding.resource):
+            response.resources.append(
+                describe_acls.DescribeAclsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    pattern_type=resource.pattern,
+                    acls=[
+                        describe_acls.AclDescription(
+                            principal=entry.principal,
+                            host=entry.host,
+                            operation=entry.operation,
+                            permission_type=entry.permission,
+                        )
+                        for _, entry in bindings
+                    ],
+                )
+            )
+        request.reply(response)
+
+    def create(self, request: Request[create_acls.CreateAclsRequest], now: Instant) -> None:
+        """Add ACLs; one that cannot be keeps no other from being added."""
+        early: list[Refusal | None] = []
+        bindings: list[AclBinding] = []
+        for creation in request.body.creations:
+            try:
+                bindings.append(self._binding(creation))
+                early.append(None)
+            except ProtocolError as error:
+                early.append(Refusal.of(error))
+
+        def done(results: tuple[Refusal | None, ...], at: Instant) -> None:
+            del at
+            decided = iter(results)
+            outcomes = [refusal or next(decided) for refusal in early]
+            request.reply(
+                create_acls.CreateAclsResponse(
+                    results=[
+                        create_acls.AclCreationResult(
+                            error_code=refusal.code if refusal else ErrorCode.NONE,
+                            error_message=refusal.message if refusal else None,
+                        )
+                        for refusal in outcomes
+                    ]
+                )
+            )
+
+        def failed(error: ProtocolError, at: Instant) -> None:
+            done((Refusal.of(error),) * len(bindings), at)
+
+        decide = partial(decide_creation, bindings=bindings)
+        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
+    def delete(self, request: Request[delete_acls.DeleteAclsRequest], now: Instant) -> None:
+        """Delete the ACLs that the filters mean, and tell them."""
+        early: list[Refusal | None] = []
+        filters: list[AclFilter] = []
+        for asked in request.body.filters:
+            try:
+                filters.append(self._filter(asked))
+                early.append(None)
+            except ProtocolError as error:
+                early.append(Refusal.of(error))
+
+        def reply(results: list[Refusal | tuple[AclBinding, ...]]) -> None:
+            request.reply(
+                delete_acls.DeleteAclsResponse(filter_results=[_deleted(each) for each in results])
+            )
+
+        def done(results: tuple[tuple[AclBinding, ...], ...], at: Instant) -> None:
+            del at
+            decided = iter(results)
+            reply([refusal or next(decided) for refusal in early])
+
+        def failed(error: ProtocolError, at: Instant) -> None:
+            del at
+            reply([refusal or Refusal.of(error) for refusal in early])
+
+        def decide(image: ClusterImage) -> Decision[tuple[AclBinding, ...]]:
+            return decide_deletion(image, filters)
+
+        self._controller.carry_out(decide, done=done, failed=failed, now=now)
+
+    def _check_enabled(self) -> None:
+        if not self._is_enabled:
+            raise ProtocolError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+
+    def _binding(self, creation: create_acls.AclCreation) -> AclBinding:
+        self._check_enabled()
+        return AclBinding(
+            ResourcePattern(
+                _word(ResourceType, creation.resource_type),
+                creation.resource_name,
+                _word(PatternType, creation.resource_pattern_type),
+            ),
+            AclEntry(
+                creation.principal,
+                creation.host,
+                _word(Operation, creation.operation),
+                _word(Permission, creation.permission_type),
+            ),
+        )
+
+    def _filter(self, asked: Any) -> AclFilter:
+        """The filter of a request; both APIs have fields of the same names."""
+        self._check_enabled()
+        return AclFilter(
+            _word(ResourceType, asked.resource_type_filter),
+            asked.resource_name_filter,
+            _word(PatternType, asked.pattern_type_filter),
+            asked.principal_filter,
+            asked.host_filter,
+            _word(Operation, asked.operation),
+            _word(Permission, asked.permission_type),
+        )
+
+
+def _word(kind: type[_Word], number: int) -> _Word:
+    try:
+        return kind(number)
+    except ValueError:
+        raise ProtocolError(
+            ErrorCode.INVALID_REQUEST, f"There is no {kind.__name__} with the number {number}."
+        ) from None
+
+
+def _deleted(result: Refusal | tuple[AclBinding, ...]) -> delete_acls.DeleteAclsFilterResult:
+    if isinstance(result, Refusal):
+        return delete_acls.DeleteAclsFilterResult(
+            error_code=result.code, error_message=result.message
+        )
+    return delete_acls.DeleteAclsFilterResult(
+        error_message=None,
+        matching_acls=[
+            delete_acls.DeleteAclsMatchingAcl(
+                error_message=None,
+                resource_type=resource.type,
+                resource_name=resource.name,
+                pattern_type=resource.pattern,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            for resource, entry in result
+        ],
+    )

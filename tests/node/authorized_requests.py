@@ -1,0 +1,691 @@
+"""One request for every permission that an API asks for: what it is, and what it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.authorization.acls import CLUSTER_NAME, Operation, ResourceType
+from strandline.protocol.apis import ApiKey
+from strandline.protocol.messages import (
+    add_partitions_to_txn,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    consumer_group_describe,
+    consumer_group_heartbeat,
+    create_acls,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_acls,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    inspect,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+    txn_offset_commit,
+    unregister_broker,
+    update_features,
+    write_txn_markers,
+)
+from strandline.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tests.node.messages import batch
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+ID = ResourceType.TRANSACTIONAL_ID
+READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+ALTER, DESCRIBE, ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
+SHOW, SET = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+
+Permission = tuple[Operation, ResourceType]
+
+NAMES = {TOPIC: "orders", GROUP: "g", ID: "tx", CLUSTER: CLUSTER_NAME}
+"""The resource of each type that the requests below are about."""
+NEW = "new"
+"""A topic that there is not."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request that needs `permission`, once it has what is `given`."""
+
+    api: ApiKey
+    version: int
+    make: Callable[[UUID], Any]
+    """From the id of the topic `orders`."""
+    permission: Permission
+    given: tuple[Permission, ...] = ()
+    name: str | None = None
+    """Of the resource, where it is not the one of `NAMES`."""
+
+    def __str__(self) -> str:
+        operation, kind = self.permission
+        return f"{self.api.name}.{self.version} {operation.word} {kind.word}"
+
+    @property
+    def resource(self) -> str:
+        return self.name or NAMES[self.permission[1]]
+
+
+def _produce(topic_id: UUID, *, transactional: bool = False) -> produce.ProduceRequest:
+    records = bytearray(batch(b"v", producer_id=7, epoch=0, sequence=0))
+    if transactional:
+        records[22] |= 0x10
+    return produce.ProduceRequest(
+        transactional_id="tx" if transactional else None,
+        acks=1,
+        timeout_ms=100,
+        topic_data=[
+            produce.TopicProduceData(
+                name="" if topic_id.int else "orders",
+                topic_id=topic_id,
+                partition_data=[
+                    produce.PartitionProduceData(
+                        index=0, records=memoryview(records if transactional else batch(b"v"))
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def _fetch(version: int, topic_id: UUID, replica_id: int = -1) -> fetch.FetchRequest:
+    by_id = version > 12
+    topic = fetch.FetchTopic(
+        topic="" if by_id else "orders",
+        topic_id=topic_id if by_id else UUID(int=0),
+        partitions=[fetch.FetchPartition(partition=0, partition_max_bytes=100)],
+    )
+    request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=100, topics=[topic])
+    if version > 14:
+        request.replica_state = fetch.ReplicaState(replica_id=replica_id, replica_epoch=-1)
+    else:
+        request.replica_id = replica_id
+    return request
+
+
+def _metadata(*topics: str, operations: bool = False, **more: Any) -> metadata.MetadataRequest:
+    asked = [metadata.MetadataRequestTopic(name=name) for name in topics]
+    return metadata.MetadataRequest(
+        topics=asked or None,
+        include_topic_authorized_operations=operations,
+        include_cluster_authorized_operations=operations,
+        **more,
+    )
+
+
+def _configs(kind: int, name: str) -> describe_configs.DescribeConfigsRequest:
+    return describe_configs.DescribeConfigsRequest(
+        resources=[
+            describe_configs.DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=None
+            )
+        ]
+    )
+
+
+def _alter(kind: int, name: str, setting: str, value: str) -> alter_configs.AlterConfigsRequest:
+    config = alter_configs.AlterableConfig(name=setting, value=value)
+    return alter_configs.AlterConfigsRequest(
+        validate_only=True,
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=kind, resource_name=name, configs=[config]
+            )
+        ],
+    )
+
+
+def _incremental(kind: int, name: str, setting: str, value: str) -> Any:
+    config = incremental_alter_configs.AlterableConfig(
+        name=setting, config_operation=0, value=value
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+        validate_only=True,
+        resources=[
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=kind, resource_name=name, configs=[config]
+            )
+        ],
+    )
+
+
+def _offset_fetch(version: int, topic_id: UUID) -> offset_fetch.OffsetFetchRequest:
+    if version < 8:
+        return offset_fetch.OffsetFetchRequest(
+            group_id="g",
+            topics=[offset_fetch.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])],
+        )
+    topic = offset_fetch.OffsetFetchRequestTopics(
+        name="orders", topic_id=topic_id, partition_indexes=[0]
+    )
+    return offset_fetch.OffsetFetchRequest(
+        groups=[offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[topic])]
+    )
+
+
+def _offset_commit(topic_id: UUID) -> offset_commit.OffsetCommitRequest:
+    item = offset_commit.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=0, committed_metadata=""
+    )
+    topic = offset_commit.OffsetCommitRequestTopic(
+        name="orders", topic_id=topic_id, partitions=[item]
+    )
+    return offset_commit.OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def _txn_offset_commit(_: UUID) -> txn_offset_commit.TxnOffsetCommitRequest:
+    item = txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=0, committed_metadata=""
+    )
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="orders", partitions=[item])
+    return txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="g", producer_id=1, topics=[topic]
+    )
+
+
+def _add_partitions(version: int) -> add_partitions_to_txn.AddPartitionsToTxnRequest:
+    topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+    if version < 4:
+        return add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=1,
+            v3_and_below_topics=topics,
+        )
+    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(
+        transactional_id="tx", producer_id=1, topics=topics
+    )
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+def _markers(_: UUID) -> write_txn_markers.WriteTxnMarkersRequest:
+    topic = write_txn_markers.WritableTxnMarkerTopic(name="orders", partition_indexes=[0])
+    marker = write_txn_markers.WritableTxnMarker(producer_id=1, topics=[topic])
+    return write_txn_markers.WriteTxnMarkersRequest(markers=[marker])
+
+
+def _elect(_: UUID) -> elect_leaders.ElectLeadersRequest:
+    topic = elect_leaders.TopicPartitions(topic="orders", partitions=[0])
+    return elect_leaders.ElectLeadersRequest(topic_partitions=[topic])
+
+
+def _acl_filter(**more: Any) -> dict[str, Any]:
+    return {
+        "resource_type_filter": 1,
+        "resource_name_filter": "nothing",
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+        **more,
+    }
+
+
+def _create_acl(_: UUID) -> create_acls.CreateAclsRequest:
+    creation = create_acls.AclCreation(
+        resource_type=2,
+        resource_name="orders",
+        principal="User:zoe",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    return create_acls.CreateAclsRequest(creations=[creation])
+
+
+def _list_offsets(_: UUID) -> list_offsets.ListOffsetsRequest:
+    item = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = list_offsets.ListOffsetsTopic(name="orders", partitions=[item])
+    return list_offsets.ListOffsetsRequest(replica_id=-1, topics=[topic])
+
+
+def _epochs(_: UUID) -> offset_for_leader_epoch.OffsetForLeaderEpochRequest:
+    item = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic="orders", partitions=[item])
+    return offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def _delete_records(_: UUID) -> delete_records.DeleteRecordsRequest:
+    item = delete_records.DeleteRecordsPartition(partition_index=0, offset=0)
+    topic = delete_records.DeleteRecordsTopic(name="orders", partitions=[item])
+    return delete_records.DeleteRecordsRequest(topics=[topic], timeout_ms=100)
+
+
+def _create_topic(_: UUID) -> create_topics.CreateTopicsRequest:
+    topic = create_topics.CreatableTopic(name=NEW, num_partitions=1, replication_factor=1)
+    return create_topics.CreateTopicsRequest(topics=[topic], validate_only=True)
+
+
+def _delete_topic(version: int, topic_id: UUID) -> delete_topics.DeleteTopicsRequest:
+    if version < 6:
+        return delete_topics.DeleteTopicsRequest(topic_names=["orders"])
+    named = delete_topics.DeleteTopicState(topic_id=topic_id) if topic_id.int else None
+    return delete_topics.DeleteTopicsRequest(
+        topics=[named or delete_topics.DeleteTopicState(name="orders")]
+    )
+
+
+def _alter_partition(_: UUID) -> alter_partition.AlterPartitionRequest:
+    return alter_partition.AlterPartitionRequest(broker_id=9)
+
+
+def _find(key_type: int, key: str, version: int) -> find_coordinator.FindCoordinatorRequest:
+    if version < 4:
+        return find_coordinator.FindCoordinatorRequest(key=key, key_type=key_type)
+    return find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+
+
+def _join(_: UUID) -> join_group.JoinGroupRequest:
+    protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=b"")
+    return join_group.JoinGroupRequest(
+        group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=[protocol]
+    )
+
+
+def _group_heartbeat(_: UUID) -> consumer_group_heartbeat.ConsumerGroupHeartbeatRequest:
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        group_id="k",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )
+
+
+def _leave(version: int) -> leave_group.LeaveGroupRequest:
+    if version < 3:
+        return leave_group.LeaveGroupRequest(group_id="g", member_id="m")
+    members = [leave_group.MemberIdentity(member_id="m")]
+    return leave_group.LeaveGroupRequest(group_id="g", members=members)
+
+
+_NO_ID = UUID(int=0)
+_KEY = ApiKey
+
+CASES = [
+    *(
+        Case(
+            _KEY.PRODUCE,
+            version,
+            lambda at, v=version: _produce(at if v > 12 else _NO_ID),
+            (WRITE, TOPIC),
+        )
+        for version in (3, 9, 13)
+    ),
+    Case(
+        _KEY.PRODUCE,
+        9,
+        lambda _: _produce(_NO_ID, transactional=True),
+        (WRITE, ID),
+        ((WRITE, TOPIC),),
+    ),
+    *(
+        Case(
+            _KEY.FETCH,
+            version,
+            lambda at, v=version: _fetch(v, at),
+            (READ, TOPIC),
+        )
+        for version in (4, 12, 18)
+    ),
+    *(
+        Case(
+            _KEY.FETCH,
+            version,
+            lambda at, v=version: _fetch(v, at, 1),
+            (ACTION, CLUSTER),
+        )
+        for version in (12, 17)
+    ),
+    *(Case(_KEY.LIST_OFFSETS, version, _list_offsets, (DESCRIBE, TOPIC)) for version in (1, 11)),
+    *(
+        Case(_KEY.METADATA, version, lambda _: _metadata("orders"), (DESCRIBE, TOPIC))
+        for version in (0, 7, 13)
+    ),
+    Case(
+        _KEY.METADATA,
+        13,
+        lambda at: metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(topic_id=at, name=None)]
+        ),
+        (DESCRIBE, TOPIC),
+    ),
+    Case(_KEY.METADATA, 9, lambda _: _metadata(NEW), (CREATE, TOPIC), ((DESCRIBE, TOPIC),), NEW),
+    *(
+        Case(_KEY.OFFSET_COMMIT, version, _offset_commit, (READ, each), ((READ, other),))
+        for version in (2, 8, 10)
+        for each, other in ((TOPIC, GROUP), (GROUP, TOPIC))
+    ),
+    *(
+        Case(
+            _KEY.OFFSET_FETCH,
+            version,
+            lambda at, v=version: _offset_fetch(v, at if v > 9 else _NO_ID),
+            (DESCRIBE, each),
+            ((DESCRIBE, other),),
+        )
+        for version in (1, 2, 7, 8, 10)
+        for each, other in ((TOPIC, GROUP), (GROUP, TOPIC))
+    ),
+    *(
+        Case(
+            _KEY.FIND_COORDINATOR, version, lambda _, v=version: _find(0, "g", v), (DESCRIBE, GROUP)
+        )
+        for version in (0, 3, 6)
+    ),
+    *(
+        Case(_KEY.FIND_COORDINATOR, version, lambda _, v=version: _find(1, "tx", v), (DESCRIBE, ID))
+        for version in (1, 6)
+    ),
+    *(Case(_KEY.JOIN_GROUP, version, _join, (READ, GROUP)) for version in (4, 6, 9)),
+    Case(
+        _KEY.SYNC_GROUP,
+        5,
+        lambda _: sync_group.SyncGroupRequest(
+            group_id="g", member_id="m", protocol_type="consumer", protocol_name="range"
+        ),
+        (READ, GROUP),
+    ),
+    Case(
+        _KEY.HEARTBEAT,
+        4,
+        lambda _: heartbeat.HeartbeatRequest(group_id="g", member_id="m"),
+        (READ, GROUP),
+    ),
+    *(
+        Case(
+            _KEY.LEAVE_GROUP,
+            version,
+            lambda _, v=version: _leave(v),
+            (READ, GROUP),
+        )
+        for version in (2, 5)
+    ),
+    *(
+        Case(
+            _KEY.DESCRIBE_GROUPS,
+            version,
+            lambda _: describe_groups.DescribeGroupsRequest(groups=["g"]),
+            (DESCRIBE, GROUP),
+        )
+        for version in (0, 5, 6)
+    ),
+    Case(_KEY.LIST_GROUPS, 5, lambda _: list_groups.ListGroupsRequest(), (DESCRIBE, GROUP)),
+    Case(_KEY.LIST_GROUPS, 0, lambda _: list_groups.ListGroupsRequest(), (DESCRIBE, CLUSTER)),
+    Case(_KEY.CREATE_TOPICS, 7, _create_topic, (CREATE, TOPIC), (), NEW),
+    Case(_KEY.CREATE_TOPICS, 7, _create_topic, (SHOW, TOPIC), ((CREATE, CLUSTER),), NEW),
+    *(
+        Case(
+            _KEY.DELETE_TOPICS, version, lambda at, v=version: _delete_topic(v, at), (DELETE, TOPIC)
+        )
+        for version in (1, 6)
+    ),
+    Case(_KEY.DELETE_TOPICS, 6, lambda _: _delete_topic(6, _NO_ID), (DELETE, TOPIC)),
+    Case(_KEY.DELETE_RECORDS, 2, _delete_records, (DELETE, TOPIC)),
+    Case(
+        _KEY.INIT_PRODUCER_ID,
+        4,
+        lambda _: init_producer_id.InitProducerIdRequest(
+            transactional_id="tx", transaction_timeout_ms=1000
+        ),
+        (WRITE, ID),
+    ),
+    Case(
+        _KEY.INIT_PRODUCER_ID,
+        4,
+        lambda _: init_producer_id.InitProducerIdRequest(transactional_id=None),
+        (Operation.IDEMPOTENT_WRITE, CLUSTER),
+    ),
+    Case(
+        _KEY.INIT_PRODUCER_ID,
+        0,
+        lambda _: init_producer_id.InitProducerIdRequest(transactional_id=None),
+        (WRITE, TOPIC),
+        name="another",
+    ),
+    Case(_KEY.OFFSET_FOR_LEADER_EPOCH, 4, _epochs, (DESCRIBE, TOPIC)),
+    Case(_KEY.OFFSET_FOR_LEADER_EPOCH, 2, _epochs, (ACTION, CLUSTER)),
+    Case(
+        _KEY.ADD_PARTITIONS_TO_TXN, 3, lambda _: _add_partitions(3), (WRITE, ID), ((WRITE, TOPIC),)
+    ),
+    Case(
+        _KEY.ADD_PARTITIONS_TO_TXN, 0, lambda _: _add_partitions(0), (WRITE, TOPIC), ((WRITE, ID),)
+    ),
+    Case(_KEY.ADD_PARTITIONS_TO_TXN, 5, lambda _: _add_partitions(5), (ACTION, CLUSTER)),
+    *(
+        Case(
+            _KEY.ADD_OFFSETS_TO_TXN,
+            4,
+            lambda _: AddOffsetsToTxnRequest(transactional_id="tx", producer_id=1, group_id="g"),
+            needed,
+            (given,),
+        )
+        for needed, given in (((WRITE, ID), (READ, GROUP)), ((READ, GROUP), (WRITE, ID)))
+    ),
+    Case(
+        _KEY.END_TXN,
+        5,
+        lambda _: end_txn.EndTxnRequest(transactional_id="tx", producer_id=1),
+        (WRITE, ID),
+    ),
+    Case(_KEY.WRITE_TXN_MARKERS, 2, _markers, (ACTION, CLUSTER)),
+    Case(_KEY.WRITE_TXN_MARKERS, 1, _markers, (ALTER, CLUSTER)),
+    *(
+        Case(
+            _KEY.TXN_OFFSET_COMMIT,
+            3,
+            _txn_offset_commit,
+            needed,
+            tuple({(WRITE, ID), (READ, GROUP), (READ, TOPIC)} - {needed}),
+        )
+        for needed in ((WRITE, ID), (READ, GROUP), (READ, TOPIC))
+    ),
+    Case(
+        _KEY.DESCRIBE_ACLS,
+        3,
+        lambda _: describe_acls.DescribeAclsRequest(**_acl_filter()),
+        (DESCRIBE, CLUSTER),
+    ),
+    Case(_KEY.CREATE_ACLS, 3, _create_acl, (ALTER, CLUSTER)),
+    Case(
+        _KEY.DELETE_ACLS,
+        1,
+        lambda _: delete_acls.DeleteAclsRequest(
+            filters=[delete_acls.DeleteAclsFilter(**_acl_filter())]
+        ),
+        (ALTER, CLUSTER),
+    ),
+    Case(_KEY.DESCRIBE_CONFIGS, 4, lambda _: _configs(2, "orders"), (SHOW, TOPIC)),
+    Case(_KEY.DESCRIBE_CONFIGS, 1, lambda _: _configs(4, "1"), (SHOW, CLUSTER)),
+    Case(_KEY.DESCRIBE_CONFIGS, 4, lambda _: _configs(8, "1"), (SHOW, CLUSTER)),
+    Case(_KEY.DESCRIBE_CONFIGS, 4, lambda _: _configs(32, "g"), (SHOW, GROUP)),
+    *(
+        Case(api, version, lambda _, m=make, a=arguments: m(*a), (SET, kind))
+        for api, version, make in (
+            (_KEY.ALTER_CONFIGS, 2, _alter),
+            (_KEY.INCREMENTAL_ALTER_CONFIGS, 1, _incremental),
+        )
+        for kind, arguments in (
+            (TOPIC, (2, "orders", "retention.ms", "1")),
+            (CLUSTER, (4, "", "log.cleaner.backoff.ms", "1")),
+            (GROUP, (32, "g", "consumer.session.timeout.ms", "45000")),
+        )
+    ),
+    *(
+        Case(
+            _KEY.DESCRIBE_LOG_DIRS,
+            version,
+            lambda _: describe_log_dirs.DescribeLogDirsRequest(topics=None),
+            (DESCRIBE, CLUSTER),
+        )
+        for version in (3, 5)
+    ),
+    Case(
+        _KEY.CREATE_PARTITIONS,
+        3,
+        lambda _: create_partitions.CreatePartitionsRequest(
+            topics=[create_partitions.CreatePartitionsTopic(name="orders", count=2)],
+            validate_only=True,
+        ),
+        (ALTER, TOPIC),
+    ),
+    Case(
+        _KEY.DELETE_GROUPS,
+        2,
+        lambda _: delete_groups.DeleteGroupsRequest(groups_names=["g"]),
+        (DELETE, GROUP),
+    ),
+    *(Case(_KEY.ELECT_LEADERS, version, _elect, (ALTER, CLUSTER)) for version in (0, 2)),
+    Case(
+        _KEY.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        lambda _: alter_partition_reassignments.AlterPartitionReassignmentsRequest(),
+        (ALTER, CLUSTER),
+    ),
+    Case(
+        _KEY.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        lambda _: list_partition_reassignments.ListPartitionReassignmentsRequest(),
+        (DESCRIBE, CLUSTER),
+    ),
+    *(
+        Case(
+            _KEY.OFFSET_DELETE,
+            0,
+            lambda _: offset_delete.OffsetDeleteRequest(
+                group_id="g",
+                topics=[
+                    offset_delete.OffsetDeleteRequestTopic(
+                        name="orders",
+                        partitions=[offset_delete.OffsetDeleteRequestPartition(partition_index=0)],
+                    )
+                ],
+            ),
+            needed,
+            (given,),
+        )
+        for needed, given in (
+            ((DELETE, GROUP), (READ, TOPIC)),
+            ((READ, TOPIC), (DELETE, GROUP)),
+        )
+    ),
+    Case(_KEY.ALTER_PARTITION, 3, _alter_partition, (ACTION, CLUSTER)),
+    Case(
+        _KEY.UPDATE_FEATURES,
+        2,
+        lambda _: update_features.UpdateFeaturesRequest(validate_only=True),
+        (ALTER, CLUSTER),
+    ),
+    Case(
+        _KEY.DESCRIBE_CLUSTER,
+        2,
+        lambda _: describe_cluster.DescribeClusterRequest(
+            include_cluster_authorized_operations=True
+        ),
+        (DESCRIBE, CLUSTER),
+    ),
+    Case(_KEY.METADATA, 8, lambda _: _metadata(operations=True), (DESCRIBE, CLUSTER)),
+    Case(
+        _KEY.DESCRIBE_PRODUCERS,
+        0,
+        lambda _: describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name="orders", partition_indexes=[0])]
+        ),
+        (READ, TOPIC),
+    ),
+    Case(
+        _KEY.UNREGISTER_BROKER,
+        0,
+        lambda _: unregister_broker.UnregisterBrokerRequest(broker_id=9),
+        (ALTER, CLUSTER),
+    ),
+    Case(
+        _KEY.DESCRIBE_TRANSACTIONS,
+        0,
+        lambda _: describe_transactions.DescribeTransactionsRequest(transactional_ids=["tx"]),
+        (DESCRIBE, ID),
+    ),
+    Case(
+        _KEY.DESCRIBE_TRANSACTIONS,
+        0,
+        lambda _: describe_transactions.DescribeTransactionsRequest(transactional_ids=["open"]),
+        (DESCRIBE, TOPIC),
+        ((DESCRIBE, ID),),
+    ),
+    Case(
+        _KEY.LIST_TRANSACTIONS,
+        2,
+        lambda _: list_transactions.ListTransactionsRequest(),
+        (DESCRIBE, ID),
+        name="open",
+    ),
+    *(
+        Case(_KEY.CONSUMER_GROUP_HEARTBEAT, 1, _group_heartbeat, needed, (given,), name)
+        for needed, given, name in (
+            ((READ, GROUP), (DESCRIBE, TOPIC), "k"),
+            ((DESCRIBE, TOPIC), (READ, GROUP), None),
+        )
+    ),
+    *(
+        Case(
+            _KEY.CONSUMER_GROUP_DESCRIBE,
+            1,
+            lambda _: consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=["k"]),
+            needed,
+            (given,),
+            name,
+        )
+        for needed, given, name in (
+            ((DESCRIBE, GROUP), (DESCRIBE, TOPIC), "k"),
+            ((DESCRIBE, TOPIC), (DESCRIBE, GROUP), None),
+        )
+    ),
+    Case(
+        _KEY.LIST_CONFIG_RESOURCES,
+        1,
+        lambda _: list_config_resources.ListConfigResourcesRequest(),
+        (SHOW, CLUSTER),
+    ),
+    Case(
+        _KEY.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        lambda _: describe_topic_partitions.DescribeTopicPartitionsRequest(
+            topics=[describe_topic_partitions.TopicRequest(name="orders")]
+        ),
+        (DESCRIBE, TOPIC),
+    ),
+    Case(_KEY.INSPECT, 0, lambda _: inspect.InspectRequest(subject="why"), (DESCRIBE, CLUSTER)),
+    Case(_KEY.INSPECT, 0, lambda _: inspect.InspectRequest(subject="faults"), (ALTER, CLUSTER)),
+]
