@@ -42,6 +42,7 @@ SHELVES = {
         "GroupListing",
         "GroupDescription",
         "GroupMember",
+        "Acl",
     ),
     "Tables": (
         "Table",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
+    from strandline.client.admin_acls import Acl
     from strandline.client.admin_cluster import ClusterDescription
     from strandline.client.admin_groups import GroupDescription, GroupListing, GroupMember
     from strandline.client.aio.admin import AsyncAdmin
@@ -59,6 +60,7 @@ __all__ = [
     "Cluster",
     "ClusterError",
     # clients
+    "Acl",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
@@ -104,6 +106,7 @@ _MODULES: Final = {
     "AsyncCluster": "testing.async_cluster",
     "Cluster": "testing.cluster",
     "ClusterError": "testing.control",
+    "Acl": "client.admin_acls",
     "Admin": "client.api.admin",
     "AsyncAdmin": "client.aio.admin",
     "AsyncConsumer": "client.aio.consumer",

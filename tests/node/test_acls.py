@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.authorization.acls import CLUSTER_NAME, Operation, PatternType, ResourceType
+from strandline.authorization.authorizer import Verdict
 from strandline.errors import ErrorCode
 from strandline.node.authorization.audit import LINES_PER_SECOND, Asked, Audit
 from strandline.node.produce_fast_path import ProduceFastPath
@@ -294,8 +295,7 @@ def test_the_audit_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
             asked = Asked(ANONYMOUS, "h", "PRODUCE", WRITE, TOPIC, f"{at_ms}-{number}")
             audit.note(
                 asked,
-                is_allowed=False,
-                reason="no",
+                verdict=Verdict(False, "no"),
                 listener="L",
                 client_id="x" * 10_000,
                 now=Instant(at_ms, 0),

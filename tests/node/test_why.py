@@ -12,8 +12,11 @@ import pytest
 from strandline.cluster.store import SetData
 from strandline.cluster.topic_names import CONSUMER_OFFSETS
 from strandline.cluster.znodes import ControllerEpochNode, ControllerNode
+from strandline.config.checks import AUTHORIZERS
+from strandline.config.load import load_broker_config
 from strandline.errors import ErrorCode
 from strandline.node import group_host
+from strandline.node.authorization.authority import Authority
 from strandline.node.outbox import Origin, Refused
 from strandline.node.why import refusals
 from strandline.node.why.document import page
@@ -42,10 +45,18 @@ from strandline.protocol.messages.share_group_heartbeat import ShareGroupHeartbe
 from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.records.builder import build_batch
 from strandline.records.record import Record
-from strandline.types import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from strandline.types import (
+    USER,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    Principal,
+    ProducerEpoch,
+    ProducerId,
+)
 from tests.node.followers import Cluster
 from tests.node.messages import batch, fetch, list_offsets, produce
-from tests.node.world import WALL_MS, World, failing
+from tests.node.world import WALL_MS, Client, World, failing
 
 DOCS = Path(__file__).parents[2] / "docs"
 Cause: TypeAlias = Callable[[Cluster, pytest.MonkeyPatch], None]
@@ -387,6 +398,38 @@ def expire(cluster: Cluster) -> None:
 def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expire(cluster)
     cluster.world.connect().ask(ElectLeadersRequest(topic_partitions=None), 2)
+
+
+def secure(cluster: Cluster) -> Client:
+    """Switch ACLs on, and connect as a client that has none."""
+    node = cluster.world.node
+    settings = (f"authorizer.class.name={AUTHORIZERS[0]}", "super.users=User:ANONYMOUS")
+    config = load_broker_config(None, settings).config
+    node.authority = node.parts.authority = Authority(config, node.metadata)
+    node.routes._made.clear()
+    return cluster.world.connect(Principal(USER, "alice"))
+
+
+@causes("topic-permission", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    secure(cluster).ask(produce(batch(b"a"), "orders", acks=1), 9)
+    (found,) = [e for e in why(cluster.world, topic="orders") if e["rule"] == "topic-permission"]
+    assert found["cause"] == (
+        "User:alice at test-host lacks Write of Topic 'orders': no ACL covers it"
+    )
+    assert found["remedy"] == (
+        "strandline acls add --allow-principal User:alice --operation Write --topic orders"
+    )
+
+
+@causes("group-permission", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    secure(cluster).ask(HeartbeatRequest(group_id="g", member_id="m"), 4)
+
+
+@causes("cluster-permission", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+def _(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    secure(cluster).ask(ElectLeadersRequest(topic_partitions=None), 2)
 
 
 @causes("not-registered")

@@ -50,6 +50,8 @@ class Verdict(NamedTuple):
 
     is_allowed: bool
     reason: str
+    is_by_acl: bool = False
+    """One ACL has decided it, which the reason names."""
 
 
 _SUPER_USER: Final = Verdict(True, "it is one of super.users")
@@ -191,10 +193,13 @@ class Authorizer:
                     continue
                 if entry.permission is Permission.DENY:
                     if entry.operation in (operation, Operation.ALL):
-                        return Verdict(False, f"an ACL denies it: {AclBinding(resource, entry)}")
+                        sentence = f"an ACL denies it: {AclBinding(resource, entry)}"
+                        return Verdict(False, sentence, is_by_acl=True)
                 elif allowed is None and allows(entry, operation):
                     allowed = AclBinding(resource, entry)
-        return verdict if allowed is None else Verdict(True, f"an ACL allows it: {allowed}")
+        if allowed is None:
+            return verdict
+        return Verdict(True, f"an ACL allows it: {allowed}", is_by_acl=True)
 
 
 def _is_about(entry: AclEntry, principal: Principal, host: str) -> bool:

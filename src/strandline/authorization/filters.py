@@ -55,3 +55,15 @@ class AclFilter(NamedTuple):
             and self.operation in (Operation.ANY, entry.operation)
             and self.permission in (Permission.ANY, entry.permission)
         )
+
+
+def exactly(binding: AclBinding) -> AclFilter:
+    """The filter that means this ACL, and no other."""
+    resource, entry = binding
+    return AclFilter(
+        *resource,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission=entry.permission,
+    )

@@ -33,6 +33,7 @@ COMMANDS = {
     "transactions": LazyCommand(
         "strandline.cli.transactions:transactions", "Show transactions, end those that hang."
     ),
+    "acls": LazyCommand("strandline.cli.acls:acls", "Show and change who may do what."),
     "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
     "status": LazyCommand("strandline.cli.status:status", "Show brokers and replicas live."),
     "why": LazyCommand("strandline.cli.why:why", "Explain refusals and what stands still."),

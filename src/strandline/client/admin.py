@@ -1,4 +1,4 @@
-"""Managing a cluster: topics, replicas, settings, groups, and the cluster itself.
+"""Managing a cluster: topics, replicas, settings, groups, ACLs, and the cluster itself.
 
     admin = Admin(cluster)
     admin.topics.create("orders", partitions=3)
@@ -10,6 +10,7 @@ sentence when a request for one thing is refused, and return outcomes per item f
 
 from __future__ import annotations
 
+from strandline.client.admin_acls import AclAdmin
 from strandline.client.admin_cluster import ClusterAdmin
 from strandline.client.admin_configs import ConfigAdmin
 from strandline.client.admin_groups import GroupAdmin
@@ -24,6 +25,7 @@ class Admin:
     """See the module."""
 
     def __init__(self, cluster: ClusterClient) -> None:
+        self.acls = AclAdmin(cluster)
         self.topics = TopicAdmin(cluster)
         self.configs = ConfigAdmin(cluster)
         self.groups = GroupAdmin(cluster)

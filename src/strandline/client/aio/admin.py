@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Self, TypeVar
 
+from strandline.authorization.filters import AclFilter, exactly
 from strandline.client.admin import Admin as AdminOperations
+from strandline.client.admin_acls import Acl
 from strandline.client.admin_cluster import ClusterDescription
 from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
@@ -144,6 +146,30 @@ class AsyncAdmin:
     async def delete_group(self, group: str) -> None:
         """Delete a group without members, with its offsets. Raises `ProtocolError`."""
         await self._run(lambda admin: admin.groups.delete(group))
+
+    # -- Who may do what ---------------------------------------------------------------------
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add ACLs; those that are there already are no error.
+
+        Raises `ProtocolError` with the reason of the first that cannot be (the others are made),
+        SECURITY_DISABLED without an authorizer, and `ValueError` for a word that is not known.
+        """
+        bindings = [each.binding() for each in acls]
+        for error in await self._run(lambda admin: admin.acls.create(bindings)):
+            if error is not None:
+                raise error
+
+    async def list_acls(self) -> list[Acl]:
+        """All ACLs, by resource. Raises `ProtocolError`: SECURITY_DISABLED."""
+        found = await self._run(lambda admin: admin.acls.describe(AclFilter()))
+        return [Acl.of(each) for each in found]
+
+    async def delete_acls(self, acls: Iterable[Acl]) -> list[Acl]:
+        """Delete exactly these ACLs, and return those that there were."""
+        filters = [exactly(each.binding()) for each in acls]
+        deleted = await self._run(lambda admin: admin.acls.delete(filters))
+        return [Acl.of(each) for each in deleted]
 
     # -- The cluster -------------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
-"""`strandline.Admin`: topics, settings, groups and the cluster itself."""
+"""`strandline.Admin`: topics, settings, groups, ACLs and the cluster itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Self
 
+from strandline.authorization.filters import AclFilter, exactly
 from strandline.client.admin import Admin as AdminOperations
+from strandline.client.admin_acls import Acl
 from strandline.client.admin_cluster import ClusterDescription
 from strandline.client.admin_configs import Resource
 from strandline.client.admin_groups import GroupDescription, GroupListing
@@ -132,6 +134,28 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Delete a group without members, with its offsets. Raises `ProtocolError`."""
         self._operations.groups.delete(group)
+
+    # -- Who may do what ---------------------------------------------------------------------
+
+    def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Add ACLs; those that are there already are no error.
+
+        Raises `ProtocolError` with the reason of the first that cannot be (the others are made),
+        SECURITY_DISABLED without an authorizer, and `ValueError` for a word that is not known.
+        """
+        outcomes = self._operations.acls.create([each.binding() for each in acls])
+        for error in outcomes:
+            if error is not None:
+                raise error
+
+    def list_acls(self) -> list[Acl]:
+        """All ACLs, by resource. Raises `ProtocolError`: SECURITY_DISABLED."""
+        return [Acl.of(each) for each in self._operations.acls.describe(AclFilter())]
+
+    def delete_acls(self, acls: Iterable[Acl]) -> list[Acl]:
+        """Delete exactly these ACLs, and return those that there were."""
+        filters = [exactly(each.binding()) for each in acls]
+        return [Acl.of(each) for each in self._operations.acls.delete(filters)]
 
     # -- The cluster -------------------------------------------------------------------------
 

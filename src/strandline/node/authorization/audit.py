@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from strandline.authorization.acls import Operation, ResourceType
+from strandline.authorization.authorizer import Verdict
 from strandline.types import Instant, Principal
 
 log = logging.getLogger("strandline.audit")
@@ -47,6 +48,9 @@ class Denial:
 
     asked: Asked
     reason: str
+    is_by_acl: bool
+    """An ACL denies it; else none allows it."""
+    first: Instant
     at: Instant
     told_ms: int
     untold: int = 0
@@ -68,13 +72,13 @@ class Audit:
         self,
         asked: Asked,
         *,
-        is_allowed: bool,
-        reason: str,
+        verdict: Verdict,
         listener: str,
         client_id: str | None,
         now: Instant,
     ) -> None:
         """The authorizer has decided."""
+        is_allowed, reason, is_by_acl = verdict
         if is_allowed and not self._tells_allowed:
             return
         known = self._allowed if is_allowed else self.denials
@@ -82,10 +86,11 @@ class Audit:
         if entry is None:
             if len(known) >= _REMEMBERED_MAX:
                 known.popitem(last=False)
-            entry = known[asked] = Denial(asked, reason, now, now.monotonic_ms - REPEAT_MS)
+            told_ms = now.monotonic_ms - REPEAT_MS
+            entry = known[asked] = Denial(asked, reason, is_by_acl, now, now, told_ms)
         else:
             known.move_to_end(asked)
-        entry.reason, entry.at = reason, now
+        entry.reason, entry.is_by_acl, entry.at = reason, is_by_acl, now
         if now.monotonic_ms - entry.told_ms < REPEAT_MS or not self._has_room(now):
             entry.untold += 1
             return

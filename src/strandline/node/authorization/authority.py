@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strandline.authorization.acls import CLUSTER_NAME, Operation, ResourceType
-from strandline.authorization.authorizer import Authorizer, parse_super_users
+from strandline.authorization.authorizer import Authorizer, Verdict, parse_super_users
 from strandline.cluster.image import ClusterImage, ImageDelta
 from strandline.config.broker import BrokerConfig
 from strandline.node.authorization.audit import Asked, Audit
@@ -90,7 +90,7 @@ class Access:
             connection.principal, connection.client_host, operation, kind, name
         )
         if is_noted:
-            self._note(operation, kind, name, verdict.is_allowed, verdict.reason)
+            self._note(operation, kind, name, verdict)
         return verdict.is_allowed
 
     def may_cluster(self, operation: Operation, *, is_noted: bool = True) -> bool:
@@ -100,11 +100,9 @@ class Access:
     def may_any(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether there is some resource of the type to which the client may do that."""
         connection = self._request.connection
-        verdict = self._authority.authorizer.authorize_by_type(
+        return self._authority.authorizer.authorize_by_type(
             connection.principal, connection.client_host, operation, kind
-        )
-        self._note(operation, kind, "*", verdict.is_allowed, verdict.reason)
-        return verdict.is_allowed
+        ).is_allowed
 
     def topics(self, operation: Operation, *, is_noted: bool = True) -> Callable[[str], bool]:
         """Says of each topic whether the client may do that to it."""
@@ -118,9 +116,7 @@ class Access:
         )
         return sum(1 << each for each in allowed)
 
-    def _note(
-        self, operation: Operation, kind: ResourceType, name: str, is_allowed: bool, reason: str
-    ) -> None:
+    def _note(self, operation: Operation, kind: ResourceType, name: str, verdict: Verdict) -> None:
         request = self._request
         connection = request.connection
         self._authority.audit.note(
@@ -132,8 +128,7 @@ class Access:
                 kind,
                 name,
             ),
-            is_allowed=is_allowed,
-            reason=reason,
+            verdict=verdict,
             listener=connection.listener,
             client_id=request.client_id,
             now=self._now,

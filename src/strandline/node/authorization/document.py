@@ -44,6 +44,16 @@ ClusterAction of the cluster and Describe of all topics.
   A denial implies nothing.
 - `allow.everyone.if.no.acl.found=true` opens the resources that no ACL covers.
 
+The command line has the words of `kafka-acls`, which works as well; `strandline why` names the
+permission that a refused client lacks, and the command that allows it:
+
+    strandline acls add --allow-principal User:alice --operation Read --topic orders
+    strandline acls add --allow-principal User:app --producer --topic orders --idempotent
+    strandline acls add --allow-principal User:app --consumer --topic orders --group billing
+    strandline acls add --deny-principal User:bob --deny-host 198.51.100.3 --topic orders
+    strandline acls list --topic orders --resource-pattern-type match
+    strandline acls remove --allow-principal User:alice --operation Read --topic orders
+
 ACLs lie in the metadata store where and as Kafka's AclAuthorizer keeps them (`/kafka-acl`,
 `/kafka-acl-extended`), and every broker follows them. Any broker writes them. A change counts on
 the broker that answers the request at once, and on the others when they hear of it; a connection

@@ -56,8 +56,8 @@ def _init_producer_id(access: Access, request: Request[InitProducerIdRequest]) -
             return True
         code = _ID_DENIED
     else:
-        if access.may_cluster(Operation.IDEMPOTENT_WRITE, is_noted=False) or access.may_any(
-            Operation.WRITE, _TOPIC
+        if access.may_any(Operation.WRITE, _TOPIC) or access.may_cluster(
+            Operation.IDEMPOTENT_WRITE
         ):
             return True
         code = _CLUSTER_DENIED

@@ -10,6 +10,7 @@ from strandline.node.why import (
     group_rules,
     leader_rules,
     partition_rules,
+    permission_rules,
     reading_rules,
     transaction_rules,
     writing_rules,
@@ -25,6 +26,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *transaction_rules.RULES,
     *group_rules.RULES,
     *cluster_rules.RULES,
+    *permission_rules.RULES,
 )
 BY_CODE: Final[dict[ErrorCode, Rule]] = {code: rule for rule in RULES for code in rule.codes}
 
