@@ -191,6 +191,25 @@ def test_i37_a_late_batch_of_an_ended_transaction_opens_none(transactions: Trans
     assert [each.current_txn_start_offset for each in transactions.producers()] == [-1]
 
 
+def test_a_transaction_ends_although_a_partition_knows_a_newer_epoch(
+    transactions: Transactions,
+) -> None:
+    """As after a loss of the coordinator's newest records: Kafka's stays in PrepareAbort."""
+    assert transactions.write(b"a", 0) is ErrorCode.NONE
+    newer = WritableTxnMarker(
+        producer_id=transactions.producer_id,
+        producer_epoch=transactions.epoch + 7,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+    )
+    leader = transactions.world.leader_of("t").connect()
+    [written] = leader.ask(WriteTxnMarkersRequest(markers=[newer]), 1).markers
+    assert written.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert transactions.end(commit=False) is ErrorCode.NONE
+    transactions.wait_for("CompleteAbort")
+    transactions.initialize()
+
+
 def test_the_next_transaction_may_begin_while_the_last_one_ends(
     transactions: Transactions,
 ) -> None:

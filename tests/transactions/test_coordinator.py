@@ -111,6 +111,19 @@ def test_version_2_aborts_what_has_not_begun_and_commits_no_such_thing() -> None
     assert world.end(1, commit=False).producer_epoch == 2
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_abort_of_the_next_transaction_waits_for_the_markers_of_the_last(
+    committed: bool,
+) -> None:
+    """The producer has been told its next epoch; what it began came to nothing (seed 41000337)."""
+    world = opened()
+    world.end(0, commit=committed)
+
+    assert world.end(1, commit=False).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    world.write_markers()
+    assert world.end(1, commit=False).producer_epoch == 2
+
+
 @pytest.mark.parametrize(
     ("version", "refused"), [(0, ErrorCode.PRODUCER_FENCED), (2, ErrorCode.INVALID_TXN_STATE)]
 )

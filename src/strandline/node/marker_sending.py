@@ -40,9 +40,6 @@ _CHANNEL: Final = "markers"
 PARTITIONS_AT_ONCE: Final = 200
 """In one request to another broker, or in one turn of this one."""
 _DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
-_FENCED: Final = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED}
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -223,8 +220,16 @@ class MarkerSender:
         if code in _DONE:
             job.left.discard(at)
             self._finish_if_done(job, now)
-        elif code in _FENCED:
-            # A newer coordinator, or a newer producer, has taken over; it ends the transaction.
+        elif code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            # The producer has a newer epoch there. A newer coordinator has given it, and this one
+            # will hear of that; or the log of coordinators has lost it. Then no other will ever end
+            # the transaction, and in this partition there is nothing of this epoch to end. Kafka
+            # gives up here, and its producer is told CONCURRENT_TRANSACTIONS for good.
+            log.warning("%s knows a newer epoch of producer %d", at, job.sent.producer_id)
+            job.left.discard(at)
+            self._finish_if_done(job, now)
+        elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            # A newer coordinator has taken over; it ends the transaction.
             log.warning("The end of a transaction was refused by %s: %s", at, code.name)
             del self._jobs[job.sent.send_id]
         else:

@@ -28,15 +28,16 @@ class Forgotten(NamedTuple):
     coordinator_epoch: int
 
 
-def forgotten_transactions(world: World) -> frozenset[Forgotten]:
-    """All of them, in a world that has settled; none while a coordinator still loads its state."""
+def forgotten_transactions(world: World) -> frozenset[Forgotten] | None:
+    """All of them, in a world that has settled; None while a coordinator loads its state or ends
+    transactions."""
     known: set[tuple[ProducerId, TopicPartition]] = set()
     for machine in world.machines.values():
         if not machine.is_up or not machine.node.transactions.is_used:
             continue
         host = machine.node.transactions.host
         if host.loading or host.is_deciding:
-            return frozenset()
+            return None
         for _, entry in host.open_transactions():
             transaction = entry.current
             known.update((transaction.producer_id, each) for each in transaction.partitions)

@@ -269,9 +269,15 @@ class Course:
 
     def _end_forgotten_transactions(self) -> None:
         """What an operator does who finds transactions that hang (see `forgotten`)."""
-        before = forgotten_transactions(self.world)
+        schedule = self.world.schedule
+        end_us = schedule.now_us + self._bounds.in_sync_us
+        found = forgotten_transactions(self.world)
+        while found is None and schedule.now_us < end_us:
+            self._let_pass(_LOOK_US)
+            found = forgotten_transactions(self.world)
+        # What a client has begun just now is known to its coordinator, and to a partition, later.
         self._let_pass(_LOOK_US)
-        for each in sorted(before & forgotten_transactions(self.world)):
+        for each in sorted((found or frozenset()) & (forgotten_transactions(self.world) or set())):
             wishes = {
                 "producer": str(each.producer_id),
                 "epoch": str(each.producer_epoch),

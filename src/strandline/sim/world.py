@@ -71,6 +71,8 @@ class World:
         self.streams = Streams(options.seed)
         self.schedule = Schedule(self.streams("schedule") if permute else None)
         self.trace = Trace()
+        self.clocks_set_ms = 0
+        """How far faults have set wall clocks forward or back so far, in all."""
         self.observers: list[Observer] = []
         self.history: list[Event] = []
         self.on_note: Callable[[int, str], None] | None = None

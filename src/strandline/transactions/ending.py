@@ -146,6 +146,10 @@ def _judge_version_2(entry: Entry, request: EndTxnRequest) -> bool:
         raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_next = current.producer_epoch == request.producer_epoch
     if current.state in PREPARED:
+        if is_next and current.producer_id == request.producer_id:
+            # The producer has heard of the decision and goes on, before the markers are written.
+            # Its next transaction came to nothing, and it aborts that. Kafka fences it here.
+            raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_valid = was_raised
     elif current.state in COMPLETE:
         is_valid = was_raised or was_rotated or is_next

@@ -83,7 +83,8 @@ class Transactional(SimClient):
         self._to_send: dict[TransactionRun, int] = {}
         """How many batches the open transaction is to get still."""
         self._asking = ExponentialBackoff(self.random)
-        self._is_asking = False
+        self._asked: TransactionRun | None = None
+        """The process that asks for what is stored."""
 
     def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
         """See `SimClient`."""
@@ -193,7 +194,8 @@ class Transactional(SimClient):
         if not isinstance(error, ProducerFailed):
             raise InvariantViolated(f"{self.name} failed with {error!r}.")
         self.counters[f"transactional producer {error.code.name}"] += 1
-        is_late = self.timeout_ms < NEVER_MS
+        # By the clock of a broker that was set forward for long enough, it took too long.
+        is_late = self.timeout_ms < NEVER_MS or self.world.clocks_set_ms >= NEVER_MS
         if self._is_newest(run) and not is_late and not self.world.options.allows_loss:
             self.found(
                 "I-37",
@@ -290,12 +292,11 @@ class Transactional(SimClient):
     # -- what is stored ----------------------------------------------------------------------
 
     def _ask_stored(self) -> None:
-        if not self._is_asking and self._runs:
-            self._is_asking = True
-            self.ask_offset(self._runs[-1], self._stored_told)
+        if self._runs and self._asked is not self._runs[-1]:
+            self._asked = self._runs[-1]
+            self.ask_offset(self._asked, self._stored_told)
 
     def _stored_told(self, offset: int) -> None:
-        self._is_asking = False
         self.stored = offset
 
     def ask_offset(self, run: TransactionRun, told: Callable[[int], None]) -> None:

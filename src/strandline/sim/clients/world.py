@@ -38,6 +38,10 @@ class ClientWorld(Protocol):
     @property
     def history(self) -> list[Event]: ...
 
+    @property
+    def clocks_set_ms(self) -> int:
+        """How far faults have set the brokers' wall clocks so far, in all."""
+
     def leader_epoch(self, at: TopicPartition) -> int:
         """The newest leader epoch of a partition that anybody can know of; -1 without any."""
 

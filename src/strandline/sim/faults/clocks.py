@@ -16,6 +16,7 @@ _FOR_US: Final = 3_000_000
 def clock_jump(scene: Scene, action: Action) -> None:
     """The wall clock is set forward or back, and set right after `for`."""
     ms = (action.time_us("forward", 0) - action.time_us("back", 0)) // 1000
+    scene.world.clocks_set_ms += abs(ms)
     for machine in some(scene, action.word(0)):
         jump = machine.clock.jump_wall
         # Named by the action: two jumps of one clock add up, and end one by one.
