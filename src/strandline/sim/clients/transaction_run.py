@@ -201,7 +201,7 @@ class TransactionRun:
 
     def _send_batches(self) -> None:
         wanted: dict[BrokerId, dict[TopicPartition, RecordedBatch]] = {}
-        again = False
+        again = has_sent = False
         for queue in self._queues.busy:
             at = queue.topic_partition
             leader = self.cluster.leader(at)
@@ -237,8 +237,8 @@ class TransactionRun:
                 then,
                 version=version if highest is None else min(version, highest),
             )
-            again = again and bool(batches)
-        if again and wanted:
+            has_sent = True
+        if again and has_sent:
             self._send_batches()
 
     def _note_sent(self, batch: RecordedBatch) -> None:
