@@ -75,6 +75,8 @@ def test_places_in_a_log(broker: BrokerThread, name: str) -> None:
         assert consumer.end_offsets([first, second]) == {first: 10, second: 10}
         consumer.seek_to_end()
         assert consumer.poll(0) == []
+        with pytest.raises(TypeError, match="float"):
+            consumer.poll(1.0)  # type: ignore[arg-type]
         consumer.seek(first, 9)
         assert [each.value for each in read(consumer, 1)] == [b"18"]
         consumer.seek_to_time(1017, second)

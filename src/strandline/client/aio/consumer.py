@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
+from operator import index
 from typing import Self
 
 from strandline.client.aio.cluster import AsyncClusterClient
@@ -157,10 +158,11 @@ class AsyncConsumer:
 
         Errors that a retry may mend are retried. Raises `ProtocolError` for others
         (OFFSET_OUT_OF_RANGE with `auto.offset.reset=none`, TOPIC_AUTHORIZATION_FAILED, ...) and
-        `CorruptRecords`, a `StrandlineError`, for bytes that are not records.
+        `CorruptRecords`, a `StrandlineError`, for bytes that are not records; `TypeError` for a
+        time that is no whole number: other clients count in seconds.
         """
         reader = self._member or self._fetcher
-        return records_in(await reader.poll(timeout_ms))
+        return records_in(await reader.poll(index(timeout_ms)))
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Records without an end, as they come. Raises what `poll` does.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import NamedTuple, Self
 
 from strandline.client.api.settings import reading_of
@@ -207,9 +208,10 @@ class Consumer:
 
         Errors that a retry may mend are retried. Raises `ProtocolError` for others
         (OFFSET_OUT_OF_RANGE with `auto.offset.reset=none`, TOPIC_AUTHORIZATION_FAILED, ...) and
-        `CorruptRecords`, a `StrandlineError`, for bytes that are not records.
+        `CorruptRecords`, a `StrandlineError`, for bytes that are not records; `TypeError` for a
+        time that is no whole number: other clients count in seconds.
         """
-        return records_in(self._reader.poll(timeout_ms))
+        return records_in(self._reader.poll(index(timeout_ms)))
 
     # -- Offsets -----------------------------------------------------------------------------
 
