@@ -413,6 +413,24 @@ def test_f47_what_cannot_be_read_is_loaded_by_another(world: ClusterWorld) -> No
     assert not world[second].machine.is_up, "It has no other directory."
 
 
+def test_what_could_not_be_read_for_want_of_handles_is_read_again(world: ClusterWorld) -> None:
+    first = coordinator_of(world)
+    for offset in range(5):
+        assert commit(world[first].connect(), offset) == ErrorCode.NONE
+    topic = world.image.topics[CONSUMER_OFFSETS]
+    (state,) = (each for each in topic.partitions.values() if each.leader == first)
+    second = next(each for each in state.replicas if each != first)
+    world[second].disk.starve()
+    world.kill(first, expire=True)
+    assert moved_from(world, first) == second
+    client = world[second].connect()
+    for _ in range(3):
+        world.run(1500)
+        assert committed(client)[0] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world[second].disk.starve(0)
+    world.run_until(lambda: committed(client) == (0, 4))
+
+
 def test_loading_ends_with_leadership(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     first = coordinator_of(world)
     for offset in range(50):

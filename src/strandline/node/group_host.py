@@ -175,9 +175,9 @@ class GroupHost:
         except (CorruptRecords, StorageError) as error:
             # The groups of this partition stay away, and clients retry; all others are served.
             log.error("The groups in %s cannot be loaded: %s", load.replica.topic_partition, error)
-            del self._loads[partition]
             if isinstance(error, StorageError):
                 load.replica.failed_to_read(error)
+                self._timers.schedule(now.monotonic_ms + _RETRY_MS, partial(self._reload, load))
             return
         self._coordinator.replay(partition, load.leader_epoch, records)
         if len(records) == _RECORDS_PER_STEP:
@@ -185,6 +185,12 @@ class GroupHost:
         else:
             del self._loads[partition]
             self._loaded(load, now)
+
+    def _reload(self, load: _Load, now: Instant) -> None:
+        """Begin anew with what could not be read for want of descriptors."""
+        if self._loads.get(load.replica.topic_partition.partition) is load:
+            self.lost_leadership(load.replica, now)
+            self.became_leader(load.replica, now)
 
     def _loaded(self, load: _Load, now: Instant) -> None:
         at = load.replica.topic_partition

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -154,6 +155,7 @@ class TransactionHost:
             log.error("The transactions in %s cannot be loaded: %s", at, error)
             if isinstance(error, StorageError):
                 load.replica.failed_to_read(error)
+                self._timers.schedule(now.monotonic_ms + _RETRY_MS, partial(self._reload, load))
             return
         if skipped:
             log.warning("%s holds %d records of kinds that are not served", at, skipped)
@@ -161,6 +163,12 @@ class TransactionHost:
             self._timers.schedule(now.monotonic_ms + 1, lambda later: self._load_on(load, later))
         else:
             self._await_commit(load, now)
+
+    def _reload(self, load: _Load, now: Instant) -> None:
+        """Begin anew with what could not be read for want of descriptors."""
+        if self._loads.get(load.replica.topic_partition.partition) is load:
+            self.lost_leadership(load.replica, now)
+            self.became_leader(load.replica, now)
 
     def _await_commit(self, load: _Load, now: Instant) -> None:
         """Serve what was read once it cannot be lost any more."""
