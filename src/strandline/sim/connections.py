@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from strandline.errors import StorageError
 from strandline.node.connection import Connection
 from strandline.node.effects import Chunk, ConnectionId, Dial, LinkId
+from strandline.sim.principals import principal_of
 from strandline.sim.trace import Kind
 from strandline.storage.log_reader import LogSlice
 from strandline.storage.memory_files import ProcessEnded
@@ -24,7 +25,7 @@ from strandline.storage.memory_files import ProcessEnded
 if TYPE_CHECKING:
     from strandline.sim.latency import End
     from strandline.sim.process import Process
-    from strandline.sim.wires import Wire
+from strandline.sim.wires import Wire
 
 _READY_US: Final = 10_000_000
 """A broker serves when it is registered, but at the latest after this time (`broker.startup`)."""
@@ -197,7 +198,7 @@ class Connections:
         del self.backlog[served]
         source = served.source
         host = source if isinstance(source, str) else f"broker-{source}"
-        connection = self._process.node.open_connection(host, self._listener)
+        connection = self._process.node.open_connection(host, self._listener, principal_of(host))
         served.connection = connection
         self.served[connection.id] = served
         served.wire.go_on()

@@ -18,6 +18,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from strandline.sim.authorized import with_authorizer
 from strandline.sim.compacted import cleaner_settings, keyed_clients, with_compaction
 from strandline.sim.far_follower import with_far_follower
 from strandline.sim.faults.draw import Draw
@@ -78,6 +79,7 @@ def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = keyed_clients(options.topics, clients, streams("keys"))
     options, clients = with_near_readers(options, clients, streams("near readers"))
     clients = at_a_followers_pace(clients, options)
+    options, clients = with_authorizer(options, clients, streams("authorization"))
     actions = draw_actions(options, clients, streams("faults"))
     if actions:
         actions += draw_starving(options, clients, streams("starving"))

@@ -12,6 +12,7 @@ switches, it is patched from outside and put back as it was. One file per family
     compacting    what compaction may take
     grouping      consumer groups and their offsets
     transacting   transactions, from their beginning to their markers
+    authorizing   what is asked before a request is served
     starving      what running out of something does not break
 
 A rule whose absence no run can notice is either checked too weakly, never put to the test, or not
@@ -27,6 +28,7 @@ from typing import Final
 
 from strandline.errors import StrandlineError
 from tests.sim.mutants.appending import APPENDING
+from tests.sim.mutants.authorizing import AUTHORIZING
 from tests.sim.mutants.compacting import COMPACTING
 from tests.sim.mutants.controlling import CONTROLLING
 from tests.sim.mutants.following import FOLLOWING
@@ -53,6 +55,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
         *GROUPING,
         *TRANSACTING,
         *STARVING,
+        *AUTHORIZING,
     )
 }
 

@@ -30,6 +30,7 @@ from strandline.sim.clients.ends import EndsWatcher
 from strandline.sim.clients.garbage import GarbageClient
 from strandline.sim.clients.group_member import GroupMember
 from strandline.sim.clients.group_watch import GroupWatch
+from strandline.sim.clients.intruder import Intruder
 from strandline.sim.clients.producer import Producer
 from strandline.sim.clients.times import TimesAsker
 from strandline.sim.clients.transactional import Transactional
@@ -50,6 +51,7 @@ _KINDS: Final[dict[str, Maker]] = {
     "ends": _alone(EndsWatcher),
     "times": _alone(TimesAsker),
     "garbage": _alone(GarbageClient),
+    "intruder": _alone(Intruder),
     "group": GroupMember,
     "transactional": _alone(Transactional),
     "copier": _alone(Copier),
