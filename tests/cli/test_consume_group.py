@@ -23,6 +23,8 @@ PARTITIONS = 4
 SETTINGS = (
     *("--set", "group.initial.rebalance.delay.ms=0"),
     *("--set", "group.min.session.timeout.ms=500"),
+    *("--set", "group.consumer.min.heartbeat.interval.ms=200"),
+    *("--set", "group.consumer.heartbeat.interval.ms=200"),
 )
 QUICK = ("-X", "session.timeout.ms=2000", "-X", "heartbeat.interval.ms=200")
 
@@ -31,10 +33,12 @@ class Reader:
     """A `consume --group` that runs, and the lines that it prints."""
 
     def __init__(self, address: str, topic: str, *arguments: str) -> None:
+        # In the consumer protocol a broker has these times.
+        times = () if "consumer" in arguments else QUICK
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "strandline.cli", "consume", topic, "--group", topic),
-                *("--format", "%p %s\\n", *QUICK, *arguments),
+                *("--format", "%p %s\\n", *times, *arguments),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -188,12 +192,35 @@ def test_a_command_and_librdkafka_share_a_group(
     assert ours.end() == ""
 
 
+def test_commands_of_both_protocols_share_a_group(
+    begin: Callable[..., Reader], spawn: Run, name: str
+) -> None:
+    spawn("topics", "create", name, "--partitions", str(PARTITIONS))
+    first = begin(name, "-X", "partition.assignment.strategy=range")
+    until_printed(write(spawn, name, "first"), first)
+    second = begin(name, "--protocol", "consumer")
+    until_members(spawn, name, 2)
+    until_printed(write(spawn, name, "shared"), first, second)
+    described = spawn("groups", "describe", name, "--json").json
+    assert described["type"] == "consumer"
+    assert {each["protocol"] for each in described["members"]} == {"classic", "consumer"}
+    assert first.end() == ""
+    until_printed(write(spawn, name, "alone"), second)
+    assert second.end() == ""
+    at_end = spawn(
+        *("consume", name, "--group", name, "-X", "group.protocol=consumer", "-e"),
+    )
+    assert (at_end.code, at_end.out) == (0, "")
+
+
 def test_settings_that_are_none_are_refused(spawn: Run, name: str) -> None:
     for arguments, sentence in (
         (("-X", "fetch.size=1"), "There is no setting 'fetch.size' here"),
         (("-X", "session.timeout.ms=soon"), "session.timeout.ms takes milliseconds"),
         (("-X", "auto.offset.reset=none-such"), "auto.offset.reset takes earliest, latest, none"),
         (("--partition", "0", "-X", "session.timeout.ms=2000"), "-X is for members"),
+        (("--partition", "0", "--protocol", "consumer"), "--protocol is for members"),
+        (("--protocol", "consumer", "-X", "session.timeout.ms=2000"), "cannot be set with"),
     ):
         ended = spawn("consume", name, "--group", name, *arguments)
         assert (ended.code, sentence in ended.err) == (2, True), ended.err

@@ -51,6 +51,12 @@ class Member(Protocol):
     def close(self) -> None: ...
 
 
+def _member_settings(settings: dict[str, Any], classic: dict[str, Any]) -> dict[str, Any]:
+    """Settings by Kafka's names. What a classic member sets brokers do in the newer protocol."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return named if named.get("group.protocol") == "consumer" else classic | named
+
+
 class Ours:
     """A member of this project's client."""
 
@@ -89,10 +95,9 @@ class OursAsync:
                 "bootstrap.servers": address,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 200,
                 "metadata.max.age.ms": 1000,
                 "retry.backoff.ms": 10,
-                **{name.replace("_", "."): value for name, value in settings.items()},
+                **_member_settings(settings, {"heartbeat.interval.ms": 200}),
             }
         )
         self.revoked: list[TopicPartition] = []
@@ -124,9 +129,9 @@ class Librdkafka:
                 "bootstrap.servers": address,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 200,
-                "session.timeout.ms": 6000,
-                **{name.replace("_", "."): value for name, value in settings.items()},
+                **_member_settings(
+                    settings, {"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}
+                ),
             }
         )
         self._consumer.subscribe([topic])

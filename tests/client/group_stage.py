@@ -16,9 +16,9 @@ from strandline.client.consumer_protocol import (
 )
 from strandline.client.coordinator_client import Ask
 from strandline.client.group_events import GroupEvent
-from strandline.client.group_member import GroupMember
+from strandline.client.group_members import make_member
 from strandline.client.group_observer import MemberObserver
-from strandline.client.group_settings import GroupSettings
+from strandline.client.group_settings import CLASSIC, GroupSettings
 from strandline.client.router import Router
 from strandline.client.settings import Address, ClientSettings
 from strandline.errors import ErrorCode
@@ -73,6 +73,9 @@ class Asked:
 class GroupStage:
     """See the module. The member offers `assignors` and subscribes to topic t."""
 
+    protocol = CLASSIC
+    remote_assignor: str | None = None
+
     def __init__(
         self,
         *assignors: str,
@@ -86,8 +89,10 @@ class GroupStage:
         self.events: deque[GroupEvent] = deque()
         self.settings = GroupSettings(
             group="g",
+            protocol=self.protocol,
             instance_id=instance_id,
             assignors=assignors or ("range",),
+            remote_assignor=self.remote_assignor,
             session_timeout_ms=10_000,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=60_000,
@@ -95,7 +100,7 @@ class GroupStage:
         )
         bootstrap = [Address("one", 9092)]
         self.router = Router(ClientSettings(), Random(1), bootstrap)
-        self.member = GroupMember(self.settings, self.router, Random(1), observer)
+        self.member = make_member(self.settings, self.router, Random(1), observer)
         self.member.subscribe(["t"], self.now_ms)
         self.step()
 

@@ -73,3 +73,17 @@ def test_of_other_clients_too() -> None:
         reading_of({**AT, "auto.offset.reset": "first"})
     with pytest.raises(InvalidSetting, match=r"group\.id must not be empty"):
         reading_of({**AT, "group.id": ""})
+
+
+def test_the_protocol_of_a_group_says_which_settings_there_are() -> None:
+    settings = {**AT, "group.id": "g", "group.protocol": "CONSUMER"}
+    member = reading_of({**settings, "group.remote.assignor": "range"}).member
+    assert member is not None
+    assert (member.protocol, member.remote_assignor) == ("consumer", "range")
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
+        with pytest.raises(InvalidSetting, match=r"cannot be set with group\.protocol=consumer"):
+            reading_of({**settings, name: "3000"})
+    with pytest.raises(InvalidSetting, match=r"cannot be set with group\.protocol=classic"):
+        reading_of({**AT, "group.id": "g", "group.remote.assignor": "range"})
+    with pytest.raises(InvalidSetting, match=r"group\.protocol takes classic or consumer, not 's'"):
+        reading_of({**AT, "group.id": "g", "group.protocol": "s"})

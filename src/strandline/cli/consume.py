@@ -20,7 +20,7 @@ from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer
 from strandline.client.fetching import ISOLATIONS, FetchSettings
 from strandline.client.group_consumer import GroupConsumer
-from strandline.client.group_settings import GroupSettings, parse_group_settings
+from strandline.client.group_settings import PROTOCOLS, GroupSettings, parse_group_settings
 from strandline.client.offsets import commit_offsets, committed_offsets
 from strandline.client.start import Start
 from strandline.errors import ErrorCode, InvalidSetting, ProtocolError
@@ -58,11 +58,16 @@ _FORMS: Final = ("bytes", "avro")
     "on where the group stopped and commit for it, without joining it.",
 )
 @click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOLS),
+    help="How to be a member of --group: as group.protocol, which is classic by default.",
+)
+@click.option(
     "-X",
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of the member, as session.timeout.ms. Repeatable.",
+    help="A setting of the member, as max.poll.interval.ms. Repeatable.",
 )
 @click.option(
     "--isolation",
@@ -111,6 +116,7 @@ def consume(
     count_max: int | None,
     exit_at_end: bool,
     group: str | None,
+    protocol: str | None,
     settings: tuple[str, ...],
     isolation: str,
     form: str,
@@ -130,7 +136,7 @@ def consume(
         formatter = _decoding(formatter, topic, key_form, value_form, (schema_directory, registry))
     start = _start(offset, timestamp)
     fetch = FetchSettings(isolation=ISOLATIONS[isolation])
-    member = _member_settings(group, settings, numbers)
+    member = _member_settings(group, protocol, settings, numbers)
     with ends_with_its_reader(), open_cluster(bootstrap) as client, Stop(terminate=True) as stop:
         if member is not None:
             client.topic(topic)  # a typing mistake is no topic that may come
@@ -160,15 +166,20 @@ def consume(
 
 
 def _member_settings(
-    group: str | None, settings: tuple[str, ...], numbers: tuple[int, ...]
+    group: str | None, protocol: str | None, settings: tuple[str, ...], numbers: tuple[int, ...]
 ) -> GroupSettings | None:
     """As what to join the group; None if none is to be joined."""
     if group is None or numbers:
-        if settings:
-            raise click.UsageError("-X is for members: it needs --group, without --partition.")
+        if settings or protocol is not None:
+            option = "-X" if settings else "--protocol"
+            raise click.UsageError(
+                f"{option} is for members: it needs --group, without --partition."
+            )
         return None
     try:
         named = parse_assignments(settings, "-X")
+        if protocol is not None:
+            named = {**named, "group.protocol": protocol}
         return parse_group_settings(group, named, reset="earliest")
     except InvalidSetting as wrong:
         raise click.UsageError(str(wrong)) from wrong

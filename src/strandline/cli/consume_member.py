@@ -13,13 +13,18 @@ from strandline.cli.consume_run import ConsumeRun, Source
 from strandline.cli.stopping import Stop
 from strandline.client.assignors import ASSIGNORS
 from strandline.client.group_consumer import GroupConsumer, RebalanceListener
-from strandline.client.group_settings import GroupSettings
+from strandline.client.group_settings import CONSUMER, GroupSettings
 from strandline.client.start import Start
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import TopicPartition
 
 _TAKEN_AWAY: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
 )
 
 
@@ -78,11 +83,15 @@ class _Member:
     @property
     def _is_at_end(self) -> bool:
         """Whether all that the group has given is read. Nothing is all if it will stay nothing:
-        cooperative members get partitions only after others have given them up."""
+        cooperative members, and those of the consumer protocol, get partitions only after others
+        have given them up."""
         generation = self._consumer.generation
         if generation is None or set(generation.owned) != set(self._consumer.positions):
             return False
-        if not generation.owned and ASSIGNORS[generation.assignor].is_cooperative:
+        if not generation.owned and (
+            self._task.settings.protocol == CONSUMER
+            or ASSIGNORS[generation.assignor].is_cooperative
+        ):
             return False
         return self._run.is_at_end
 

@@ -26,6 +26,7 @@ from strandline.client.group_events import (
     PartitionsAssigned,
     PartitionsRevoked,
 )
+from strandline.client.group_members import check_pattern
 from strandline.client.group_progress import GroupProgress, not_subscribed
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import GroupSettings
@@ -80,12 +81,21 @@ class GroupConsumer:
 
     # -- The group ---------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> None:
-        """Read these topics as a member of the group, and no others; `poll` does the rest."""
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        listener: RebalanceListener | None = None,
+        *,
+        pattern: str | None = None,
+    ) -> None:
+        """Read these topics, and those that match the pattern, as a member of the group, and no
+        others; `poll` does the rest. Raises `InvalidSetting` for a pattern in the classic
+        protocol."""
+        check_pattern(self._settings, pattern)
         self._listener = listener or RebalanceListener()
         if self._thread is None:
             self._thread = GroupThread(self._cluster, self._settings)
-        self._thread.subscribe(topics)
+        self._thread.subscribe(topics, pattern)
 
     @property
     def generation(self) -> GenerationJoined | None:
@@ -218,7 +228,7 @@ class GroupConsumer:
             else:
                 # What is refused here was read by this member and will be read again.
                 last = self._progress.last(self._consumer.positions)
-                thread.commit(last, self._cluster.settings.request_timeout_ms)
+                thread.commit(last, self._cluster.settings.request_timeout_ms, is_last=True)
                 self._listener.revoked(event.partitions)
         finally:
             self._consumer.drop(event.partitions)

@@ -19,10 +19,9 @@ that is not known any more has lost them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum, auto
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.coordinator_client import Ask, CoordinatorClient, Outcome, sentence
@@ -90,6 +89,8 @@ class GroupMember:
     ) -> None:
         self.phase = Phase.OUT
         self.membership = Membership(settings.group, settings.instance_id)
+        self.is_leaving = False
+        """Whether a goodbye has no answer yet."""
         self._settings = settings
         self._observer = observer or MemberObserver()
         self._coordinator = coordinator = CoordinatorClient(settings, router, random)
@@ -135,8 +136,10 @@ class GroupMember:
         """Whether the coordinator has let it into a generation, and it is not known to be out."""
         return self.membership.generation != NO_GENERATION
 
-    def subscribe(self, topics: Iterable[str], now_ms: int) -> None:
-        """Read these topics as a member, and no others. The next `step` begins to join."""
+    def subscribe(self, topics: Iterable[str], now_ms: int, pattern: str | None = None) -> None:
+        """Read these topics as a member, and no others. The next `step` begins to join. There are
+        no patterns in this protocol."""
+        del pattern
         self._set_time(now_ms)
         is_new = self._subscription.change(topics)
         if self.phase is Phase.OUT and not self._is_stalled:
@@ -166,9 +169,12 @@ class GroupMember:
         then: Callable[[CommitResult], None],
         now_ms: int,
         deadline_ms: int | None = None,
+        *,
+        is_last: bool = False,
     ) -> None:
         """Commit offsets; `then` hears once what became of it. Until a deadline it is tried again
-        after what may pass; without one it is tried once. What is committed before `revoked` is
+        after what may pass; without one it is tried once. With `is_last` the partitions are to be
+        given up: that does not wait for topics that are gone. What is committed before `revoked` is
         called reaches the coordinator before the member joins again."""
         self._set_time(now_ms)
         self._maybe_leave_for_silence()
@@ -178,7 +184,7 @@ class GroupMember:
         elif generation == NO_GENERATION:
             then(CommitResult(offsets, generation, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._offsets.commit(offsets, then, deadline_ms)
+            self._offsets.commit(offsets, then, deadline_ms, is_last=is_last)
 
     def revoked(self, now_ms: int) -> None:
         """The driver has done what `PartitionsRevoked` asks for."""
@@ -389,10 +395,16 @@ class GroupMember:
         who = self.membership  # whatever is answered, the coordinator finds out that it is gone
         is_heard = who.member_id != NO_MEMBER and self._coordinator.broker is not None
         if is_heard and (who.instance_id is None or also_static):
+            self.is_leaving = True
             self._coordinator.ask(
                 ApiKey.LEAVE_GROUP,
                 lambda version: leave_request(who, reason, version),
+                self._goodbye_heard,
             )
+
+    def _goodbye_heard(self, code: ErrorCode, answer: Any) -> None:
+        del code, answer
+        self.is_leaving = False
 
     def fail(self, error: ProtocolError) -> None:
         """See `OffsetsOwner`."""
@@ -406,10 +418,3 @@ class GroupMember:
         self._leader.resign()
         self.become(NO_MEMBER, NO_GENERATION)
         self._offsets.fail_commits()
-
-
-def as_it_is_now(event: GroupEvent, member: GroupMember) -> GroupEvent:
-    """What was to be given up is lost if the membership has ended before the program polled."""
-    if isinstance(event, PartitionsRevoked) and not member.is_in_generation:
-        return replace(event, is_lost=True)
-    return event

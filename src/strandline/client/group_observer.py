@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from strandline.client.consumer_group.assignment import OwnedPartition
 from strandline.client.group_requests import Committed, Membership
 from strandline.types import TopicPartition
 
@@ -16,6 +17,14 @@ class MemberObserver:
 
     def synced(self, who: Membership, leader: str, owned: Sequence[TopicPartition]) -> None:
         """It was given its part. `leader` is the member id of who made the assignment."""
+
+    def reconciled(
+        self,
+        who: Membership,
+        reported: Sequence[OwnedPartition],
+        owned: Sequence[TopicPartition],
+    ) -> None:
+        """A member of the consumer protocol owns these now, in this epoch."""
 
     def offsets_asked(self, who: Membership, partitions: Iterable[TopicPartition]) -> None:
         """It is about to ask for what is committed. At most one such question is under way."""

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
 from strandline.client.backoff import ExponentialBackoff
+from strandline.client.consumer_protocol import NO_GENERATION
 from strandline.client.coordinator_client import CoordinatorClient, sentence
 from strandline.client.group_requests import (
     LAST_BY_NAME,
@@ -22,13 +23,16 @@ from strandline.client.group_requests import (
     fetch_offsets_request,
     stored_offsets,
 )
-from strandline.client.group_settings import GroupSettings
+from strandline.client.group_settings import CONSUMER, GroupSettings
 from strandline.errors import RETRIABLE, ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 MEMBERSHIP_LOST: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
+)
+_MEMBERSHIP_CHANGES: Final = frozenset(
+    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH}
 )
 _COMMIT_RETRIABLE: Final = frozenset(
     {
@@ -39,8 +43,13 @@ _COMMIT_RETRIABLE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        # The next heartbeat brings the epoch with which it is tried again.
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
+_MEMBER_REFUSED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH})
+"""Refusals of a question by a member of the consumer protocol: it hears from its next heartbeat
+what to do."""
 _NEWER_METADATA: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 )
@@ -69,7 +78,8 @@ class OffsetsOwner(Protocol):
         """They were told; None where there is none."""
 
     def commit_refused(self, code: ErrorCode, generation: int) -> None:
-        """A commit made in that generation met an error that is about the membership."""
+        """A commit made in that generation, or a question of a member of the consumer protocol,
+        met an error that is about the membership."""
 
     def fail(self, error: ProtocolError) -> None:
         """The member is of no use any more."""
@@ -81,6 +91,8 @@ class _Commit:
     then: Callable[[CommitResult], None]
     deadline_ms: int | None
     """Until when it is tried again; None: once."""
+    is_last: bool
+    """Whether its partitions go in any case: it does not wait for a topic that may come."""
     backoff: ExponentialBackoff
     retry_at_ms: int = 0
 
@@ -152,17 +164,25 @@ class GroupOffsets:
         self._is_asking = True
         ids, highest = self._ids(wanted)
         self._owner.offsets_asked(wanted)
+        membership = self._owner.membership
+        who = membership if self._settings.protocol == CONSUMER else None
         self._coordinator.ask(
             ApiKey.OFFSET_FETCH,
             lambda version: fetch_offsets_request(
-                self._group, wanted, version, ids=ids, is_stable=True
+                self._group, wanted, version, ids=ids, is_stable=True, who=who
             ),
-            partial(self._told, {topic_id: name for name, topic_id in ids.items()}),
+            partial(
+                self._told,
+                membership.generation,
+                {topic_id: name for name, topic_id in ids.items()},
+            ),
             highest=highest,
             code_of=lambda answer: stored_offsets(answer, {}).error,
         )
 
-    def _told(self, names: Mapping[TopicId, str], code: ErrorCode, answer: Any) -> None:
+    def _told(
+        self, generation: int, names: Mapping[TopicId, str], code: ErrorCode, answer: Any
+    ) -> None:
         self._is_asking = False
         asked, self._asked = self._asked, {}
         found: dict[TopicPartition, Committed | None] = {}
@@ -176,7 +196,9 @@ class GroupOffsets:
             self._wanted.pop(at, None)
         if any(at in self._wanted for at in asked):
             self._retry_at_ms = self._coordinator.now_ms + self._backoff.next_ms()
-            if code is not ErrorCode.NONE and code not in RETRIABLE:
+            if code in _MEMBER_REFUSED and self._settings.protocol == CONSUMER:
+                self._owner.commit_refused(code, generation)
+            elif code is not ErrorCode.NONE and code not in RETRIABLE:
                 self._owner.fail(sentence(code, self._group))
                 return
         else:
@@ -191,9 +213,12 @@ class GroupOffsets:
         offsets: Mapping[TopicPartition, Committed],
         then: Callable[[CommitResult], None],
         deadline_ms: int | None,
+        *,
+        is_last: bool = False,
     ) -> None:
         """Commit; `then` hears once what became of it, later."""
-        commit = _Commit(offsets, then, deadline_ms, self._settings.backoff(self._random))
+        backoff = self._settings.backoff(self._random)
+        commit = _Commit(offsets, then, deadline_ms, is_last, backoff)
         if self._coordinator.broker is not None:
             self._send_commit(commit)
         elif deadline_ms is not None:
@@ -203,6 +228,10 @@ class GroupOffsets:
 
     def _send_commit(self, commit: _Commit) -> None:
         who = self._owner.membership
+        if who.generation == NO_GENERATION:
+            # As a commit of no member it could be taken, were the group empty by now.
+            self._end_commit(commit, ErrorCode.UNKNOWN_MEMBER_ID)
+            return
         ids, highest = self._ids(commit.offsets)
         self._coordinator.ask(
             ApiKey.OFFSET_COMMIT,
@@ -218,10 +247,11 @@ class GroupOffsets:
             self._coordinator.lost()
         if code in _NEWER_METADATA:
             self._forget_metadata(commit.offsets)
-        if code in MEMBERSHIP_LOST or code is ErrorCode.REBALANCE_IN_PROGRESS:
+        if code in MEMBERSHIP_LOST or code in _MEMBERSHIP_CHANGES:
             self._owner.commit_refused(code, generation)
         now_ms = self._coordinator.now_ms
-        if code in _COMMIT_RETRIABLE and commit.deadline_ms is not None:
+        may_retry = code in _COMMIT_RETRIABLE and not (commit.is_last and code in _NEWER_METADATA)
+        if may_retry and commit.deadline_ms is not None:
             retry_at_ms = now_ms + commit.backoff.next_ms()
             if retry_at_ms < commit.deadline_ms:
                 commit.retry_at_ms = retry_at_ms

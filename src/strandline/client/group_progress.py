@@ -23,7 +23,12 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.types import Offset, TopicPartition
 
 _MEMBERSHIP_OVER: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
 )
 
 
@@ -84,7 +89,8 @@ class GroupProgress:
 
     def committed(self, result: CommitResult) -> None:
         """The program's own commit has an outcome. Raises `ProtocolError`: UNKNOWN_MEMBER_ID,
-        ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS if the group has gone on without this member."""
+        ILLEGAL_GENERATION, STALE_MEMBER_EPOCH or REBALANCE_IN_PROGRESS if the group has gone on
+        without this member."""
         if result.code in _MEMBERSHIP_OVER:
             raise ProtocolError(
                 result.code,

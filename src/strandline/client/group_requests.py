@@ -47,6 +47,7 @@ class Membership:
     instance_id: str | None
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
+    """In the consumer protocol the member's epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,11 @@ def fetch_offsets_request(
     *,
     ids: Mapping[str, TopicId] | None = None,
     is_stable: bool = False,
+    who: Membership | None = None,
 ) -> OffsetFetchRequest:
     """Ask for what a group has stored, of all partitions by default. With `is_stable`, partitions
-    with offsets of open transactions are refused until these are decided (KIP-447)."""
+    with offsets of open transactions are refused until these are decided (KIP-447). Members of the
+    consumer protocol say `who` they are, and are refused if they are not any more."""
     numbers: dict[str, list[int]] = {}
     for at in partitions or ():
         numbers.setdefault(at.topic, []).append(at.partition)
@@ -180,6 +183,8 @@ def fetch_offsets_request(
         asked = OffsetFetchRequestGroup(
             group_id=group, topics=None if partitions is None else wanted
         )
+        if who is not None:
+            asked.member_id, asked.member_epoch = who.member_id, who.generation
         return OffsetFetchRequest(groups=[asked], require_stable=is_stable)
     older = [
         OffsetFetchRequestTopic(name=name, partition_indexes=indexes)

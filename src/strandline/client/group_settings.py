@@ -17,6 +17,9 @@ from strandline.client.router import Coordinated, CoordinatorKey
 from strandline.errors import InvalidSetting
 
 RESETS: Final = ("earliest", "latest", "none")
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+PROTOCOLS: Final = (CLASSIC, CONSUMER)
 _TIMES: Final = {
     "session.timeout.ms": "session_timeout_ms",
     "heartbeat.interval.ms": "heartbeat_interval_ms",
@@ -29,8 +32,15 @@ NAMES: Final = (
     "client.rack",
     "enable.auto.commit",
     "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
     "partition.assignment.strategy",
 )
+_ONLY: Final = {
+    CLASSIC: ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"),
+    CONSUMER: ("group.remote.assignor",),
+}
+"""What has a meaning in one protocol only. In the consumer protocol brokers have these times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +48,10 @@ class GroupSettings:
     """Times in milliseconds; defaults are Kafka's."""
 
     group: str
+    protocol: str = CLASSIC
+    """One of `PROTOCOLS`: who assigns, a member of the group or its coordinator (KIP-848)."""
+    remote_assignor: str | None = None
+    """The coordinator's assignor that the member prefers; None: the coordinator's choice."""
     instance_id: str | None = None
     """The name of a static member (KIP-345): it may restart without a rebalance."""
     session_timeout_ms: int = 45_000
@@ -101,12 +115,16 @@ def parse_group_settings(
         raise InvalidSetting(
             "auto.offset.reset", f"auto.offset.reset takes {', '.join(RESETS)}, not '{where}'."
         )
+    protocol = settings.get("group.protocol", CLASSIC).lower()
+    _check_protocol(protocol, settings)
     strategy = settings.get("partition.assignment.strategy")
     session_ms = times.get("session_timeout_ms", 45_000)
     # A short session alone is meant to work; Kafka would refuse it because of the other's default.
     times.setdefault("heartbeat_interval_ms", min(3_000, max(1, session_ms // 3)))
     return GroupSettings(
         group=group,
+        protocol=protocol,
+        remote_assignor=settings.get("group.remote.assignor") or None,
         instance_id=settings.get("group.instance.id"),
         rack=settings.get("client.rack"),
         enable_auto_commit=_flag("enable.auto.commit", settings.get("enable.auto.commit", "true")),
@@ -114,6 +132,19 @@ def parse_group_settings(
         auto_offset_reset=where,
         **times,
     )
+
+
+def _check_protocol(protocol: str, settings: Mapping[str, str]) -> None:
+    if protocol not in PROTOCOLS:
+        raise InvalidSetting(
+            "group.protocol", f"group.protocol takes {' or '.join(PROTOCOLS)}, not '{protocol}'."
+        )
+    for other in PROTOCOLS:
+        wrong = next((name for name in _ONLY[other] if name in settings), None)
+        if other != protocol and wrong is not None:
+            raise InvalidSetting(
+                wrong, f"{wrong} cannot be set with group.protocol={protocol}, only with {other}."
+            )
 
 
 def _time(name: str, text: str) -> int:

@@ -21,12 +21,11 @@ from strandline.client.asking import Asking
 from strandline.client.cluster import ClusterClient
 from strandline.client.coordinator_client import Ask, Outcome
 from strandline.client.group_events import GroupEvent
-from strandline.client.group_member import GroupMember, as_it_is_now
+from strandline.client.group_members import as_it_is_now, make_member
 from strandline.client.group_offsets import CommitResult
 from strandline.client.group_requests import Committed
 from strandline.client.group_settings import GroupSettings
 from strandline.errors import ProtocolError
-from strandline.protocol.apis import ApiKey
 from strandline.types import TopicPartition
 
 _LEAVE_MS: Final = 3_000
@@ -40,7 +39,7 @@ class GroupThread:
         """The thread takes addresses and settings of `cluster`, but connections of its own."""
         self._cluster = ClusterClient(cluster.bootstrap, cluster.settings, clock=cluster.clock)
         self._clock = cluster.clock
-        self._member = GroupMember(settings, self._cluster.router, self._cluster.random)
+        self._member = make_member(settings, self._cluster.router, self._cluster.random)
         self._changed = threading.Condition()
         """Guards the member and everything below; notified after each turn of the thread."""
         self._events: deque[GroupEvent] = deque()
@@ -65,10 +64,10 @@ class GroupThread:
         """Why the coordinator does not answer; it is asked again and again."""
         return self._member.trouble
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics."""
+    def subscribe(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        """Read these topics, and those that match the pattern."""
         with self._changed:
-            self._member.subscribe(topics, self._now_ms())
+            self._member.subscribe(topics, self._now_ms(), pattern)
         self._wake()
 
     def polled(self) -> None:
@@ -98,13 +97,20 @@ class GroupThread:
             self._member.revoked(self._now_ms())
         self._wake()
 
-    def commit(self, offsets: Mapping[TopicPartition, Committed], timeout_ms: int) -> CommitResult:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, Committed],
+        timeout_ms: int,
+        *,
+        is_last: bool = False,
+    ) -> CommitResult:
         """Commit and wait for the outcome; it is tried again until the time is up."""
         results: list[CommitResult] = []
         with self._changed:
             self._raise_failure()
             now_ms = self._now_ms()
-            self._member.commit(offsets, results.append, now_ms, now_ms + timeout_ms)
+            until_ms = now_ms + timeout_ms
+            self._member.commit(offsets, results.append, now_ms, until_ms, is_last=is_last)
         self._wake()
         with self._changed:
             self._changed.wait_for(lambda: results or self._failure)
@@ -167,11 +173,11 @@ class GroupThread:
                 break
             for ask in asks:
                 self._asking.send(ask)
-        if closes_at_ms is not None:
+        if closes_at_ms is not None and (
             # It has left: what the coordinator says to that is waited for, not for long.
-            is_leaving = any(each.ask.key is ApiKey.LEAVE_GROUP for each in self._asking.in_flight)
-            if not is_leaving or self._now_ms() >= closes_at_ms:
-                return False
+            not self._member.is_leaving or self._now_ms() >= closes_at_ms
+        ):
+            return False
         self._sleep(wake_ms if closes_at_ms is None else closes_at_ms)
         return True
 

@@ -176,6 +176,8 @@ def _view_of(response: MetadataResponse) -> ClusterView:
     refused: dict[str, int] = {}
     for topic in response.topics:
         name = topic.name or ""
+        if topic.error_code and not name:
+            continue  # it was asked for by an id that the broker does not know
         if topic.error_code == ErrorCode.NONE:
             topics[name] = _topic(topic)
         else:

@@ -45,6 +45,8 @@ from strandline.types import BrokerId, TopicId, TopicPartition
 
 _NULL_TOPICS_SINCE: Final = 1
 _AUTO_CREATION_SINCE: Final = 4
+_TOPICS_BY_ID_SINCE: Final = 12
+"""Version 10 has a place for ids, but brokers do not look at it."""
 _COORDINATOR_LIST_SINCE: Final = 4
 _COORDINATOR_KINDS_SINCE: Final = 1
 
@@ -142,6 +144,19 @@ class Router:
             if version >= _AUTO_CREATION_SINCE:
                 body.allow_auto_topic_creation = may_create
             return body
+
+        return request
+
+    def metadata_request_by_id(self, topics: Sequence[TopicId]) -> Callable[[int], MetadataRequest]:
+        """What to ask of any broker about topics of which only the ids are known, by version."""
+
+        def request(version: int) -> MetadataRequest:
+            if version < _TOPICS_BY_ID_SINCE:
+                raise ProtocolError(
+                    ErrorCode.UNSUPPORTED_VERSION, "The broker does not know topics by their ids."
+                )
+            wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topics]
+            return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
         return request
 

@@ -82,19 +82,23 @@ class AsyncConsumer:
 
     async def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         *,
+        pattern: str | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
         """Read these topics as a member of `group.id`, and no others.
 
+        `pattern` adds all topics, those to come included, whose names match a regular expression
+        (RE2) as a whole; it needs `group.protocol=consumer`, since coordinators apply it.
         The group is joined while records are asked for. The functions, `async` or not, are called
         there and in `close`: `on_assigned` when partitions come, `on_revoked` when they go to
         others and can still be committed, `on_lost` when that is too late. With
         `enable.auto.commit` (the default) each call for records commits now and then what came
-        before it. Raises `InvalidSetting` without `group.id`.
+        before it. Raises `InvalidSetting` without `group.id`, and for a pattern in the
+        classic protocol.
         """
         needed_group(self._group)
         if self._member is None and self._fetcher.offsets:
@@ -105,7 +109,7 @@ class AsyncConsumer:
             listener = AsyncRebalanceListener(
                 assigned=on_assigned, revoked=on_revoked, lost=on_lost
             )
-            self._member.subscribe(topics, listener)
+            self._member.subscribe(topics, listener, pattern=pattern)
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.

@@ -22,6 +22,7 @@ from strandline.client.group_events import (
     PartitionsAssigned,
     PartitionsRevoked,
 )
+from strandline.client.group_members import check_pattern
 from strandline.client.group_progress import GroupProgress, not_subscribed
 from strandline.client.group_requests import Committed, Membership
 from strandline.client.group_settings import GroupSettings
@@ -53,14 +54,22 @@ class AsyncGroupConsumer:
         """`cluster` and `fetcher` stay the caller's; the group assigns what `fetcher` reads."""
         self._fetcher = fetcher
         self._cluster = cluster
+        self._settings = settings
         self._listener = AsyncRebalanceListener()
         self._task: GroupTask | None = GroupTask(cluster, settings)
         self._progress = GroupProgress(settings, now_ms())
 
-    def subscribe(self, topics: Iterable[str], listener: AsyncRebalanceListener) -> None:
-        """Read these topics as a member of the group, and no others."""
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        listener: AsyncRebalanceListener,
+        *,
+        pattern: str | None = None,
+    ) -> None:
+        """See `GroupConsumer.subscribe`."""
+        check_pattern(self._settings, pattern)
         self._listener = listener
-        self._member().subscribe(topics)
+        self._member().subscribe(topics, pattern)
 
     @property
     def membership(self) -> Membership:
@@ -165,7 +174,7 @@ class AsyncGroupConsumer:
             else:
                 # What is refused here was read by this member and will be read again.
                 last = self._progress.last(self._fetcher.offsets)
-                await task.commit(last, self._cluster.settings.request_timeout_ms)
+                await task.commit(last, self._cluster.settings.request_timeout_ms, is_last=True)
                 await _tell(self._listener.revoked, event.partitions)
         finally:
             self._fetcher.drop(event.partitions)

@@ -19,12 +19,11 @@ from strandline.client.aio.connection import now_ms
 from strandline.client.channel import RequestFailed
 from strandline.client.coordinator_client import Ask, Outcome, not_sent
 from strandline.client.group_events import GroupEvent
-from strandline.client.group_member import GroupMember, as_it_is_now
+from strandline.client.group_members import as_it_is_now, make_member
 from strandline.client.group_offsets import CommitResult
 from strandline.client.group_requests import Committed
 from strandline.client.group_settings import GroupSettings
 from strandline.errors import ProtocolError
-from strandline.protocol.apis import ApiKey
 from strandline.types import TopicPartition
 
 _LEAVE_MS: Final = 3_000
@@ -37,7 +36,7 @@ class GroupTask:
     def __init__(self, cluster: AsyncClusterClient, settings: GroupSettings) -> None:
         """The task takes addresses and settings of `cluster`, but connections of its own."""
         self._cluster = AsyncClusterClient(cluster.bootstrap, cluster.settings)
-        self._member = GroupMember(settings, self._cluster.router, self._cluster.random)
+        self._member = make_member(settings, self._cluster.router, self._cluster.random)
         self._events: deque[GroupEvent] = deque()
         self._happened = asyncio.Event()
         """Set when there are events, or the task has ended."""
@@ -55,9 +54,9 @@ class GroupTask:
         """Whether the coordinator has let it into a generation, and it is not known to be out."""
         return self._member.is_in_generation
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics."""
-        self._member.subscribe(topics, now_ms())
+    def subscribe(self, topics: Iterable[str], pattern: str | None = None) -> None:
+        """Read these topics, and those that match the pattern."""
+        self._member.subscribe(topics, now_ms(), pattern)
         self._woken.set()
 
     def polled(self) -> None:
@@ -95,7 +94,11 @@ class GroupTask:
         self._woken.set()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, Committed], timeout_ms: int
+        self,
+        offsets: Mapping[TopicPartition, Committed],
+        timeout_ms: int,
+        *,
+        is_last: bool = False,
     ) -> CommitResult:
         """Commit and wait for the outcome; it is tried again until the time is up."""
         result: asyncio.Future[CommitResult] = asyncio.get_running_loop().create_future()
@@ -105,7 +108,7 @@ class GroupTask:
                 result.set_result(outcome)
 
         self._raise_failure()
-        self._member.commit(offsets, told, now_ms(), now_ms() + timeout_ms)
+        self._member.commit(offsets, told, now_ms(), now_ms() + timeout_ms, is_last=is_last)
         self._woken.set()
         ends: set[asyncio.Future[Any]] = {result, self._task}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -153,9 +156,7 @@ class GroupTask:
             for ask in asks:
                 await self._send(ask)
         self._take_events()
-        return not self._is_closing or any(
-            each.key is ApiKey.LEAVE_GROUP for each in self._in_flight
-        )
+        return not self._is_closing or self._member.is_leaving
 
     async def _sleep(self) -> None:
         wake_ms = self._member.wake_ms

@@ -128,18 +128,21 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         *,
+        pattern: str | None = None,
         on_assigned: Callable[[Sequence[TopicPartition]], None] | None = None,
         on_revoked: Callable[[Sequence[TopicPartition]], None] | None = None,
         on_lost: Callable[[Sequence[TopicPartition]], None] | None = None,
     ) -> None:
         """Read these topics as a member of `group.id`, and no others. `poll` does the rest.
 
+        `pattern` adds all topics, those to come included, whose names match a regular expression
+        (RE2) as a whole; it needs `group.protocol=consumer`, since coordinators apply it.
         The functions are called within `poll` and `close`: `on_assigned` when partitions come,
         `on_revoked` when they go to others and can still be committed, `on_lost` when that is too
         late. With `enable.auto.commit` (the default) `poll` commits what earlier calls returned.
-        Raises `InvalidSetting` without `group.id`.
+        Raises `InvalidSetting` without `group.id`, and for a pattern in the classic protocol.
         """
         needed_group(self._group)
         if self._consumer.positions:
@@ -152,7 +155,7 @@ class Consumer:
                 revoked=on_revoked or nothing,
                 lost=on_lost or nothing,
             )
-            self._member.subscribe(topics, listener)
+            self._member.subscribe(topics, listener, pattern=pattern)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
@@ -241,8 +244,8 @@ class Consumer:
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Store where to go on: the positions of all assigned partitions, or `offsets`.
 
-        Raises `ProtocolError`: UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION if the group has given the
-        partitions to others, or for `assign` while it has members.
+        Raises `ProtocolError`: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or STALE_MEMBER_EPOCH if the
+        group has given the partitions to others, or for `assign` while it has members.
         """
         wanted = self._reader.positions if offsets is None else offsets
         stored = {each: Offset(offset) for each, offset in wanted.items()}
