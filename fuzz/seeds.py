@@ -60,6 +60,12 @@ def seeds_of(target: str) -> list[bytes]:
             ]
         case "properties":
             found = [b"node.id=1\nlisteners=PLAINTEXT://:9092\nlog.dirs=/a,/b\n", b"a\\u0041=\\\nb"]
+        case "acls":
+            found = [
+                b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow",'
+                b'"operation":"Read","host":"*"}]}',
+                b"User:a;User:CN=b,O=c",
+            ]
         case "avro":
             found = [len(schema).to_bytes(2, "big") + schema + value for schema, value in _AVRO]
         case "mixed":

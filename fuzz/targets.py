@@ -15,7 +15,11 @@ from random import Random
 from typing import Final
 
 from fuzz.node_world import feed
+from strandline.authorization.acls import PatternType, ResourcePattern, ResourceType
+from strandline.authorization.authorizer import parse_super_users
 from strandline.cluster import journal_format
+from strandline.cluster.store import MalformedNode
+from strandline.cluster.znodes import AclNode
 from strandline.config.broker import SettingLayers
 from strandline.config.load import load_broker_config, make_broker_config
 from strandline.config.properties import parse_properties
@@ -274,6 +278,16 @@ def avro(data: bytes) -> None:
         json_text(schema.read(data[2 + size :], _AVRO_LIMITS))
 
 
+def acls(data: bytes) -> None:
+    """A node with ACLs, which are written as they were read; and the words of settings."""
+    resource = ResourcePattern(ResourceType.GROUP, "g", PatternType.LITERAL)
+    with suppress(MalformedNode):
+        node = AclNode.decode(resource, data)
+        assert AclNode.decode(resource, node.encode()) == node
+    with suppress(ValueError):
+        parse_super_users(data.decode("latin-1"))
+
+
 def _random() -> Random:
     return Random(1)  # noqa: S311 -- a finding must be repeatable
 
@@ -319,5 +333,6 @@ TARGETS: Final[dict[str, Target]] = {
     "properties": properties,
     "group_records": group_records,
     "avro": avro,
+    "acls": acls,
     "node": node,
 }

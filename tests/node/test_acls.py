@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +15,14 @@ from strandline.errors import ErrorCode
 from strandline.node.authorization.audit import LINES_PER_SECOND, Asked, Audit
 from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.protocol.messages import create_acls, delete_acls, describe_acls
+from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
 )
 from strandline.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from strandline.types import ANONYMOUS, USER, Instant, Principal
+from tests.node.cluster_world import ClusterWorld
 from tests.node.messages import batch, fetch, produce, produced
 from tests.node.test_authorization import ALICE, ON, ROOT, Secured, codes
 from tests.node.world import Client, World
@@ -307,3 +309,52 @@ def test_the_audit_log_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     deny(1, 2000)
     assert lines(caplog)[-1]["suppressed"] == 5000 - LINES_PER_SECOND
     assert max(len(record.getMessage()) for record in caplog.records) < 1000
+
+
+def test_brokers_replicate_with_cluster_action_and_nothing_else(
+    make_world: Callable[..., ClusterWorld],
+) -> None:
+    """The principal of a broker is no super user: what it needs is exactly this."""
+    cluster = make_world(2, ON[0], "super.users=User:root")
+
+    def ask(broker_id: int, message: Any, version: int) -> Any:
+        client = cluster[broker_id].connect()
+        client.connection.principal = ROOT
+        return client.ask(message, version)
+
+    def allow(*permissions: tuple[Operation, ResourceType, str]) -> None:
+        creations = [
+            creation(
+                resource_type=kind,
+                resource_name=name,
+                resource_pattern_type=3,
+                principal=str(ANONYMOUS),
+                operation=operation,
+            )
+            for operation, kind, name in permissions
+        ]
+        answer = ask(1, create_acls.CreateAclsRequest(creations=creations), 3)
+        assert {each.error_code for each in answer.results} == {ErrorCode.NONE}
+
+    controller = cluster.controller.broker_id
+    topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=2)
+    answer = ask(controller, CreateTopicsRequest(topics=[topic]), 7)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    cluster.run(1000)
+    leader = cluster.leader_of("orders").broker_id
+    follower = 3 - leader
+    stored = ask(leader, produce(batch(b"a"), acks=1), 9)
+    assert produced(stored).error_code == ErrorCode.NONE
+    cluster.run(3000)
+    assert cluster.replica(follower, "orders").log.log_end_offset == 0, "it is denied"
+    allow((Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME))
+    cluster.run_until(lambda: cluster.replica(follower, "orders").log.log_end_offset == 1)
+    cluster.run_until(lambda: len(cluster.partition("orders").in_sync_replicas) == 2)
+    denied = {
+        (asked.operation, asked.resource_type)
+        for broker_id in (1, 2)
+        for authority in [cluster[broker_id].node.authority]
+        if authority is not None
+        for asked in authority.audit.denials
+    }
+    assert denied == {(Operation.CLUSTER_ACTION, CLUSTER)}
