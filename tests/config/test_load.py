@@ -183,7 +183,6 @@ def test_an_override_may_have_equals_signs_and_must_have_one() -> None:
         ("offsets.topic.compression.codec=5", "from 0 to 4"),
         ("log.cleaner.min.compaction.lag.ms=9223372036854775807", None),
         ("listeners=TLS://:1", "says no security protocol"),
-        ("listeners=SASL_SSL://:1", "SASL is not served yet"),
         ("listeners=PLAINTEXT://:70000", "ports are from 0 to 65535"),
         ("listeners=PLAINTEXT:9092", "not an address of the form"),
         ("listeners=A://:1", "says no security protocol"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from strandline.broker.embedded_client import EmbeddedClient
 from strandline.broker.embedded_store import EmbeddedStore
@@ -31,11 +32,19 @@ from strandline.storage.formats import check_formats
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
 
+if TYPE_CHECKING:
+    from strandline.node.authentication.first_users import FirstUser
+
 
 class LocalCluster:
     """See the module. All methods belong to one event loop. Made by `start`."""
 
-    def __init__(self, configs: Sequence[BrokerConfig], store: EmbeddedStore) -> None:
+    def __init__(
+        self,
+        configs: Sequence[BrokerConfig],
+        store: EmbeddedStore,
+        users: Sequence[FirstUser] = (),
+    ) -> None:
         self.handles = HandleBudget.of_process(len(configs))
         """What the brokers share of the process's descriptors."""
         self._frames = FrameMemory.of_process(configs[0].queued_max_request_bytes)
@@ -47,6 +56,7 @@ class LocalCluster:
         self._ports: list[ReservedPort] = []
         """Of listeners whose port is 0: kept until the end, for brokers that are started again."""
         self._store = store
+        self._users = users
         self._watch = Watch()
         self._observer = EmbeddedClient(
             store, session_timeout_ms=configs[0].zookeeper_session_timeout_ms
@@ -59,16 +69,22 @@ class LocalCluster:
         self._fault_control: str | None = None
 
     @classmethod
-    async def start(cls, configs: Sequence[BrokerConfig], metadata_directory: str) -> LocalCluster:
+    async def start(
+        cls,
+        configs: Sequence[BrokerConfig],
+        metadata_directory: str,
+        users: Sequence[FirstUser] = (),
+    ) -> LocalCluster:
         """Start all brokers at once and wait until they are ready.
 
+        `users` are made unless they are there.
         Raises `InvalidSetting`, `StorageError` and `StoreError`; then nothing runs.
         """
         files = RealFiles()
         # Of all brokers before the first of them changes anything.
         check_formats(files, [path for config in configs for path in config.log_dirs])
         make_durably(files, metadata_directory)
-        cluster = cls(configs, EmbeddedStore(files, metadata_directory))
+        cluster = cls(configs, EmbeddedStore(files, metadata_directory), users)
         try:
             cluster._reserve_ports()
             cluster.image = ClusterImage.from_view(await cluster._observer.load(cluster._changed))
@@ -164,6 +180,7 @@ class LocalCluster:
                 gate=gate,
                 handles=self.handles,
                 frames=self._frames,
+                users=self._users,
             )
         finally:
             self._starting.discard(broker_id)

@@ -227,7 +227,7 @@ class Server:
 
     def _admit(self, stream: Stream, host: str, listener: str, principal: Principal) -> None:
         """A client has connected, and speaks as its listener demands."""
-        connection = self._node.open_connection(host, listener, principal)
+        connection = self._node.open_connection(host, listener, principal, self._tick())
         transport = Transport(self, connection, stream, shared=self._shared, pool=self._pool)
         transport.last_active_ms = self._now.monotonic_ms
         self._transports[connection.id] = transport

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from random import SystemRandom
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from strandline.broker.acceptor import Limits, ListenerSocket
 from strandline.broker.addresses import advertised_endpoints, bind, bound
@@ -32,11 +32,15 @@ from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Store, StoreError
 from strandline.config.broker import BrokerConfig
 from strandline.config.listeners import Listener
+from strandline.errors import InvalidSetting
 from strandline.node.node import Node
 from strandline.node.start_up import StartUp, Wait, Write
 from strandline.storage.formats import check_formats
 from strandline.storage.real_files import RealFiles
 from strandline.types import BrokerId
+
+if TYPE_CHECKING:
+    from strandline.node.authentication.first_users import FirstUser
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ async def start_broker(
     gate: asyncio.Barrier | None = None,
     handles: HandleBudget | None = None,
     frames: FrameMemory | None = None,
+    users: Sequence[FirstUser] = (),
 ) -> Broker:
     """Start a broker on this event loop and wait until it is ready.
 
@@ -62,7 +67,9 @@ async def start_broker(
     that the metadata does not know. `cut_from` names brokers that it cannot reach, for tests.
     Brokers that start together register together behind a `gate`: then nobody who is only a moment
     late loses its place in the in-sync replicas. Brokers of one process share `handles` and
-    `frames`. Raises `InvalidSetting`, `StorageError` and `StoreError`.
+    `frames`. `users` are made unless they are there.
+
+    Raises `InvalidSetting`, `StorageError` and `StoreError`.
     """
     start = _Start(
         config,
@@ -72,6 +79,7 @@ async def start_broker(
         gate=gate,
         handles=handles or HandleBudget.of_process(),
         frames=frames or FrameMemory.of_process(config.queued_max_request_bytes),
+        users=users,
     )
     try:
         return await start.run()
@@ -93,7 +101,9 @@ class _Start:
         gate: asyncio.Barrier | None,
         handles: HandleBudget,
         frames: FrameMemory,
+        users: Sequence[FirstUser],
     ) -> None:
+        self._is_alone = is_alone
         self._config = config
         self._cut_from = cut_from
         self._gate = gate
@@ -104,7 +114,7 @@ class _Start:
         self._store = store
         self._own_store: EmbeddedStore | None = None
         self._start_up = StartUp(
-            config, self._files, SystemRandom(), clock=read_clock, is_alone=is_alone
+            config, self._files, SystemRandom(), clock=read_clock, is_alone=is_alone, users=users
         )
         self._directories = self._start_up.directories
         self._sockets: list[ListenerSocket] = []
@@ -116,6 +126,7 @@ class _Start:
         """All steps, in order."""
         check_formats(self._files, self._config.log_dirs)
         tls = ServerTls.of(self._config)
+        self._check_login()
         if self._config.authorizer_class_name and self._config.strandline_audit_log_path:
             from strandline.broker.audit_file import open_audit_file
 
@@ -170,6 +181,22 @@ class _Start:
         notices = exposure_notices(self._config, zip(addresses, sockets, strict=True))
         self._directories.notices.extend(notices)
         return addresses
+
+    def _check_login(self) -> None:
+        """Brokers of a cluster must get into each other's listeners."""
+        between = self._config.inter_broker_listener
+        if self._is_alone or not between.has_sasl:
+            return
+        from strandline.node.authentication.sasl_listeners import own_login
+
+        if own_login(self._config) is None:
+            raise InvalidSetting(
+                "sasl.jaas.config",
+                f"Brokers reach each other by the listener {between.name}, which has SASL, and "
+                "this broker has no name and password to log in with: set listener.name."
+                f"{between.name.lower()}.scram-sha-512.sasl.jaas.config, or name a listener "
+                "without SASL in inter.broker.listener.name.",
+            )
 
     def _open_own_store(self) -> Store:
         self._own_store = EmbeddedStore(RealFiles(), self._config.log_dirs[0])

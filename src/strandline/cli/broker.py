@@ -9,7 +9,12 @@ import click
 from strandline.broker.handle_budget import raise_limit
 from strandline.broker.running import Broker, StartReport
 from strandline.broker.startup import start_broker
-from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
+from strandline.cli.broker_options import (
+    broker_options,
+    load_config,
+    log_to_standard_error,
+    parse_users,
+)
 from strandline.cli.serving import run_until_stopped
 from strandline.cluster.store import Store
 from strandline.config.broker import BrokerConfig
@@ -37,6 +42,7 @@ def broker(
     data_dir: str | None,
     listen: str | None,
     insecure: bool,
+    first_users: tuple[str, ...],
     log_level: str,
 ) -> None:
     """Run one broker of a cluster over ZooKeeper.
@@ -51,10 +57,11 @@ def broker(
     config = load_config(config_path, (*overrides, *wanted), data_dir, listen, insecure=insecure)
     if not config.zookeeper_connect:
         raise click.UsageError("Where is ZooKeeper? Say --zookeeper HOST:PORT.")
+    users = parse_users(first_users)
     store = _zookeeper(config, config.zookeeper_connect)
 
     async def start() -> _OneBroker:
-        return _OneBroker(await start_broker(config, store, is_alone=False))
+        return _OneBroker(await start_broker(config, store, is_alone=False, users=users))
 
     run_until_stopped(start)
 

@@ -9,7 +9,8 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -17,6 +18,9 @@ from strandline.cli.log_lines import SparingHandler
 from strandline.config.broker import BrokerConfig
 from strandline.config.load import load_broker_config
 from strandline.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from strandline.node.authentication.first_users import FirstUser
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,14 @@ _OPTIONS: Final = (
         "strandline.allow.insecure.listeners=true.",
     ),
     click.option(
+        "--add-scram",
+        "first_users",
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        multiple=True,
+        help="A user of SCRAM, made unless it is there; the password may be env:NAME or file:PATH. "
+        "May be repeated.",
+    ),
+    click.option(
         "--log-level",
         type=click.Choice(LEVELS),
         default="info",
@@ -72,6 +84,18 @@ _OPTIONS: Final = (
         help="What is logged to standard error.",
     ),
 )
+
+
+def parse_users(texts: Sequence[str]) -> list[FirstUser]:
+    """The users of `--add-scram`. Raises `click.UsageError`."""
+    if not texts:
+        return []
+    from strandline.node.authentication.first_users import parse_first_user
+
+    try:
+        return [parse_first_user(text, SystemRandom()) for text in texts]
+    except InvalidSetting as wrong:
+        raise click.UsageError(str(wrong)) from wrong
 
 
 def log_to_standard_error(level: str) -> None:

@@ -11,7 +11,13 @@ import click
 from strandline.broker.handle_budget import raise_limit
 from strandline.broker.local_cluster import LocalCluster
 from strandline.broker.local_layout import broker_configs, metadata_directory
-from strandline.cli.broker_options import broker_options, load_config, log_to_standard_error
+from strandline.broker.running import StartReport
+from strandline.cli.broker_options import (
+    broker_options,
+    load_config,
+    log_to_standard_error,
+    parse_users,
+)
 from strandline.cli.schema_options import schema_options, schema_places
 from strandline.cli.serving import (
     Beside,
@@ -59,6 +65,7 @@ def serve(
     data_dir: str | None,
     listen: str | None,
     insecure: bool,
+    first_users: tuple[str, ...],
     log_level: str,
 ) -> None:
     """Run a broker, or a cluster of several in one process.
@@ -76,10 +83,22 @@ def serve(
         raise click.UsageError(str(wrong)) from wrong
     except StorageError as error:
         raise click.ClickException(sentence_about_data(error)) from error
+    users = parse_users(first_users)
     schemas = schema_places(schema_directory, registry) if with_page else NOWHERE
     run_until_stopped(
-        lambda: LocalCluster.start(configs, metadata_directory(config)),
+        lambda: LocalCluster.start(configs, metadata_directory(config), users),
         beside=_beside(schemas, faults=faults, with_page=with_page, page_port=ui_port),
+    )
+
+
+def _address_of_page(report: StartReport) -> str:
+    """Where the page reaches a broker, without name and certificate. Raises `ClickException`."""
+    for each in report.addresses:
+        if each.security_protocol == "PLAINTEXT":
+            return client_address(each)
+    raise click.ClickException(
+        "The page of --ui needs a PLAINTEXT listener. With others start it apart, with what lets "
+        "it in: strandline ui --client-config FILE"
     )
 
 
@@ -105,7 +124,7 @@ def _beside(
                 lines.append(f"faults      {control}")
             if with_page:
                 # All of them: the page must find the cluster when the first is down.
-                addresses = [client_address(each.addresses[0]) for each in running.reports.values()]
+                addresses = [_address_of_page(each) for each in running.reports.values()]
                 where = await stack.enter_async_context(
                     page(",".join(addresses), page_port, control, schemas)
                 )

@@ -159,7 +159,8 @@ def report_lines(
     """What a person reads when brokers are ready. One broker is not named in every line."""
     several = len(reports) > 1
     any_report = next(iter(reports.values()))
-    address = client_address(any_report.addresses[0])
+    first = any_report.addresses[0]
+    address = client_address(first)
 
     def of(broker_id: int) -> str:
         return f"  broker {broker_id}" if several else ""
@@ -189,10 +190,18 @@ def report_lines(
     lines += [f"  {line}" for line in beside.splitlines()]
     return [
         *lines,
-        f"  try         kcat -b {address} -L",
-        f"  try         strandline -b {address} topics list",
+        *_examples(first, address),
         f"ready in {time.monotonic() - STARTED_S:.2f} s; Ctrl-C stops",
     ]
+
+
+def _examples(listener: Listener, address: str) -> list[str]:
+    if listener.security_protocol == "PLAINTEXT":
+        return [
+            f"  try         kcat -b {address} -L",
+            f"  try         strandline -b {address} topics list",
+        ]
+    return [f"  try         strandline -b {address} --client-config FILE topics list"]
 
 
 def client_address(listener: Listener) -> str:

@@ -41,7 +41,7 @@ _KNOWN: Final = frozenset({_TOPIC, _SETTING, _TOPIC_REMOVED, _BEGIN, _END, _ABOR
 _LATEST_VERSION: Final = 0
 """Of each kind in `_KNOWN`, in Kafka 4.3."""
 _ID_BYTES: Final = 16
-_KINDS: Final = {int(kind): kind for kind in ResourceKind}
+_KINDS: Final = {int(kind): kind for kind in ResourceKind if kind > 0}
 
 
 class UnreadableMetadata(StrandlineError):

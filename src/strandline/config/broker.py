@@ -164,10 +164,11 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int = 104_857_600
     transactional_id_expiration_ms: int = 604_800_000
 
-    # Security
+    # Security; what belongs to single listeners is read by `listener_settings`
     allow_everyone_if_no_acl_found: bool = False
     authorizer_class_name: str = ""
     super_users: str = ""
+    connection_failed_authentication_delay_ms: int = 100
 
     # Our own
     strandline_allow_insecure_listeners: bool = False

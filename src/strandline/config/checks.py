@@ -60,9 +60,6 @@ def check_network(
             "listeners has no listener for clients: all of its names are in "
             "controller.listener.names.",
         )
-    for each in listeners:
-        if each.has_sasl:
-            raise InvalidSetting("listeners", f"listeners has {each}; SASL is not served yet.")
     warnings = [
         f"The listener {each} is not opened: {each.name} is for a KRaft controller, which "
         "Strandline does not have."

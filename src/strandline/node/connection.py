@@ -10,7 +10,7 @@ connection until answers have left.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from strandline.errors import InvariantViolated
 from strandline.protocol.framing import FRAME_BYTES_MAX
@@ -25,6 +25,18 @@ class FastPath(Protocol):
 
     def maybe_handle(self, frame: memoryview, now: Instant) -> bool:
         """Handle the request, or decline it before anything has happened."""
+
+
+class AuthenticationGate(Protocol):
+    """What a client has to pass, see `authentication.gate`."""
+
+    @property
+    def is_shut(self) -> bool: ...
+    @property
+    def may_authenticate_again(self) -> bool: ...
+    def maybe_handle(self, frame: memoryview, now: Instant) -> bool: ...
+    def handshake(self, request: Any, now: Instant) -> None: ...
+    def forget(self) -> None: ...
 
 
 class Forgettable(Protocol):
@@ -51,6 +63,7 @@ class Connection:
         "closing",
         "fast_path",
         "frame_bytes_max",
+        "gate",
         "id",
         "in_flight_max",
         "listener",
@@ -83,11 +96,18 @@ class Connection:
         self.parked: dict[Forgettable, None] = {}
         self.closing: str | None = None
         self.fast_path: FastPath | None = None
+        self.gate: AuthenticationGate | None = None
+        """Where the client authenticates; None if its listener has no SASL."""
 
     @property
     def wants_input(self) -> bool:
         """Whether another request may be read: the connection lives and has room in flight."""
         return self.closing is None and len(self.slots) < self.in_flight_max
+
+    def forget_fast_path(self) -> None:
+        """Have the next request take the general way; a gate stays where it is."""
+        if self.gate is None or not self.gate.is_shut:
+            self.fast_path = None
 
     def open_slot(self) -> Slot:
         """Take the next place in the order of answers."""

@@ -28,6 +28,7 @@ from strandline.errors import (
     StorageError,
     StrandlineError,
 )
+from strandline.node.authentication.authentication import Authentication, no_tokens
 from strandline.node.background import Background
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
@@ -67,6 +68,7 @@ from strandline.types import ANONYMOUS, BrokerId, Instant, Principal
 
 if TYPE_CHECKING:
     from strandline.node.authorization.authority import Authority
+    from strandline.node.authentication.sasl_listeners import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +87,13 @@ class Node:
         files: Files,
         random: Random,
         registration: BrokerNode,
+        tokens: Tokens = no_tokens,
     ) -> None:
-        """`registration` is what this broker tells the others about itself; it registers itself."""
+        """`registration` is what this broker tells the others about itself; it registers itself.
+
+        `tokens` makes what checks the tokens of OAUTHBEARER. Raises `InvalidSetting` for SASL that
+        cannot be.
+        """
         self.broker_id = BrokerId(config.node_id)
         self.outbox = Outbox()
         self.timers = Timers()
@@ -108,7 +115,16 @@ class Node:
         )
         self.replicas = Replicas(host, internal_topics=INTERNAL_TOPICS)
         self.telemetry = Telemetry(self.outbox, self.metadata, self.replicas, _explain)
-        self.peers = Peers(self.metadata, self.settings, self.outbox, self.timers)
+        self.authentication = Authentication(self.metadata, self.settings, self.timers, self.outbox)
+        self.authentication.load(random, tokens)
+        self.authentication.serve = self._dispatch
+        self.peers = Peers(
+            self.metadata,
+            self.settings,
+            self.outbox,
+            self.timers,
+            self.authentication.login(random),
+        )
         self.fetchers = Fetchers(
             self.broker_id, self.metadata, self.settings, self.peers, self.timers
         )
@@ -221,20 +237,30 @@ class Node:
     # -- connections -------------------------------------------------------------------------
 
     def open_connection(
-        self, client_host: str, listener: str, principal: Principal = ANONYMOUS
+        self,
+        client_host: str,
+        listener: str,
+        principal: Principal = ANONYMOUS,
+        now: Instant | None = None,
     ) -> Connection:
-        """A client has connected to the listener of that name; TLS may have told who it is."""
+        """A client has connected to the listener of that name; TLS may have told who it is.
+
+        A listener with SASL needs to know the time: a client has not more of it than it needs.
+        """
         in_flight_max = self.settings.in_flight_max
         connection = Connection(
             next(self._connection_ids), client_host, listener, in_flight_max, principal
         )
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
+        self.authentication.opened(connection, now)
         if self.authority is not None:
             self.authority.opened(connection)
         return connection
 
     def close_connection(self, connection: Connection) -> None:
         """A client has gone; what it waited for is forgotten."""
+        if connection.gate is not None:
+            connection.gate.forget()
         self.purgatory.drop_connection(connection)
         if self.authority is not None:
             self.authority.closed(connection)
@@ -251,6 +277,13 @@ class Node:
             self.outbox.flush_later(connection)
 
     def _receive(self, connection: Connection, frame: memoryview, now: Instant) -> None:
+        gate = connection.gate
+        if gate is not None and gate.is_shut:
+            gate.maybe_handle(frame, now)
+        else:
+            self._dispatch(connection, frame, now)
+
+    def _dispatch(self, connection: Connection, frame: memoryview, now: Instant) -> None:
         api_key, version, _ = peek(frame)
         handler = self.routes.find(api_key)
         if handler is None:

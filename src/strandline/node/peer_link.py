@@ -1,6 +1,7 @@
 """One link to another broker: when to dial, and what the turns of the node's loop do with it.
 
     idle ── ask ──> waiting for the back-off ──> dialling ──> open ── failure ──> idle
+                                                     └─ logging in ─┘
 
 This file drives a `client.channel` by effects and timers: the channel knows the requests, their
 order and deadlines. It does not know sockets (it says what it wants in effects), nor what the
@@ -17,16 +18,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import count
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from strandline.client.backoff import doubled_ms
 from strandline.client.channel import Channel, Request, RequestFailed
-from strandline.errors import MalformedFrame
+from strandline.errors import MalformedFrame, StrandlineError
 from strandline.node.effects import Ask, Dial, HangUp, LinkId
 from strandline.node.outbox import Outbox
 from strandline.node.timers import Timer, Timers
-from strandline.protocol.apis import Api
+from strandline.protocol.apis import KNOWN, Api
 from strandline.types import BrokerId, Instant
+
+if TYPE_CHECKING:
+    from strandline.client.security.authentication import Authentication
+    from strandline.node.peer_login import PeerLogin
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +68,9 @@ class Question(Request):
 class OpenLinks:
     """The connections of all links by their ids, and what every link works with."""
 
-    def __init__(self, outbox: Outbox, timers: Timers) -> None:
+    def __init__(self, outbox: Outbox, timers: Timers, login: PeerLogin | None) -> None:
+        """`login` is how links authenticate; None if they need not."""
+        self.login = login
         self.outbox = outbox
         self.timers = timers
         self.by_id: dict[LinkId, PeerLink] = {}
@@ -85,10 +92,13 @@ class PeerLink:
 
     __slots__ = (
         "_alarm",
+        "_authentication",
         "_channel",
         "_dialled_by_ms",
         "_failed_at_ms",
+        "_is_to_log_in",
         "_links",
+        "_renewal",
         "address",
         "broker_id",
         "failures",
@@ -107,6 +117,12 @@ class PeerLink:
         self._links = links
         self._channel: Channel[Question] = Channel(client_id, IN_FLIGHT_MAX)
         self._dialled_by_ms = 0
+        self._authentication: Authentication | None = None
+        """The one under way."""
+        self._renewal: Timer | None = None
+        """When to authenticate again."""
+        self._is_to_log_in = False
+        """Whether that is to be done as soon as nothing is under way."""
         self._failed_at_ms = 0
         self._alarm: Timer | None = None
 
@@ -144,8 +160,11 @@ class PeerLink:
 
     def opened(self, now: Instant) -> None:
         """The dial succeeded."""
-        self.is_open = True
-        self._go_on(now)
+        if self._links.login is None:
+            self.is_open = True
+            self._go_on(now)
+        else:
+            self._log_in(self._links.login, now)
 
     def received(self, frame: memoryview, now: Instant) -> None:
         """One answer has come; it must be that to the oldest request."""
@@ -154,9 +173,12 @@ class PeerLink:
         except MalformedFrame as error:
             self.fail(str(error), now, hang_up=True)
             return
-        self.failures = 0
+        if self._authentication is None:
+            self.failures = 0
         _tell(question, answer, now)
-        if self._channel.queued:
+        if self._is_to_log_in and self._links.login is not None and not self._channel.in_flight:
+            self._log_in(self._links.login, now)
+        elif self._channel.queued:
             self._go_on(now)
 
     def fail(self, reason: str, now: Instant, *, hang_up: bool) -> None:
@@ -190,10 +212,74 @@ class PeerLink:
 
     def _disconnect(self, *, hang_up: bool) -> None:
         link_id, self.link_id, self.is_open = self.link_id, None, False
+        self._authentication, self._is_to_log_in = None, False
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         if link_id is not None:
             del self._links.by_id[link_id]
             if hang_up:
                 self._links.outbox.add(HangUp(link_id))
+
+    # -- Authentication ----------------------------------------------------------------------
+
+    def _log_in(self, login: PeerLogin, now: Instant) -> None:
+        """Authenticate, for the first time or again; nothing else goes out meanwhile."""
+        self._is_to_log_in = False
+        self._dialled_by_ms = now.monotonic_ms + DIAL_TIMEOUT_MS
+        self._ring_by(self._dialled_by_ms)
+        try:
+            self._authentication = login.begin(f"broker {self.broker_id}")
+        except StrandlineError as error:
+            self._refused(error, now)
+        else:
+            self._next_step(self._authentication)
+
+    def _next_step(self, authentication: Authentication) -> None:
+        step, link_id = authentication.next, self.link_id
+        if step is None or link_id is None:
+            return
+        question = Question(
+            KNOWN[step.key], step.version, step.request, self._stepped, self._dialled_by_ms
+        )
+        self._channel.ask_first(question)
+        frame = self._channel.next_frame()
+        if frame is not None:
+            self._links.outbox.add(Ask(link_id, frame))
+
+    def _stepped(self, answer: object, now: Instant) -> None:
+        authentication, login = self._authentication, self._links.login
+        if authentication is None or login is None or isinstance(answer, RequestFailed):
+            return
+        try:
+            authentication.answered(answer)
+        except StrandlineError as error:
+            self._refused(error, now)
+            return
+        if authentication.next is not None:
+            self._next_step(authentication)
+            return
+        self._authentication = None
+        self.is_open = True
+        self.failures = 0
+        again_ms = login.again_after_ms(authentication)
+        if again_ms is not None:
+            self._renewal = self._links.timers.schedule(now.monotonic_ms + again_ms, self._renew)
+        self._go_on(now)
+
+    def _renew(self, now: Instant) -> None:
+        """The session is about to end: authenticate again when all answers are there."""
+        self._renewal = None
+        self.is_open = False
+        self._is_to_log_in = True
+        self._dialled_by_ms = now.monotonic_ms + DIAL_TIMEOUT_MS
+        self._ring_by(self._dialled_by_ms)
+        if not self._channel.in_flight and self._links.login is not None:
+            self._log_in(self._links.login, now)
+
+    def _refused(self, error: StrandlineError, now: Instant) -> None:
+        log.error("This broker cannot log in with broker %d: %s", self.broker_id, error)
+        self.fail(str(error), now, hang_up=True)
 
     # -- Time --------------------------------------------------------------------------------
 

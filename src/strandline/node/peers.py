@@ -10,7 +10,7 @@ This file must not know what is asked. See `peer_link` for the life of one link.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.client.channel import RequestFailed
 from strandline.cluster.image import ClusterImage
@@ -29,6 +29,9 @@ from strandline.node.timers import Timers
 from strandline.protocol.apis import KNOWN, Api
 from strandline.types import BrokerId, Instant
 
+if TYPE_CHECKING:
+    from strandline.node.peer_login import PeerLogin
+
 __all__ = ["CONTROL", "Answered", "Peers"]
 
 CONTROL: Final = "control"
@@ -41,12 +44,18 @@ class Peers:
     """Requests to other brokers. Callbacks never run inside the call that asks."""
 
     def __init__(
-        self, metadata: Metadata, settings: Settings, outbox: Outbox, timers: Timers
+        self,
+        metadata: Metadata,
+        settings: Settings,
+        outbox: Outbox,
+        timers: Timers,
+        login: PeerLogin | None = None,
     ) -> None:
+        """`login` is how this broker authenticates with others; None if it need not."""
         self._metadata = metadata
         self._settings = settings
         self._timers = timers
-        self._open = OpenLinks(outbox, timers)
+        self._open = OpenLinks(outbox, timers, login)
         self._links: dict[tuple[BrokerId, str], PeerLink] = {}
 
     def ask(

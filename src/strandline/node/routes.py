@@ -45,6 +45,10 @@ class Routes:
             ApiKey.DESCRIBE_LOG_DIRS: self._describe,
             ApiKey.UNREGISTER_BROKER: self._unregister_broker,
             ApiKey.UPDATE_FEATURES: self._update_features,
+            ApiKey.SASL_HANDSHAKE: self._sasl,
+            ApiKey.SASL_AUTHENTICATE: self._sasl,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self._scram_users,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._scram_users,
             ApiKey.CREATE_TOPICS: self._topics,
             ApiKey.DELETE_TOPICS: self._topics,
             ApiKey.CREATE_PARTITIONS: self._topics,
@@ -192,6 +196,23 @@ class Routes:
 
         handler = UpdateFeaturesHandler(self._node.controller_loop)
         return {ApiKey.UPDATE_FEATURES: handler.handle}
+
+    def _sasl(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers import sasl
+
+        return {
+            ApiKey.SASL_HANDSHAKE: sasl.handshake,
+            ApiKey.SASL_AUTHENTICATE: sasl.authenticate,
+        }
+
+    def _scram_users(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.scram_users import ScramUsersHandler
+
+        handler = ScramUsersHandler(self._node.metadata, self._node.controller)
+        return {
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: handler.describe,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: handler.alter,
+        }
 
     def _topics(self) -> Mapping[int, Handler]:
         from strandline.node.handlers.topics import TopicsHandler

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from strandline.cluster.controller import adopt_partitions, bootstrap, strays
 from strandline.cluster.features import SUPPORTED
@@ -36,11 +36,16 @@ from strandline.cluster.znodes import BrokerNode, Endpoint, FormatNode, adoption
 from strandline.config.broker import BrokerConfig
 from strandline.config.topic import TopicConfig
 from strandline.errors import InvalidSetting
+from strandline.node.authentication.authentication import no_tokens
 from strandline.node.log_directories import UNKNOWN_EPOCH, LogDirectories
 from strandline.node.node import Node
 from strandline.node.settings import Settings
 from strandline.storage.files import Files
 from strandline.types import BrokerId, Instant, TopicPartition
+
+if TYPE_CHECKING:
+    from strandline.node.authentication.first_users import FirstUser
+    from strandline.node.authentication.sasl_listeners import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +85,13 @@ class StartUp:
         *,
         clock: Callable[[], Instant],
         is_alone: bool,
+        users: Sequence[FirstUser] = (),
     ) -> None:
-        """A broker that is alone in its cluster adopts logs that the metadata does not know."""
+        """A broker that is alone in its cluster adopts logs that the metadata does not know.
+
+        `users` are made unless they are there.
+        """
+        self._users = users
         self.directories = LogDirectories(files, config.log_dirs, random)
         self.image = ClusterImage()
         """The metadata as heard so far. Once there is a node, that keeps its own."""
@@ -113,13 +123,14 @@ class StartUp:
         self._paths = {node.path for node in view.nodes}
         yield from self._write(self._missing)
         self._paths = set()
+        yield from self._write(self._missing_users)
         self.directories.open(self._broker_id, self.image.cluster_id or "")
         self._load_logs()
         yield from self._adopt()
         yield from self._wait_for_id()
 
-    def make_node(self, endpoints: Sequence[Endpoint]) -> Node:
-        """The node, which registers itself when it is started.
+    def make_node(self, endpoints: Sequence[Endpoint], tokens: Tokens = no_tokens) -> Node:
+        """The node, which registers itself when it is started. Raises `InvalidSetting`.
 
         Topics may have been deleted, and made again under their names, while this broker waited
         for its id: their logs must be out of the way before they are taken for the new ones.
@@ -142,6 +153,7 @@ class StartUp:
             files=self._files,
             random=self._random,
             registration=registration,
+            tokens=tokens,
         )
 
     def _previous_epoch(self) -> int:
@@ -195,6 +207,13 @@ class StartUp:
             # start of this broker alone.
             operations += (Create(adoption_path(self._broker_id)),)
         return operations
+
+    def _missing_users(self) -> Sequence[Operation]:
+        if not self._users:
+            return ()
+        from strandline.node.authentication.first_users import first_users
+
+        return first_users(self.image, self._users)
 
     def _load_logs(self) -> None:
         settings = Settings(self._config)

@@ -28,6 +28,14 @@ class AsyncCluster:
         """`host:port,...` of all brokers, for any Kafka client."""
         return self._running.bootstrap_servers
 
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """See `Cluster.client_config`."""
+        return self._running.client_config(user)
+
+    def java_client_config(self, user: str | None = None) -> dict[str, str]:
+        """See `Cluster.java_client_config`."""
+        return self._running.java_client_config(user)
+
     @property
     def data_dir(self) -> Path:
         """The directory in which the brokers keep their data."""

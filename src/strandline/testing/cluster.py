@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from strandline.testing.async_cluster import AsyncCluster
 from strandline.testing.control import ClusterError, Control, Options
 from strandline.testing.running_cluster import NOT_RUNNING, RunningCluster, given
+from strandline.testing.security import Protocol
 from strandline.testing.status import BrokerStatus, ClusterStatus
 
 T = TypeVar("T")
@@ -27,6 +28,10 @@ class Cluster:
     - `settings`: broker settings with Kafka's names, on top of quick defaults (`control.QUICK`).
       Topics get as many replicas as there are brokers by default, up to three.
     - `racks`: dealt out to the brokers in turn.
+    - `security`: `SSL`, `SASL_SSL` or `SASL_PLAINTEXT`, with an authority of its own (that needs
+      the package cryptography) and a user `test`; `client_config` lets clients in.
+    - `sasl_mechanism`: `SCRAM-SHA-512`, `SCRAM-SHA-256` or `PLAIN`.
+    - `users`: names and passwords in place of that user; in `SSL` each has a certificate.
     - `data_dir`: where data is kept after the end; without it, in a directory that goes away.
     - `timeout_s`: how long anything may take before a `ClusterError` says what is missing.
 
@@ -42,6 +47,9 @@ class Cluster:
         racks: Sequence[str] = (),
         data_dir: str | Path | None = None,
         timeout_s: float = 90.0,
+        security: Protocol = "PLAINTEXT",
+        sasl_mechanism: str = "SCRAM-SHA-512",
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self._options = Options(
             brokers=brokers,
@@ -50,6 +58,9 @@ class Cluster:
             racks=tuple(racks),
             data_dir=data_dir,
             timeout_s=timeout_s,
+            security=security,
+            sasl_mechanism=sasl_mechanism,
+            users=users,
         )
         self._running: RunningCluster | None = None
 
@@ -108,6 +119,17 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """`host:port,...` of all brokers, for any Kafka client."""
         return self._present.bootstrap_servers
+
+    def client_config(self, user: str | None = None) -> dict[str, str]:
+        """All settings with which a client comes in as this user, or as the first there is.
+
+        Names are those of librdkafka, which this package's clients and commands take as well.
+        """
+        return self._present.client_config(user)
+
+    def java_client_config(self, user: str | None = None) -> dict[str, str]:
+        """The same under the names of Kafka's Java clients and tools."""
+        return self._present.java_client_config(user)
 
     @property
     def data_dir(self) -> Path:

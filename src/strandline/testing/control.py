@@ -23,6 +23,7 @@ from strandline.config.load import load_broker_config
 from strandline.errors import StrandlineError
 from strandline.storage.real_files import RealFiles
 from strandline.testing.inspection import partition_status
+from strandline.testing.security import ClusterSecurity
 from strandline.testing.status import BrokerStatus, ClusterStatus
 from strandline.types import BrokerId, TopicPartition
 
@@ -53,6 +54,9 @@ class Options:
     racks: Sequence[str] = ()
     data_dir: str | Path | None = None
     timeout_s: float = 90.0
+    security: str = "PLAINTEXT"
+    sasl_mechanism: str = "SCRAM-SHA-512"
+    users: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 class Control:
@@ -63,6 +67,7 @@ class Control:
         if options.brokers < 1:
             raise ClusterError(f"A cluster needs at least one broker, not {options.brokers}.")
         self.options = options
+        self.security = ClusterSecurity(options.security, options.sasl_mechanism, options.users)
         self.data_dir = Path(
             tempfile.mkdtemp(prefix="strandline-") if options.data_dir is None else options.data_dir
         )
@@ -72,7 +77,7 @@ class Control:
             base = load_broker_config(None, self._settings()).config
             self._metadata_directory = metadata_directory(base)
             self._configs = [
-                _listening(config, port.address)
+                _listening(config, f"{options.security}://{port.address}")
                 for config, port in zip(
                     broker_configs(base, options.brokers, RealFiles(), racks=options.racks),
                     self._ports,
@@ -93,7 +98,9 @@ class Control:
 
     async def start_all(self) -> None:
         """Start the metadata store and all brokers."""
-        self._cluster = await LocalCluster.start(self._configs, self._metadata_directory)
+        self._cluster = await LocalCluster.start(
+            self._configs, self._metadata_directory, self.security.first_users
+        )
 
     async def end(self) -> None:
         """Stop everything that runs: cleanly, unless the data goes away anyhow."""
@@ -110,6 +117,7 @@ class Control:
         """Give ports back and remove what was made in the file system. After `end`."""
         for port in self._ports:
             port.release()
+        self.security.close()
         if self.options.data_dir is None:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
@@ -270,9 +278,10 @@ class Control:
         settings: dict[str, Any] = {
             **QUICK,
             "zookeeper.session.timeout.ms": options.session_timeout_ms,
+            **self.security.broker_settings,
             **options.settings,
             "log.dirs": self.data_dir,
-            "listeners": f"PLAINTEXT://{self._ports[0].address}",
+            "listeners": f"{options.security}://{self._ports[0].address}",
         }
         return [f"{name}={_text(value)}" for name, value in settings.items()]
 
@@ -330,9 +339,9 @@ def _state(broker: Broker | None) -> str:
     return "paused" if broker.is_paused else "running"
 
 
-def _listening(config: BrokerConfig, address: str) -> BrokerConfig:
-    """The configuration with an address; as text, because dynamic settings are laid over that."""
-    static = {**config.layers.static, "listeners": f"PLAINTEXT://{address}"}
+def _listening(config: BrokerConfig, listener: str) -> BrokerConfig:
+    """The configuration with a listener; as text, because dynamic settings are laid over that."""
+    static = {**config.layers.static, "listeners": listener}
     static.pop("advertised.listeners", None)
     return load_broker_config(None, [f"{name}={value}" for name, value in static.items()]).config
 

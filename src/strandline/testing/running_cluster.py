@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from strandline.client.admin import Admin
 from strandline.client.admin_topics import BROKER_DEFAULT
 from strandline.client.cluster import ClusterClient
+from strandline.client.security.names import security_of
 from strandline.client.settings import ClientSettings
 from strandline.testing.control import ClusterError, Control, Options
 from strandline.testing.loop_thread import LoopThread
@@ -50,6 +51,16 @@ class RunningCluster:
         """`host:port,...` of all brokers."""
         return ",".join(self.control.addresses.values())
 
+    def client_config(self, user: str | None) -> dict[str, str]:
+        """See `Cluster.client_config`."""
+        security = self.control.security.client_config(user)
+        return {"bootstrap.servers": self.bootstrap_servers, **security}
+
+    def java_client_config(self, user: str | None) -> dict[str, str]:
+        """See `Cluster.java_client_config`."""
+        security = self.control.security.java_config(user)
+        return {"bootstrap.servers": self.bootstrap_servers, **security}
+
     def create_topic(
         self,
         name: str,
@@ -60,7 +71,9 @@ class RunningCluster:
     ) -> None:
         """See `Cluster.create_topic`."""
         settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
-        client = ClusterClient(self.bootstrap_servers, ClientSettings(client_id="strandline-test"))
+        security = security_of(self.control.security.client_config())
+        own = ClientSettings(client_id="strandline-test", security=security)
+        client = ClusterClient(self.bootstrap_servers, own)
         with client:
             Admin(client).topics.create(
                 name,

@@ -1,9 +1,11 @@
-"""`/config/topics/<t>`, `/config/brokers/<id>`, `/config/groups/<g>`: what was set at run time.
+"""`/config/topics/<t>`, `/config/brokers/<id>`, `/config/groups/<g>`, `/config/users/<u>`: what was
+set at run time.
 
     {"version": 1, "config": {"retention.ms": "60000"}}
 
 The broker named `<default>` in a path holds what is set for all brokers; in requests that same
-resource has the empty name. The ids of groups may have any characters and are percent-encoded.
+resource has the empty name. The ids of groups and the names of users may have any characters and
+are percent-encoded.
 """
 
 from __future__ import annotations
@@ -28,13 +30,17 @@ class ResourceKind(IntEnum):
     TOPIC = 2
     BROKER = 4
     GROUP = 32
+    USER = -1
+    """Not on the wire: requests of their own are about users."""
 
 
 _FOLDERS: Final = {
     ResourceKind.TOPIC: "topics",
     ResourceKind.BROKER: "brokers",
     ResourceKind.GROUP: "groups",
+    ResourceKind.USER: "users",
 }
+_ENCODED: Final = (ResourceKind.GROUP, ResourceKind.USER)
 _KINDS: Final = {folder: kind for kind, folder in _FOLDERS.items()}
 
 
@@ -47,7 +53,7 @@ class ConfigResource(NamedTuple):
     @property
     def path(self) -> str:
         name = self.name or _DEFAULT_NODE
-        if self.kind is ResourceKind.GROUP:
+        if self.kind in _ENCODED and self.name:
             name = quote(name, safe="")
         return f"{ROOT}/{_FOLDERS[self.kind]}/{name}"
 
@@ -57,7 +63,7 @@ class ConfigResource(NamedTuple):
         kind = _KINDS.get(folder)
         if kind is None:
             return None
-        if kind is ResourceKind.GROUP:
+        if kind in _ENCODED and name != _DEFAULT_NODE:
             return cls(kind, unquote(name))
         return cls(kind, CLUSTER_DEFAULT if name == _DEFAULT_NODE else name)
 

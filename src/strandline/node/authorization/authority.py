@@ -50,7 +50,7 @@ class Authority:
             stored = acls.get(resource)
             self.authorizer.replace(resource, () if stored is None else stored.value.entries)
         for connection in self._connections:
-            connection.fast_path = None
+            connection.forget_fast_path()
 
     def opened(self, connection: Connection) -> None:
         """A connection may get a fast path."""

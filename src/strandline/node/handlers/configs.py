@@ -46,7 +46,7 @@ from strandline.protocol.messages import (
 )
 from strandline.types import BrokerId, Instant
 
-_RESOURCE_TYPES: Final = frozenset({*ResourceKind, BROKER_LOGGER})
+_RESOURCE_TYPES: Final = frozenset({*ResourceKind, BROKER_LOGGER} - {ResourceKind.USER})
 _WITHOUT_SETTINGS: Final = frozenset({CLIENT_METRICS})
 """Of these there are none, which is no error to ask for."""
 

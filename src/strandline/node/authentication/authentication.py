@@ -1,0 +1,130 @@
+"""The SASL of one broker: which listeners demand it, who is known, and how often it failed.
+
+Users of SCRAM are in the metadata; all else comes from settings. This file holds the parts
+together; what one client has to pass is in `gate`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from strandline.cluster.scram_credentials import ScramCredential, ScramMechanism
+from strandline.cluster.znodes import ConfigResource, ResourceKind
+from strandline.errors import InvalidSetting, InvariantViolated
+from strandline.node.connection import Connection
+from strandline.node.metadata import Metadata
+from strandline.node.outbox import Outbox
+from strandline.node.settings import Settings
+from strandline.node.timers import Timers
+from strandline.types import Instant
+
+if TYPE_CHECKING:
+    from strandline.config.listener_settings import ListenerSettings
+    from strandline.node.authentication.sasl_listeners import SaslListener, Tokens
+    from strandline.node.authentication.tokens import TokenChecker
+    from strandline.node.peer_login import PeerLogin
+
+
+class Attempts(NamedTuple):
+    """What authentications are counted by."""
+
+    listener: str
+    mechanism: str
+    """Empty if none was named."""
+    failed: bool
+
+
+class Authentication:
+    """See the module."""
+
+    def __init__(
+        self, metadata: Metadata, settings: Settings, timers: Timers, outbox: Outbox
+    ) -> None:
+        self.timers = timers
+        self.outbox = outbox
+        self.attempts: Counter[Attempts] = Counter()
+        self.serve: Callable[[Connection, memoryview, Instant], None] = _nothing
+        """How the node handles a request."""
+        self._metadata = metadata
+        self._settings = settings
+        self._listeners: dict[str, SaslListener] = {}
+
+    def load(self, random: Random, tokens: Tokens) -> None:
+        """Read what settings say. Raises `InvalidSetting`."""
+        config = self._settings.broker
+        if any(each.has_sasl for each in config.listeners):
+            # Few brokers have such listeners; the others start without these imports.
+            from strandline.node.authentication.sasl_listeners import sasl_listeners
+
+            self._listeners = sasl_listeners(config, self._credential, tokens, random)
+
+    def login(self, random: Random) -> PeerLogin | None:
+        """How this broker authenticates with others. Raises `InvalidSetting`."""
+        config = self._settings.broker
+        if not config.inter_broker_listener.has_sasl:
+            return None
+        from strandline.node.authentication.sasl_listeners import own_login
+        from strandline.node.peer_login import PeerLogin
+
+        sasl = own_login(config)
+        return None if sasl is None else PeerLogin(sasl, random)
+
+    def opened(self, connection: Connection, now: Instant | None) -> None:
+        """A client has come: it may have to authenticate before anything else."""
+        listener = self._listeners.get(connection.listener)
+        if listener is None:
+            return
+        if now is None:
+            raise InvariantViolated("A client that has to authenticate has some time for it.")
+        from strandline.node.authentication.gate import Gate
+
+        Gate(self, listener, connection).shut(now)
+
+    def count(self, listener: str, mechanism: str, *, failed: bool) -> None:
+        """An authentication has ended."""
+        self.attempts[Attempts(listener, mechanism, failed)] += 1
+
+    @property
+    def failure_delay_ms(self) -> int:
+        """How long a client that failed waits for the answer."""
+        return self._settings.broker.connection_failed_authentication_delay_ms
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long a client may take."""
+        return self._settings.broker.strandline_authentication_timeout_ms
+
+    @property
+    def in_flight_max(self) -> int:
+        """Of a client that has authenticated."""
+        return self._settings.in_flight_max
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """Of a client that has authenticated."""
+        return self._settings.broker.socket_request_max_bytes
+
+    def _credential(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        stored = self._metadata.image.overrides(ConfigResource(ResourceKind.USER, user))
+        text = stored.get(mechanism.sasl_name)
+        try:
+            return None if text is None else ScramCredential.parse(text)
+        except ValueError:
+            return None  # another program wrote it; nobody can log in with that
+
+
+def no_tokens(settings: ListenerSettings) -> TokenChecker:
+    """Of a driver that checks no tokens."""
+    raise InvalidSetting(
+        "sasl.enabled.mechanisms",
+        f"sasl.enabled.mechanisms has OAUTHBEARER for the listener {settings.listener}, which this "
+        "broker cannot check.",
+    )
+
+
+def _nothing(connection: Connection, frame: memoryview, now: Instant) -> None:
+    """Before the node is whole."""
+    del connection, frame, now
