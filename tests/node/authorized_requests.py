@@ -14,6 +14,7 @@ from strandline.protocol.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
@@ -31,6 +32,7 @@ from strandline.protocol.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     elect_leaders,
     end_txn,
     fetch,
@@ -519,6 +521,24 @@ CASES = [
         (DESCRIBE, CLUSTER),
     ),
     Case(_KEY.CREATE_ACLS, 3, _create_acl, (ALTER, CLUSTER)),
+    Case(
+        _KEY.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda _: describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None),
+        (DESCRIBE, CLUSTER),
+    ),
+    Case(
+        _KEY.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda _: alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+            upsertions=[
+                alter_user_scram_credentials.ScramCredentialUpsertion(
+                    name="u", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+                )
+            ]
+        ),
+        (ALTER, CLUSTER),
+    ),
     Case(
         _KEY.DELETE_ACLS,
         1,

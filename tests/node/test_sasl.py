@@ -173,6 +173,28 @@ def test_a_body_that_is_none_is_not_even_parsed(world: World) -> None:
     assert client.closed == "Produce came before authentication."
 
 
+def test_a_change_of_acls_opens_no_gate() -> None:
+    """It makes connections forget what their fast paths were allowed; a gate is in that place."""
+    world = World(
+        *SETTINGS, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    )
+    authority = world.node.authority
+    assert authority is not None
+    ended = connect(world)
+    log_in(ended)
+    world.advance(60_000)
+    new = connect(world)
+    for client in (new, ended):
+        assert client.connection.gate is not None
+        client.connection.forget_fast_path()
+        client.connection.fast_path = None  # as a mistake of ours would leave it
+        client.send(MetadataRequest(topics=None), 12)
+        world.turn()
+        assert client.closed is not None
+    assert new.closed == "Metadata came before authentication."
+    assert not new.answers
+
+
 def test_in_the_middle_only_the_next_step_is_served(world: World) -> None:
     for message, version in (
         (versions(), 3),

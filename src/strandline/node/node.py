@@ -67,8 +67,8 @@ from strandline.storage.files import Files
 from strandline.types import ANONYMOUS, BrokerId, Instant, Principal
 
 if TYPE_CHECKING:
-    from strandline.node.authorization.authority import Authority
     from strandline.node.authentication.sasl_listeners import Tokens
+    from strandline.node.authorization.authority import Authority
 
 log = logging.getLogger(__name__)
 

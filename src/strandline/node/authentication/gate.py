@@ -105,7 +105,7 @@ class Gate:
         self.has_passed = False
         """Whether the client has ever authenticated."""
         self.is_shut = False
-        """Whether it has to do so before anything else. Then the gate is the connection's fast path,
+        """Whether it has to do so first. Then the gate is the fast path of the connection,
         and the node asks it as well before it parses a request on the general way."""
 
     def shut(self, now: Instant) -> None:

@@ -12,6 +12,11 @@ from strandline.node.authorization.rule import MESSAGES, Need, Rule
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
 from strandline.protocol.messages import create_acls, delete_acls
+from strandline.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from strandline.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -79,6 +84,19 @@ def _deletions(request: Request[delete_acls.DeleteAclsRequest]) -> delete_acls.D
     )
 
 
+def _credentials(
+    request: Request[AlterUserScramCredentialsRequest],
+) -> AlterUserScramCredentialsResponse:
+    body = request.body
+    users = [each.name for each in body.deletions] + [each.name for each in body.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(user=user, error_code=_DENIED, error_message=_MESSAGE)
+            for user in dict.fromkeys(users)
+        ]
+    )
+
+
 def _inspect(access: Access, request: Request[InspectRequest]) -> bool:
     is_change = request.body.subject in _CHANGING_SUBJECTS
     if access.may_cluster(Operation.ALTER if is_change else Operation.DESCRIBE):
@@ -101,6 +119,8 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
     ApiKey.DESCRIBE_ACLS: _cluster(Operation.DESCRIBE, _with_sentence),
     ApiKey.CREATE_ACLS: _cluster(Operation.ALTER, _creations),
     ApiKey.DELETE_ACLS: _cluster(Operation.ALTER, _deletions),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(Operation.DESCRIBE, _with_sentence),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _cluster(Operation.ALTER, _credentials),
     ApiKey.INSPECT: Rule(
         _inspect,
         (
