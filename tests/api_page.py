@@ -49,6 +49,7 @@ SHELVES = {
         "open_table",
         "TableSpec",
         "parse_partitioning",
+        "TopicSink",
         "SparkOptions",
         "Started",
         "Committed",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from strandline.lakehouse.pipeline.errors import PipelineError
     from strandline.lakehouse.pipeline.events import Committed, Notice, Started, Stopped
+    from strandline.lakehouse.sink.transactional import TopicSink
     from strandline.lakehouse.spark_options import SparkOptions
     from strandline.lakehouse.table import Table, open_table
     from strandline.lakehouse.tables.definition import TableSpec, parse_partitioning
@@ -90,6 +91,7 @@ __all__ = [
     "Table",
     "TableError",
     "TableSpec",
+    "TopicSink",
     "open_table",
     "parse_partitioning",
     # errors
@@ -135,6 +137,7 @@ _MODULES: Final = {
     "Table": "lakehouse.table",
     "TableError": "lakehouse.tables.errors",
     "TableSpec": "lakehouse.tables.spec",
+    "TopicSink": "lakehouse.sink.transactional",
     "open_table": "lakehouse.table",
     "parse_partitioning": "lakehouse.tables.spec",
     "AuthenticationFailed": "errors",

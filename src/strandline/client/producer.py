@@ -25,6 +25,7 @@ from strandline.client.sending import Sender
 from strandline.client.settings import ClientSettings
 from strandline.client.transaction_manager import TransactionManager, needed_transactions
 from strandline.client.transaction_settings import TRANSACTION_TIMEOUT_MS, TransactionSettings
+from strandline.client.transaction_state import Delegation
 from strandline.records.batch import HEADER_BYTES
 from strandline.records.codec import Codec
 from strandline.records.record import Record
@@ -196,6 +197,19 @@ class Producer:
         self._accumulator.close_all()
         self._await(transactions, "abort")
         self._outcomes.take()
+
+    def delegate(self) -> Delegation:
+        """Let producers in other processes write in the open transaction (`join`).
+
+        Each partition may have one writer in a transaction, be it this one: brokers count the
+        batches of a producer id. This producer ends the transaction when all others are done.
+        """
+        return self._transactions.delegate()
+
+    def join(self, delegation: Delegation) -> None:
+        """Write in a transaction that another producer has begun. What is sent is to be flushed,
+        and is judged by the results of `flush`; neither commit nor abort it here."""
+        self._transactions.join(delegation)
 
     @property
     def is_in_transaction(self) -> bool:

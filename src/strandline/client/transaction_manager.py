@@ -56,7 +56,7 @@ from strandline.client.transaction_requests import (
     init_request,
 )
 from strandline.client.transaction_settings import TransactionSettings
-from strandline.client.transaction_state import Batches, JoinedPartitions, State
+from strandline.client.transaction_state import Batches, Delegation, JoinedPartitions, State
 from strandline.errors import ErrorCode, ProtocolError
 from strandline.protocol.apis import ApiKey
 from strandline.types import ProducerEpoch, ProducerId, TopicPartition
@@ -136,6 +136,20 @@ class TransactionManager:
         """Begin a transaction. Raises `ProtocolError` (INVALID_TXN_STATE) if there is one."""
         self._check("begin", State.READY)
         self._version = self._router.feature(FEATURE)
+        self.state = State.IN_TRANSACTION
+
+    def delegate(self) -> Delegation:
+        """Let producers of other processes write in the open transaction, until it ends."""
+        self._check("delegate", State.IN_TRANSACTION)
+        self._is_started = True
+        return Delegation(*self.identity.current, self._version)
+
+    def join(self, delegation: Delegation) -> None:
+        """Write in a transaction that another producer has begun, and will end."""
+        if self.state is not State.UNINITIALIZED:
+            raise not_now("A producer joins a transaction before it begins one of its own.")
+        self._become(delegation.producer_id, delegation.producer_epoch)
+        self._version = delegation.version
         self.state = State.IN_TRANSACTION
 
     def check_open(self) -> None:

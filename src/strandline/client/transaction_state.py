@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from strandline.types import TopicPartition
+from strandline.types import ProducerEpoch, ProducerId, TopicPartition
 
 
 class State(Enum):
@@ -19,6 +19,15 @@ class State(Enum):
     ABORTING = "aborts a transaction"
     ABORTABLE = "has to abort its transaction"
     FAILED = "has failed"
+
+
+class Delegation(NamedTuple):
+    """What a producer of another process needs to write in an open transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    version: int
+    """Of the protocol of transactions."""
 
 
 class Batches(Protocol):

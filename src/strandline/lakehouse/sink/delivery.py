@@ -36,12 +36,13 @@ def deliver(options: SinkOptions, columns: Columns, batches: Iterable[pa.RecordB
             for topic, key, value, partition, headers in columns.records(batch):
                 producer.send(topic, value, key=key, headers=headers, partition=partition)
             # A task may have any number of rows: failures are told before the next of them.
-            _raise_failures(producer.flush())
+            raise_failures(producer.flush())
             count += batch.num_rows
     return count
 
 
-def _raise_failures(result: FlushResult) -> None:
+def raise_failures(result: FlushResult) -> None:
+    """Raise `NotWritten` if there were any."""
     if not result.failed:
         return
     failed = result.failed[0]

@@ -50,8 +50,11 @@ _REFUSED: Final = {
     "kafka.value.serializer": "values are written as the bytes or the text that the column holds",
     "kafka.interceptor.classes": "there is no Java producer to intercept",
     "kafka.partitioner.class": "the column partition chooses, else the key as in Java's producer",
-    "kafka.transactional.id": "a write is not a transaction",
+    "kafka.transactional.id": "a write is not a transaction; strandline.TopicSink writes in them",
 }
+_OF_TRANSACTIONS: Final = ("kafka.transactional.id", "kafka.transaction.timeout.ms")
+_TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""As much as brokers allow by default: a batch of a stream is one transaction."""
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 
@@ -66,14 +69,15 @@ class SinkOptions:
     producer: ProducerSettings
 
 
-def parse_options(given: Mapping[str, str]) -> SinkOptions:
+def parse_options(given: Mapping[str, str], *, in_transactions: bool = False) -> SinkOptions:
     """Read the options. Raises `InvalidSetting` with a sentence that names the option."""
+    allowed = _OF_TRANSACTIONS if in_transactions else ()
     for name in given:
-        if name.lower() in _REFUSED:
+        if name.lower() in _REFUSED and name.lower() not in allowed:
             raise InvalidSetting(
                 name, f"The option {name} is not supported: {_REFUSED[name.lower()]}."
             )
-    options = Options(given, known=(*_USED, *_WITHOUT_EFFECT), what=_WHAT)
+    options = Options(given, known=(*_USED, *allowed, *_WITHOUT_EFFECT), what=_WHAT)
     client, producer = ClientSettings(), ProducerSettings()
     timeout_ms = options.number("kafka.request.timeout.ms") or client.request_timeout_ms
     return SinkOptions(
@@ -94,5 +98,11 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
                 options.number("kafka.delivery.timeout.ms") or producer.delivery_timeout_ms
             ),
             append_timeout_ms=timeout_ms,
+            transactional_id=options.text("kafka.transactional.id") if in_transactions else None,
+            transaction_timeout_ms=(
+                options.number("kafka.transaction.timeout.ms") or _TRANSACTION_TIMEOUT_MS
+                if in_transactions
+                else producer.transaction_timeout_ms
+            ),
         ),
     )
