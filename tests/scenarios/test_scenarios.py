@@ -108,6 +108,13 @@ HEADER = "title: t\nreplicas: A B\n"
         (HEADER + "violates when mood=good: I-23", "bad, line 3: There is no rule 'mood'"),
         (HEADER + "violates when so: I-23", "bad, line 3: 'when' is followed by rules such as"),
         (HEADER + "spare when strict=no: C", "bad, line 3: Only 'violates' can depend on"),
+        (HEADER + "topic: mood=good", "'mood=good' is no setting of a scenario's topic; there are"),
+        (HEADER + "topic: retention.ms", "'retention.ms' is no setting of a scenario's topic"),
+        (HEADER + "\npause B\npause B", "bad, line 5: B is paused."),
+        (HEADER + "\npause B\nstop B", "bad, line 5: B is paused, and would stop later."),
+        (HEADER + "\nresume B", "bad, line 4: B is not paused."),
+        (HEADER + "\nconsume A from=-1", "bad, line 4: 'from' is an offset."),
+        (HEADER + "\ntick B", "'tick' has too many words."),
         (HEADER + "\nfetch B =1", "bad, line 4: '=1' has no name before its value."),
         (HEADER + "\nfetch B when\n", "bad, line 4: 'when' is followed by rules such as"),
         (HEADER + "\nfetch B when mood=good", "bad, line 4: There is no rule 'mood'"),
@@ -201,6 +208,32 @@ def test_a_player_goes_on_after_what_it_did_not_expect() -> None:
     assert lines[-1] == "    B  1/0 [| m0] epochs{0:0}"
     assert player.outcome.unmet == ("wrong, line 3: A has leo=0, not 1",)
     assert not player.outcome.is_as_expected
+
+
+def test_consumers_read_what_is_committed_and_hear_why_they_cannot() -> None:
+    trace = play(
+        parse_script(
+            "reading",
+            f"{HEADER}\nproduce A a+b c\nfetch B one-batch\nfetch B\nconsume A from=1\nconsume B\n"
+            "consume A from=9\npause A\nconsume A\nkill B\nconsume B\n",
+        )
+    )
+    told = [line.strip("> ") for line in trace.splitlines() if "consumer" in line]
+    assert told == [
+        "a consumer reads b from 1 on; the high watermark is 2",
+        "the consumer is refused: NOT_LEADER_OR_FOLLOWER",
+        "the consumer is refused: OFFSET_OUT_OF_RANGE",
+        "A does not answer the consumer",
+        "B does not answer the consumer",
+    ]
+
+
+def test_segments_are_as_small_as_the_header_says() -> None:
+    """A setting below Kafka's least would make brokers ignore all settings of the topic."""
+    player = Player(parse_script("small", f"{HEADER}segment-bytes: 100\n\nproduce A m0 m1"), {})
+    for _ in player.lines():
+        pass
+    assert len(player.world.replicas["A"].log.segments.all) == 2
 
 
 def test_conditions_leave_out_what_does_not_hold() -> None:

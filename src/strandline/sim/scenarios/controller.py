@@ -8,7 +8,7 @@ has them answered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, NamedTuple
@@ -136,8 +136,8 @@ class Controller:
 
     # -- What a script decides ---------------------------------------------------------------
 
-    def create(self, replicas: str, in_sync: str, segment_bytes: int) -> None:
-        """Make the topic: the first replica leads."""
+    def create(self, replicas: str, in_sync: str, settings: Mapping[str, str]) -> None:
+        """Make the topic, which has these settings: the first replica leads."""
         assigned = tuple(map(broker_id_of, replicas))
         members = tuple(map(broker_id_of, in_sync))
         state = PartitionImage(
@@ -150,8 +150,8 @@ class Controller:
         node = TopicNode(PARTITION.topic, TOPIC_ID, {PARTITION.partition: assigned})
         overrides = {
             "file.delete.delay.ms": "0",
-            "segment.bytes": str(segment_bytes),
             "min.insync.replicas": str(self.rules.min_in_sync_replicas),
+            **settings,
         }
         resource = ConfigResource(ResourceKind.TOPIC, PARTITION.topic)
         self._write(

@@ -4,10 +4,10 @@ The document is plain JSON (`FORMAT`, `VERSION`), so that a terminal, a page and
 same thing. This file knows the form; the playing is the player's.
 
     document   format, version, name, group, title, replicas, runs, is_recording (if it is one)
-    run        policy, frames, broken, expected, unmet, as_expected
+    run        policy, frames, broken, expected, unmet, as_expected, why (of some)
     frame      line, text, meaning, kind, notes, events, violations, unmet, time_ms, controller,
                replicas
-    replica    name, role, cut_off, leader_epoch, follows, log_start, last_stable, high_watermark,
+    replica    name, role, cut_off, paused, leader_epoch, follows, log_start, last_stable, high_watermark,
                log_end, epochs [[epoch, start]], records [[offset, epoch, value]], in_sync, change,
                remote
 """
@@ -15,7 +15,7 @@ same thing. This file knows the form; the playing is the player's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from strandline.sim.scenarios.player import (
 )
 from strandline.sim.scenarios.policy import Policy, variants
 from strandline.sim.scenarios.replica import Replica, name_of, names_of
-from strandline.sim.scenarios.script import REPLICAS, BadScript, Script
+from strandline.sim.scenarios.script import REPLICAS, BadScript, Script, Step
 from strandline.sim.scenarios.world import World
 
 FORMAT: Final = "strandline-play"
@@ -57,7 +57,14 @@ def document(script: Script, policies: Sequence[Policy] | None = None) -> Json:
         raise BadScript(
             f"{script.name} is of a whole cluster: 'strandline sim play' shows such scenarios."
         )
-    runs = [_run(script, policy) for policy in (policies or variants(script))]
+    runs = [Run(script, policy) for policy in (policies or variants(script))]
+    for run in runs:
+        run.play(script.steps)
+    return as_document(script, [run.as_json() for run in runs])
+
+
+def as_document(script: Script, runs: list[Json]) -> Json:
+    """The document of a script that was played so far as `runs` say."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -103,12 +110,55 @@ def frame_at(run: Json, line: int) -> Json:
     return shown
 
 
-def _run(script: Script, policy: Policy) -> Json:
-    player = Player(script, policy)
-    frames = list(_frames(player, {step.line: meaning(step) for step in script.steps}))
-    outcome = player.outcome
-    named = {name: outcome.policy[name] for name in script.offered}
-    return {"policy": named | dict(policy), "frames": frames, **_ending(outcome)}
+class Run:
+    """One script under one policy, played step by step, and what was to be seen.
+
+    Lines of the trace are gathered into frames; comments belong to the step that follows them.
+    Raises `BadScript`, after which it is of no more use.
+    """
+
+    def __init__(self, script: Script, policy: Policy) -> None:
+        self._player = Player(script, policy)
+        self._offered = [*script.offered]
+        self._chosen = dict(policy)
+        self._notes: list[str] = []
+        self.frames: list[Json] = []
+        for line in self._player.begin():
+            self._take(line)
+
+    @property
+    def world(self) -> World:
+        """What is there now."""
+        return self._player.world
+
+    def play(self, steps: Sequence[Step]) -> None:
+        """Play these, which follow what was played."""
+        for step in steps:
+            for line in self._player.play_step(step):
+                self._take(line, meaning(step))
+
+    def as_json(self) -> Json:
+        """All of it, with how it has ended if nothing follows."""
+        outcome = self._player.outcome
+        *before, last = self.frames
+        named = {name: outcome.policy[name] for name in self._offered}
+        return {
+            "policy": named | self._chosen,
+            "frames": [*before, {**last, "notes_after": self._notes}],
+            **_ending(outcome),
+        }
+
+    def _take(self, line: TraceLine, means: str = "") -> None:
+        if line.kind == COMMENT:
+            if line.text.strip("# "):
+                self._notes.append(line.text.lstrip("# "))
+        elif line.kind in (TITLE, STEP):
+            self.frames.append(_empty(line, means, self._notes, self.world))
+            self._notes = []
+        elif line.kind in _FIELDS:
+            self.frames[-1][_FIELDS[line.kind]].append(line.text.strip().lstrip(">! "))
+        elif line.kind == STATE:
+            self.frames[-1] |= _state(self.world)
 
 
 def _ending(outcome: Outcome) -> Json:
@@ -120,34 +170,12 @@ def _ending(outcome: Outcome) -> Json:
     }
 
 
-def _frames(player: Player, meanings: Mapping[int, str]) -> Iterator[Json]:
-    """Lines of the trace, gathered into frames; comments belong to the step that follows them."""
-    notes: list[str] = []
-    frame: Json | None = None
-    for line in player.lines():
-        if line.kind == COMMENT:
-            if line.text.strip("# "):
-                notes.append(line.text.lstrip("# "))
-        elif line.kind in (TITLE, STEP):
-            if frame is not None:
-                yield frame
-            frame = _empty(line, notes, player.world)
-            frame["meaning"] = meanings.get(line.number, "")
-            notes = []
-        elif frame is not None and line.kind in _FIELDS:
-            frame[_FIELDS[line.kind]].append(line.text.strip().lstrip(">! "))
-        elif frame is not None and line.kind == STATE:
-            frame |= _state(player.world)
-    if frame is not None:
-        frame["notes_after"] = notes
-        yield frame
-
-
-def _empty(line: TraceLine, notes: list[str], world: World) -> Json:
+def _empty(line: TraceLine, means: str, notes: list[str], world: World) -> Json:
     is_expectation = line.text.startswith("expect ")
     return {
         "line": line.number,
         "text": line.text.lstrip("# "),
+        "meaning": means,
         "kind": "expect" if is_expectation else line.kind,
         "notes": notes,
         "events": [],
@@ -175,15 +203,22 @@ def _state(world: World) -> Json:
     }
 
 
+def _named(replica: Replica, role: str) -> Json:
+    return {
+        "name": replica.name,
+        "role": role,
+        "cut_off": replica.is_cut,
+        "paused": replica.is_paused,
+    }
+
+
 def _replica(replica: Replica) -> Json:
     if not replica.has_log:
         role = "idle" if replica.is_running else "down"
-        return {"name": replica.name, "role": role, "cut_off": replica.is_cut, "records": []}
+        return {**_named(replica, role), "records": []}
     log, leader = replica.log, replica.leader
     found: Json = {
-        "name": replica.name,
-        "role": "idle" if replica.role == "none" else replica.role,
-        "cut_off": replica.is_cut,
+        **_named(replica, "idle" if replica.role == "none" else replica.role),
         "leader_epoch": int(replica.leader_epoch),
         "follows": replica.leader_name,
         "log_start": int(log.log_start_offset),

@@ -54,6 +54,10 @@ class Followers:
             self._say(f"{name} follows nobody")
             return
         source = self._replicas[replica.leader_name]
+        if replica.is_paused or (source.is_paused and source.is_running):
+            who = name if replica.is_paused else source.name
+            self._say(f"{who} is paused: nothing is fetched")
+            return
         if mode == "lose-request" or not source.is_running or source.is_cut or replica.is_cut:
             self._say("the request is lost")
             return

@@ -47,8 +47,8 @@ _OF_REPLICAS: Final = {
 
 def meaning(step: Step) -> str:
     """The sentence for a line; empty for comments, and for verbs that there are not."""
-    if step.verb == "controller":
-        return "The controller looks at who is registered, and decides who leads."
+    if step.verb in _WITHOUT_WORDS:
+        return _WITHOUT_WORDS[step.verb]
     sentence = _SENTENCES.get(step.verb)
     return "" if sentence is None or not step.words else sentence(step)
 
@@ -135,6 +135,19 @@ def _of_one(sentence: str) -> Callable[[Step], str]:
     return lambda step: sentence.format(_one(step), " ".join(step.words))
 
 
+_WITHOUT_WORDS: Final = {
+    "controller": "The controller looks at who is registered, and decides who leads.",
+    "tick": "Half a second passes: followers fetch, leaders propose, the controller decides.",
+}
+
+
+def _consume(step: Step) -> str:
+    only = ", and skips what is not committed yet or aborted" if step.has("committed") else ""
+    return (
+        f"A consumer reads from {_one(step)}, from offset {step.options.get('from', '0')} on{only}."
+    )
+
+
 _SENTENCES: Final[dict[str, Callable[[Step], str]]] = {
     "produce": _produce,
     "marker": _marker,
@@ -144,6 +157,9 @@ _SENTENCES: Final[dict[str, Callable[[Step], str]]] = {
     "heal": _heal,
     "alter": _alter,
     "power-cut": _power_cut,
+    "consume": _consume,
+    "pause": _of_one("The process of {0} stands still: it keeps its connections and says nothing."),
+    "resume": _of_one("The process of {0} goes on."),
     "deliver": _of_one("The answer that was held back reaches {0}."),
     "expire-fetch": _of_one("The fetch of {0} has waited long enough, and is answered."),
     "start": _of_one("The process of {0} starts on its disk, and registers."),

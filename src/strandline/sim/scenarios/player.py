@@ -40,9 +40,20 @@ HEADER: Final = (
     "min-in-sync",
     "lag-max",
     "segment-bytes",
+    "topic",
     "policy",
     "violates",
 )
+
+TOPIC_SETTINGS: Final = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "min.cleanable.dirty.ratio",
+    "retention.bytes",
+    "retention.ms",
+    "segment.ms",
+)
+"""What `topic` in the header can set; `segment-bytes` and `min-in-sync` are names of their own."""
 
 TITLE: Final = "title"
 COMMENT: Final = "comment"
@@ -116,15 +127,23 @@ class Player:
 
     def lines(self) -> Iterator[TraceLine]:
         """Play it to its end; each line of the trace as it comes to be."""
+        yield from self.begin()
+        for step in self._script.steps:
+            yield from self.play_step(step)
+
+    def begin(self) -> Iterator[TraceLine]:
+        """What is there before the first step."""
         yield TraceLine(TITLE, f"# {self._script.title}")
         yield from self._states()
-        for step in self._script.steps:
-            try:
-                check_conditions(step.when)
-                if holds(step.when, self._policy):
-                    yield from self._play(step)
-            except BadScript as error:
-                raise BadScript(f"{self._script.where(step.line)}: {error}") from error
+
+    def play_step(self, step: Step) -> Iterator[TraceLine]:
+        """Play one step more; a person's next one may be no part of the script yet."""
+        try:
+            check_conditions(step.when)
+            if holds(step.when, self._policy):
+                yield from self._play(step)
+        except BadScript as error:
+            raise BadScript(f"{self._script.where(step.line)}: {error}") from error
 
     @property
     def outcome(self) -> Outcome:
@@ -183,10 +202,25 @@ def make_world(script: Script, policy: Policy) -> World:
             policies=policies_of(policy),
             rules=rules_of(policy, min_in_sync=parse_int(header.get("min-in-sync", "1"))),
             lag_max_ms=parse_ms(header.get("lag-max", "30s")),
-            segment_bytes=parse_int(header.get("segment-bytes", str(1 << 20))),
+            settings=_settings(header),
         )
     except BadScript as error:
         raise BadScript(f"The header of {script.name}: {error}") from error
+
+
+def _settings(header: Mapping[str, str]) -> dict[str, str]:
+    """The topic's settings. Brokers would ignore all of them for one that is not allowed.
+
+    Segments of a few records are below the least `segment.bytes`; the other name is for tests.
+    """
+    found = {"internal.segment.bytes": str(parse_int(header.get("segment-bytes", str(1 << 20))))}
+    for word in header.get("topic", "").split():
+        name, _, value = word.partition("=")
+        if name not in TOPIC_SETTINGS or not value:
+            known = ", ".join(TOPIC_SETTINGS)
+            raise BadScript(f"'{word}' is no setting of a scenario's topic; there are {known}.")
+        found[name] = value
+    return found
 
 
 def _letters(script: Script, name: str) -> str:

@@ -14,7 +14,7 @@ from strandline.errors import InvariantViolated
 from strandline.node.replica import Replica as HostedReplica
 from strandline.records.batch import iterate_headers
 from strandline.records.control import control_type
-from strandline.records.record import read_records
+from strandline.records.record import Record, read_records
 from strandline.replication.leader import Leader
 from strandline.sim.machine import Machine
 from strandline.storage.checkpoint_file import OffsetCheckpoint
@@ -42,6 +42,8 @@ class Replica:
         self.machine = machine
         self.broker_id = machine.broker_id
         self.is_cut = False
+        self.unreachable_since_ms: int | None = None
+        """Since when ticks have seen it paused or cut off."""
 
     # -- The broker --------------------------------------------------------------------------
 
@@ -49,6 +51,11 @@ class Replica:
     def is_running(self) -> bool:
         """Whether there is a process that works."""
         return self.machine.is_up
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its process stands still."""
+        return self.machine.is_paused
 
     @property
     def hosted(self) -> HostedReplica | None:
@@ -151,9 +158,15 @@ def _entries_of(batch: bytes) -> list[Entry]:
     ((_, header),) = iterate_headers(batch)
     entries = []
     for record in read_records(batch):
-        value = control_type(record).name if header.is_control else (record.value or b"").decode()
+        value = control_type(record).name if header.is_control else text_of(record)
         entries.append(Entry(record.offset, header.leader_epoch, value))
     return entries
+
+
+def text_of(record: Record) -> str:
+    """A record as scripts write it: its value, behind its key if it has one."""
+    value = (record.value or b"").decode()
+    return value if record.key is None else f"{record.key.decode()}:{value}"
 
 
 def broker_id_of(name: str) -> BrokerId:

@@ -17,6 +17,9 @@
     min-in-sync 2
     delete-records A 3
     wait 30s
+    tick                      half a second in which brokers fetch, propose and elect by themselves
+    pause B, resume B         the process stands still, and goes on
+    consume A [from=0] [committed]      what a consumer can read there
 
 This file knows the verbs, and when one makes no sense: a broker that runs cannot be started. What
 they do is the world's business.
@@ -27,7 +30,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from strandline.sim.scenarios.reads import consume
 from strandline.sim.scenarios.replica import Replica
+from strandline.sim.scenarios.rounds import pause, resume, tick
 from strandline.sim.scenarios.script import BadScript, Step, parse_int, parse_ms
 from strandline.sim.scenarios.words import spread
 from strandline.sim.scenarios.world import World
@@ -157,6 +162,8 @@ def _expire_fetch(world: World, step: Step) -> None:
 
 def _stop(world: World, step: Step) -> None:
     name = _running(world, step)
+    if world.replicas[name].is_paused:
+        raise BadScript(f"{name} is paused, and would stop later.")
     if world.hears_nothing(name):
         raise BadScript(f"{name} is cut off from the store, and would wait for it.")
     world.stop(name)
@@ -212,6 +219,28 @@ def _alter(world: World, step: Step) -> None:
     world.alter(_name(world, step), hold_reply=step.has("hold-reply"))
 
 
+def _pause(world: World, step: Step) -> None:
+    name = _running(world, step)
+    if world.replicas[name].is_paused:
+        raise BadScript(f"{name} is paused.")
+    pause(world, name)
+
+
+def _resume(world: World, step: Step) -> None:
+    name = _running(world, step)
+    if not world.replicas[name].is_paused:
+        raise BadScript(f"{name} is not paused.")
+    resume(world, name)
+
+
+def _consume(world: World, step: Step) -> None:
+    offset = step.option_int("from", 0)
+    if offset < 0:
+        raise BadScript("'from' is an offset.")
+    replica = replica_of(world, step.words[0])
+    consume(replica, offset, is_committed=step.has("committed"), say=world.events.append)
+
+
 def _heal(world: World, step: Step) -> None:
     world.heal(_name(world, step), silent=step.has("silent"))
 
@@ -247,5 +276,9 @@ VERBS: Final[dict[str, Verb]] = {
     "assign": Verb(_assign, (1, MANY)),
     "min-in-sync": Verb(_min_in_sync),
     "delete-records": Verb(_delete_records, (2, 2)),
+    "pause": Verb(_pause),
+    "resume": Verb(_resume),
+    "consume": Verb(_consume, flags=("committed",), options=("from",)),
+    "tick": Verb(lambda world, _: tick(world), (0, 0)),
     "wait": Verb(lambda world, step: world.wait(parse_ms(step.words[0]))),
 }

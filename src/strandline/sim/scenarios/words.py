@@ -39,6 +39,8 @@ def show(replica: Replica) -> str:
     )
     if replica.is_cut:
         line += " cut off"
+    if replica.is_paused:
+        line += " paused"
     if leader is None:
         return line
     remote = " ".join(f"{name_of(p.broker_id)}={p.log_end_offset}" for p in _sorted(replica))

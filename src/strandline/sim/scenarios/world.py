@@ -9,7 +9,7 @@ store. This file knows how brokers start and end. Everything that happens is an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from strandline.cluster.controller import PartitionAltered
@@ -49,7 +49,7 @@ class World:
         policies: Policies | None = None,
         rules: Rules | None = None,
         lag_max_ms: int = 30_000,
-        segment_bytes: int = 1 << 20,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         names = replicas + spare
         ids = {name: broker_id_of(name) for name in names}
@@ -81,7 +81,7 @@ class World:
         for replica in self.replicas.values():
             replica.machine.start()
         self._links.flow()
-        self.controller.create(replicas, in_sync or replicas, segment_bytes)
+        self.controller.create(replicas, in_sync or replicas, settings or {})
         self._told = self.state
         self.sim.store.watchers.append(self._metadata_changed)
         self._links.flow()
@@ -233,7 +233,7 @@ class World:
         """The metadata reaches a broker."""
         replica = self.replicas[name]
         self.sim.store.heal(replica.broker_id)
-        if name in self._wanted:
+        if name in self._wanted and not replica.is_paused:
             self._until(lambda: is_informed(replica.machine))
         self._links.flow()
 
@@ -385,7 +385,8 @@ class World:
             if offset >= start and held.get(offset) != entry:
                 del self._known[offset]
                 if not self.violations:
-                    self.events.append(f"{entry.value} is lost, as allowed")
+                    how = "compacted away" if ":" in entry.value else "lost, as allowed"
+                    self.events.append(f"{entry.value} is {how}")
         for offset, entry in held.items():
             if offset < end:
                 self._known.setdefault(offset, entry)

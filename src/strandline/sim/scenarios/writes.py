@@ -101,7 +101,7 @@ class Writes:
             timeout_ms=_FOR_EVER_MS if write.timeout_ms is None else write.timeout_ms,
             topic_data=[TopicProduceData(name=PARTITION.topic, partition_data=[data])],
         )
-        _Client(machine, answered).send(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
+        ScriptClient(machine, answered).send(ApiKey.PRODUCE, _PRODUCE_VERSION, request)
 
     def _acknowledged(self, value: str, offset: int, note: str = "") -> None:
         self.outcomes[value] = f"@{offset}"
@@ -148,13 +148,13 @@ class Writes:
         partition = DeleteRecordsPartition(partition_index=PARTITION.partition, offset=offset)
         topic = DeleteRecordsTopic(name=PARTITION.topic, partitions=[partition])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=1)
-        _Client(replica.machine, _ignore).send(ApiKey.DELETE_RECORDS, _DELETE_VERSION, request)
+        ScriptClient(replica.machine, _ignore).send(ApiKey.DELETE_RECORDS, _DELETE_VERSION, request)
 
 
 def _batch(value: str, write: Write, index: int, now: Instant) -> bytearray:
     return bytearray(
         build_batch(
-            [Record(timestamp=now.wall_ms, value=name.encode()) for name in value.split("+")],
+            [_record(name, now) for name in value.split("+")],
             producer_id=ProducerId(write.producer_id),
             producer_epoch=ProducerEpoch(write.producer_epoch),
             base_sequence=write.sequence + index if write.sequence >= 0 else -1,
@@ -163,11 +163,19 @@ def _batch(value: str, write: Write, index: int, now: Instant) -> bytearray:
     )
 
 
+def _record(text: str, now: Instant) -> Record:
+    """`k:v` has a key; `k:` is its tombstone."""
+    key, colon, value = text.partition(":")
+    if not colon:
+        return Record(timestamp=now.wall_ms, value=text.encode())
+    return Record(timestamp=now.wall_ms, key=key.encode(), value=value.encode() if value else None)
+
+
 def _ignore(answer: object) -> None:
     """The client has gone."""
 
 
-class _Client:
+class ScriptClient:
     """One connection, one request; `answered` hears the answer, or None if there will be none."""
 
     def __init__(self, machine: Machine, answered: Callable[[object], None]) -> None:
