@@ -221,7 +221,7 @@ def test_consumers_read_what_is_committed_and_hear_why_they_cannot() -> None:
     told = [line.strip("> ") for line in trace.splitlines() if "consumer" in line]
     assert told == [
         "a consumer reads b from 1 on; the high watermark is 2",
-        "the consumer is refused: NOT_LEADER_OR_FOLLOWER",
+        "a consumer reads a b from 0 on; the high watermark is 2",  # of a follower (KIP-392)
         "the consumer is refused: OFFSET_OUT_OF_RANGE",
         "A does not answer the consumer",
         "B does not answer the consumer",

@@ -51,6 +51,9 @@ COMMANDS = {
     "demo": LazyCommand("strandline.cli.demo:demo", "Watch a topic become a table."),
     "sim": LazyCommand("strandline.cli.sim:sim", "Try whole clusters in simulated time."),
     "ui": LazyCommand("strandline.cli.ui:ui", "Serve the live page of a cluster."),
+    "learn": LazyCommand(
+        "strandline.cli.learn:learn", "Learn replication in a browser tab, with a cluster in it."
+    ),
     "play": LazyCommand(
         "strandline.cli.play:play", "Replay the classical accidents, step by step."
     ),

@@ -26,7 +26,7 @@ from strandline.client.settings import ClientSettings
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError, StrandlineError
 from strandline.schemas.sources import Schemas
 from strandline.sim.scenarios.script import BadScript
-from strandline.ui import questions, scenarios
+from strandline.ui import questions, scenario_list, scenarios
 from strandline.ui.faults import FAULT_BYTES_MAX, FaultInjector, wanted_fault
 from strandline.ui.guard import Guard
 from strandline.ui.live import Streams
@@ -202,12 +202,12 @@ async def _page(request: Request) -> Response:
 
 async def _scenarios(request: Request) -> Response:
     del request
-    return answer({"groups": scenarios.listing()})
+    return answer({"groups": scenario_list.listing()})
 
 
 async def _scenario(request: Request) -> Response:
     name = request.path_params["name"]
-    return answer(await run_in_threadpool(scenarios.played, name))
+    return answer(await run_in_threadpool(scenario_list.played, name))
 
 
 async def _play(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Scenarios for the page: those that come along, and scripts that are typed in.
+"""Scripts that are typed in at the page.
 
 A typed script is played in a process of its own with a limit of time and memory: a scenario may
 wait for a year of simulated time, and the page's server must go on.
@@ -9,41 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from functools import cache
 from typing import Any, Final
 
-from strandline.sim.scenarios.documents import document
-from strandline.sim.scenarios.library import GROUPS, find, name_of_known, scripts
-from strandline.sim.scenarios.script import REPLICAS, BadScript
+from strandline.sim.scenarios.script import BadScript
 
 PLAY_SECONDS_MAX: Final = 10.0
 SCRIPT_CHARACTERS_MAX: Final = 20_000
 
 Json = dict[str, Any]
-
-
-def listing() -> list[Json]:
-    """What comes along, by group: the group's sentence, and names, aliases and titles."""
-    return [
-        {
-            "group": group,
-            "about": about,
-            "scenarios": [
-                {"name": name, "aliases": list(script.aliases), "title": script.title}
-                for name, script in scripts().items()
-                if script.world == REPLICAS and script.header["group"] == group
-            ],
-        }
-        for group, about in GROUPS.items()
-    ]
-
-
-@cache
-def played(name: str) -> Json:
-    """The document of a scenario that comes along. Raises `BadScript`."""
-    if name_of_known(name) is None:
-        raise BadScript(f"There is no scenario '{name}'.")
-    return document(find(name))
 
 
 async def played_text(text: str) -> Json:

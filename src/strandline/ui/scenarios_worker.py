@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from strandline.errors import StrandlineError
-from strandline.sim.scenarios.documents import document
-from strandline.sim.scenarios.script import parse_script
+from strandline.ui.lab.answers import Answers
 
 _MEMORY_BYTES_MAX: Final = 1 << 30
 _DOCUMENT_CHARACTERS_MAX: Final = 8 << 20
@@ -22,7 +21,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     try:
         text = sys.stdin.buffer.read().decode()
-        shown = json.dumps(document(parse_script("script", text)))
+        shown = json.dumps(Answers().play(text))
     except UnicodeDecodeError:
         shown = json.dumps({"refused": "The script is not text."})
     except StrandlineError as error:

@@ -7,9 +7,9 @@ same thing. This file knows the form; the playing is the player's.
     run        policy, frames, broken, expected, unmet, as_expected, why (of some)
     frame      line, text, meaning, kind, notes, events, violations, unmet, time_ms, controller,
                replicas
-    replica    name, role, cut_off, paused, leader_epoch, follows, log_start, last_stable, high_watermark,
-               log_end, epochs [[epoch, start]], records [[offset, epoch, value]], in_sync, change,
-               remote
+    replica    name, role, cut_off, paused, leader_epoch, follows, log_start, last_stable,
+               high_watermark, log_end, epochs [[epoch, start]], records [[offset, epoch, value]],
+               in_sync, change, remote
 """
 
 from __future__ import annotations

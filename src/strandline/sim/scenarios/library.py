@@ -39,6 +39,11 @@ def scripts() -> Mapping[str, Script]:
     return {name: found[name] for name in sorted(found, key=lambda name: _place(found[name]))}
 
 
+def text_of(name: str) -> str:
+    """The script of a scenario that comes along."""
+    return files(__package__).joinpath("scripts", f"{name}{SUFFIX}").read_text()
+
+
 @cache
 def aliases() -> Mapping[str, str]:
     """The other names of scenarios, each with the name that it stands for."""

@@ -1,1 +1,1 @@
-"""Scenarios and a small cluster in a browser tab: the node code in Pyodide, and how the page is built."""
+"""A small cluster and lessons in a browser tab: the node code in Pyodide, and the page for it."""

@@ -1,6 +1,7 @@
 // The page: which view the address names, and what stands in the header.
 import { cluster, partitionView } from "./cluster.js";
-import { element } from "./dom.js";
+import { ask, element } from "./dom.js";
+import { lab } from "./lab.js";
 import { groups, ledger, transactions, why } from "./lists.js";
 import { Live } from "./picture.js";
 import { scenario, scenarioList } from "./player.js";
@@ -23,6 +24,7 @@ const VIEWS = [
   [/^#\/why$/, () => why(main, live)],
   [/^#\/scenarios$/, () => scenarioList(main)],
   [/^#\/scenarios\/([^/]+)$/, (name) => scenario(main, name)],
+  [/^#\/lab(?:\/([^/]*))?$/, (script) => lab(main, script)],
 ];
 
 async function draw() {
@@ -39,7 +41,7 @@ async function draw() {
     return;
   }
   try {
-    const ended = await found[1](...found[0].slice(1).map(decodeURIComponent));
+    const ended = await found[1](...found[0].slice(1).map((each) => each && decodeURIComponent(each)));
     if (typeof ended !== "function") return;
     // Somebody may have gone on while this view was still being made.
     if (location.hash === address) leave = ended; else ended();
@@ -55,15 +57,16 @@ function head() {
   said.className = !live.isConnected || live.trouble ? "said bad" : "said";
 }
 
-fetch("/api/moments").then((response) => {
-  if (response.ok) {
-    live.listen(head);
-    live.start();
-  } else {
-    // Scenarios only: there is no cluster behind this page.
-    for (const link of document.querySelectorAll("header nav a")) if (link.hash !== "#/scenarios") link.remove();
-    if (!location.hash.startsWith("#/scenarios")) location.hash = "#/scenarios";
-  }
+const WITHOUT_A_CLUSTER = ["#/lab", "#/scenarios"];
+
+ask("/api/moments").then(() => {
+  live.listen(head);
+  live.start();
+}, () => {
+  // There is no cluster behind this page.
+  for (const link of document.querySelectorAll("header nav a")) if (!WITHOUT_A_CLUSTER.includes(link.hash)) link.remove();
+  if (!WITHOUT_A_CLUSTER.some((each) => location.hash.startsWith(each))) history.replaceState(null, "", "#/scenarios");
+}).then(() => {
   window.addEventListener("hashchange", draw);
   draw();
 });

@@ -1,5 +1,6 @@
 // Scenarios: a document of steps, shown one moment at a time, all rules side by side.
 import { ask, element, tell } from "./dom.js";
+import { labLink } from "./links.js";
 import { legend, strip } from "./strips.js";
 
 export async function scenarioList(into) {
@@ -13,7 +14,7 @@ export async function scenarioList(into) {
         element("a", { href: `#/scenarios/${each.name}` }, each.name.replaceAll("-", " ")),
         each.aliases.length > 0 && element("span", { class: "quiet" }, ` ${each.aliases.join(" ")}`),
         element("div", { class: "quiet" }, each.title)))))),
-    element("p", {}, element("a", { href: "#/scenarios/own" }, "Write one of your own"), ", or open a document: ",
+    element("p", {}, element("a", { href: "#/scenarios/own" }, "Write one of your own"), ", go step by step in the ", element("a", { href: "#/lab" }, "lab"), ", or open a document: ",
       element("input", { type: "file", accept: ".json,.txt", "aria-label": "A script or a document",
         onchange: (event) => opened(into, event.target.files[0]) })));
 }
@@ -101,26 +102,27 @@ function show(into, shown) {
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: lines.length - 1 }[event.key];
     if (to !== undefined) { event.preventDefault(); go(to); }
   }
-  into.replaceChildren(element("h1", {}, shown.title), legend(), controls, place);
+  const inLab = shown.text && element("p", {}, element("a", { href: labLink(shown.text) }, "Go on with it in the lab"));
+  into.replaceChildren(...[element("h1", {}, shown.title), legend(), controls, place, inLab].filter(Boolean));
   go(0);
   slider.focus({ preventScroll: true });
 }
 
-function frameAt(run, line) {
+export function frameAt(run, line) {
   let found = run.frames[0];
   for (const frame of run.frames) { if (frame.line > line) break; found = frame; }
   return found;
 }
 
-function step(shown, line) {
+export function step(shown, line) {
   const frame = shown.runs.map((run) => frameAt(run, line)).find((each) => each.line === line);
   return element("div", { class: "card" },
     (frame?.notes ?? []).map((note) => element("div", { class: "quiet" }, `# ${note}`)),
-    element("pre", {}, line === 0 ? "the beginning" : frame.text),
+    element("pre", {}, !frame || line === 0 ? "the beginning" : frame.text),
     frame?.meaning && element("p", { class: "meaning" }, frame.meaning));
 }
 
-function runAt(run, line, before, isLast) {
+export function runAt(run, line, before, isLast) {
   const frame = frameAt(run, line);
   const here = frame.line === line;
   const rules = Object.entries(run.policy).map(([name, value]) => `${name}=${value}`).join(", ");
@@ -156,6 +158,7 @@ function replicaRow(replica, seen) {
     for (const [name, end] of Object.entries(replica.remote)) facts.push(`knows ${name} at ${end}`);
   }
   if (replica.cut_off) facts.push("cut off");
+  if (replica.paused) facts.push("paused");
   return element("div", { class: "replica" },
     element("span", {}, element("strong", {}, replica.name), ` ${replica.role}`),
     strip(replica.records, replica, seen),

@@ -1,0 +1,144 @@
+"""The cluster in a browser tab: real node code in a real browser, with no server but for files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.browser import Tab
+from tests.ui.built import files, page
+
+pytestmark = [
+    pytest.mark.xdist_group("ui"),
+    pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed"),
+]
+
+WIRE_BYTES_MAX = 20_000_000
+
+
+@pytest.fixture(scope="module")
+def directory() -> Path:
+    return page()
+
+
+@pytest.fixture(scope="module")
+def address(directory: Path) -> Iterator[str]:
+    with files(directory) as found:
+        yield found
+
+
+@pytest.fixture
+def lab(address: str, tab: Tab) -> Tab:
+    tab.complaints.clear()
+    """An untouched lab; the node code is loaded once, another fragment begins a run anew."""
+    tab.open(f"{address}#/lab/")
+    tab.wait_for("Step 0 of 0")
+    return tab
+
+
+def press(tab: Tab, *labels: str) -> None:
+    """Buttons of the lab, by what stands on them; `B Kill` is broker B's. Waits for each step."""
+    for label in labels:
+        steps = tab.value("Number(document.querySelector('.lab input.time').max)")
+        name, _, verb = label.rpartition(" ") if label[1:2] == " " else ("", "", label)
+        inside = f"#state-{name}" if name else "#said"
+        place = f"document.querySelector('{inside}').closest('li')" if name else "document"
+        tab.value(
+            f"[...{place}.querySelectorAll('button')].find((each) => each.textContent === "
+            f"{verb!r}).click()"
+        )
+        if label != "Undo":
+            steps_now = "Number(document.querySelector('.lab input.time').max)"
+            tab.wait_until(f"{steps_now} > {steps}")
+
+
+def test_all_of_it_is_small(directory: Path) -> None:
+    sizes = [path.stat().st_size for path in directory.rglob("*") if path.is_file()]
+    assert sum(sizes) < WIRE_BYTES_MAX
+
+
+def test_a_leader_dies_in_the_tab(lab: Tab) -> None:
+    press(lab, "Produce", "Step")
+    lab.wait_for("the high watermark stands still")  # why it cannot be read yet
+    press(lab, "Step", "Consume")
+    lab.wait_for("a consumer reads m0 from 0 on")
+    press(lab, "A Kill", "Step")
+    lab.wait_for("B leader")
+    lab.wait_for("A replica is not in sync")
+    press(lab, "Produce", "Step", "Step", "A Start", "Step", "Step", "Step")
+    lab.wait_for("The controller: leader B, epoch 1, in sync ABC")
+    assert lab.value("document.querySelectorAll('.strip .cell.e1').length") == 3
+    press(lab, "C Pause", "C Resume", "Undo")
+    lab.wait_for("C follower, in sync, paused")
+    assert not lab.complaints
+
+
+def test_the_address_is_the_run_and_another_rule_plays_it_anew(lab: Tab, address: str) -> None:
+    # The script of the loss: the follower has m1, and does not know that it is committed.
+    press(lab, "Produce", "B Fetch", "C Fetch", "B Fetch", "C Fetch")
+    shared = lab.value("location.href")
+    lab.open(f"{address}#/scenarios")
+    lab.wait_for("Truncation")
+    lab.open(shared)
+    lab.wait_for("Step 5 of 5")
+    assert "m0 is acknowledged at 0" in lab.text
+    lab.value("document.querySelector('.lab input.time').value = 1")
+    lab.value("document.querySelector('.lab input.time').dispatchEvent(new Event('input'))")
+    lab.wait_for("Step 1 of 5")
+    lab.value(
+        "(() => { const rule = document.querySelector('[aria-label^=\"A replica that comes\"]'); "
+        "rule.value = 'high-watermark'; rule.dispatchEvent(new Event('change')); })()"
+    )
+    lab.wait_until("location.hash.includes('truncate%3Dhigh-watermark')")
+    lab.wait_for("Step 5 of 5")
+    assert not lab.complaints
+
+
+def test_it_runs_by_itself_and_says_what_is_refused(lab: Tab) -> None:
+    press(lab, "Run")
+    lab.wait_until("Number(document.querySelector('.lab input.time').max) > 2")
+    lab.value(
+        "[...document.querySelectorAll('button')].find((e) => e.textContent === 'Halt').click()"
+    )
+    lab.wait_until("[...document.querySelectorAll('button')].some((e) => e.textContent === 'Run')")
+    lab.value("document.querySelector('textarea').value += 'fly A\\n'")
+    lab.value(
+        "[...document.querySelectorAll('button')].find((e) => e.textContent === 'Play it').click()"
+    )
+    lab.wait_for("There is no verb 'fly'.")
+    press(lab, "Step")
+    assert "There is no verb" not in lab.text
+    assert not lab.complaints
+
+
+def test_scenarios_come_along(lab: Tab, address: str) -> None:
+    lab.open(f"{address}#/scenarios")
+    lab.wait_for("high watermark truncation loses a record")
+    lab.open(f"{address}#/scenarios/x-3")
+    lab.wait_for("Step 0 of 36")
+    lab.press("End")
+    lab.wait_for("I-23 is broken")
+    assert "#/lab/title" in lab.value("document.querySelector('main a[href^=\"#/lab\"]').href")
+    assert not lab.complaints
+
+
+def test_it_fits_a_narrow_screen_in_light_and_dark(lab: Tab, address: str) -> None:
+    press(lab, "Produce", "Step", "B Kill", "Step")
+    for dark in (False, True):
+        lab.size(360, 740, dark=dark)
+        assert lab.overflow == 0
+    lab.size(1200, 800)
+
+
+def test_it_works_without_a_network(directory: Path, tab: Tab) -> None:
+    with files(directory) as address:
+        tab.open(f"{address}#/lab")
+        tab.wait_for("Step 0 of 0")
+        tab.wait_until("navigator.serviceWorker.controller !== null")
+    tab.value("location.reload()")
+    tab.wait_for("Step 0 of 0")
+    press(tab, "Produce", "Step")
+    tab.wait_for("m0")
