@@ -71,7 +71,12 @@ class Run:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.world = World(NAMES, rules=profile.rules, policies=profile.policies, segment_bytes=300)
+        self.world = World(
+            NAMES,
+            rules=profile.rules,
+            policies=profile.policies,
+            settings={"internal.segment.bytes": "300"},
+        )
         self._values = 0
         self._power_cuts = 0
         self._wants_all: set[str] = set()
