@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -396,6 +397,18 @@ def test_a_final_message_that_is_none_is_refused(world: World, cut: str) -> None
     }[cut]
     assert wrong != right
     assert refused(world, client, wrong).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_an_old_librdkafka_is_let_in(world: World) -> None:
+    """Before 2.6.1 it writes its own part of the nonce twice, and proves that."""
+    add_user(world, f"{SCRAM}=[name=bob,password=bob-secret]")
+    client = connect(world)
+    server = scram_first(client, "bob")
+    salted = scram.salted_password(SCRAM, "bob-secret", server.salt, server.iterations)
+    bare = scram.client_first_bare("bob", "nonce")
+    twice = scram.client_final(SCRAM, salted, bare, replace(server, nonce="nonce" + server.nonce))
+    assert twice.count(b"nonce") == 2
+    assert authenticate(client, twice).error_code == 0
 
 
 def test_a_proof_of_another_exchange_is_worth_nothing(world: World) -> None:

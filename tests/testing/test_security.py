@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import shutil
 import socket
 import ssl
 import struct
@@ -65,6 +66,15 @@ def round_trip(cluster: Cluster, value: bytes, user: str | None = None) -> None:
         found: set[bytes] = set()
         while value not in found:
             found |= {record.value for record in consumer.poll(1000) if record.value}
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="there is no kcat on the path")
+def test_kcat_of_a_distribution_gets_in(scram_cluster: Cluster) -> None:
+    """Its librdkafka is older than 2.6.1, and writes its nonce twice."""
+    config = scram_cluster.client_config("alice")
+    words = [word for name, value in config.items() for word in ("-X", f"{name}={value}")]
+    said = subprocess.run(["kcat", *words, "-L"], capture_output=True, text=True, check=True)
+    assert 'topic "orders" with 2 partitions' in said.stdout
 
 
 @pytest.mark.parametrize(
