@@ -25,6 +25,7 @@ from strandline.sim.faults.draw import Draw
 from strandline.sim.faults.later import draw_later
 from strandline.sim.faults.planner import draw_actions, draw_damage, draw_starving
 from strandline.sim.faults.rare import draw_rare
+from strandline.sim.grouping import with_consumer_protocol
 from strandline.sim.pace import at_a_followers_pace
 from strandline.sim.plan import (
     BEYOND,
@@ -74,6 +75,7 @@ def draw_plan(seed: int, profile: str | None = None) -> Plan:
 
 def _with_actions(options: Options, streams: Streams) -> Plan:
     clients = draw_clients(options, streams("clients"))
+    options, clients = with_consumer_protocol(options, clients, streams("group protocols"))
     clients += draw_askers(options, streams("askers"))
     options, clients = with_transactions(options, clients, streams("transactions"))
     clients = keyed_clients(options.topics, clients, streams("keys"))

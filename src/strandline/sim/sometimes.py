@@ -56,6 +56,11 @@ TRANSACTION_STATES: Final = (
     "dies in a commit",
 )
 """What the clients count of transactions."""
+GROUP_STATES: Final = (
+    "member gives up some",
+    "member loses all",
+)
+"""What members of the consumer protocol count."""
 _UNDRAWN: Final = frozenset({"abort-transaction"})
 """What no seed draws: an operator does it where it is needed."""
 FAULT_STATES: Final = tuple(
@@ -67,6 +72,7 @@ STATES: Final = (
     *LIFE_STATES,
     *CLEANING_STATES,
     *TRANSACTION_STATES,
+    *GROUP_STATES,
     *FAULT_STATES,
 )
 """All names that are known beforehand, and so can be missed."""
@@ -138,7 +144,8 @@ class Sometimes(Silent):
         """Everything, by name: first all known names, then what else was counted."""
         world = self._world
         found = {name: self._found[name] for name in STATES}
-        found |= {name: workload.counters[name] for name in TRANSACTION_STATES}
+        counted = (*TRANSACTION_STATES, *GROUP_STATES)
+        found |= {name: workload.counters[name] for name in counted}
         found |= {f"fault {verb}": count for verb, count in sorted(scene.done.items())}
         sources: dict[str, Mapping[str, int]] = {
             "client": workload.counters,

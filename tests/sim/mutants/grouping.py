@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from strandline.errors import ErrorCode
 from strandline.groups import offset_service
+from strandline.groups.consumer.group import ConsumerGroup
 from strandline.groups.effects import AppendRecords
 from strandline.groups.group import Group
 from strandline.groups.membership import Membership
@@ -22,7 +23,7 @@ from strandline.protocol.messages.offset_commit import OffsetCommitRequest
 from strandline.protocol.messages.sync_group import SyncGroupRequest
 from strandline.storage.log import Log
 from strandline.types import Instant, Offset
-from tests.sim.mutants.mutant import Mutant, nothing, patch, together
+from tests.sim.mutants.mutant import Mutant, nothing, patch, together, yes
 
 _true_append = GroupHost._append
 _true_check_commit = offset_service._check_commit
@@ -148,5 +149,17 @@ GROUPING: Final = (
         "Offsets are told when they are durable, not while they are written (3.6).",
         ("I-39",),
         patch(OffsetStore, committed=_latest),
+    ),
+    Mutant(
+        "commits-of-members",
+        "Offsets of a consumer group are committed by its members only, in their epochs (KIP-848).",
+        ("I-39",),
+        patch(offset_service, check_commit=nothing),
+    ),
+    Mutant(
+        "assign-free-partitions",
+        "A member gets a partition when no other member owns it, or may still read it (KIP-848).",
+        ("I-39",),
+        patch(ConsumerGroup, is_free_for=yes),
     ),
 )

@@ -340,6 +340,7 @@ class ConsumerGroupMember:
         self._is_known = False
         self._heartbeats.begin_anew()
         self._assignment.lose()
+        self._observer.reconciled(self.membership, (), ())
         self._names.want(())
 
     def commit_refused(self, code: ErrorCode, generation: int) -> None:

@@ -1,13 +1,14 @@
 """Members of consumer groups: they join, read what they are given, and commit how far they are.
 
 `client group m1 group=g topic=t stay=5s away=2s goes=vanish static=yes assignors=range`
+`client group m2 group=g topic=t protocol=consumer remote-assignor=uniform`
 
-    apart ── comes ──> member: what `client.group_member` does, reads, commits ──┐
+    apart ── comes ──> member: what `client.group_members` do, reads, commits ──┐
       ^──────────────── leaves, or vanishes without a word ──────────────────────┘
 
-This file drives the client's own group member by the schedule and the simulated network. What it
-reads is the business of `Reader`; what all members of a group are told must fit together,
-`group_watch` sees to that.
+This file drives the client's own group member, of either protocol, by the schedule and the
+simulated network. What it reads is the business of `Reader`; what all members of a group are told
+must fit together, `group_watch` sees to that.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from strandline.client.group_events import (
     PartitionsAssigned,
     PartitionsRevoked,
 )
-from strandline.client.group_member import GroupMember as MemberCore
+from strandline.client.group_member import GroupMember as ClassicMember
+from strandline.client.group_members import Member, make_member
 from strandline.client.group_offsets import CommitResult
 from strandline.client.group_requests import Committed
-from strandline.client.group_settings import GroupSettings
+from strandline.client.group_settings import CONSUMER, PROTOCOLS, GroupSettings
 from strandline.errors import ErrorCode
 from strandline.protocol.apis import ApiKey
 from strandline.sim.clients.client_options import ClientOptions
@@ -38,7 +40,8 @@ from strandline.sim.clients.cluster import REQUEST_TIMEOUT_US
 from strandline.sim.clients.connection import Outcome
 from strandline.sim.clients.group_watch import GroupWatch, WatchedMember
 from strandline.sim.clients.reader import Reader
-from strandline.sim.clients.versions import STATIC_LEAST
+from strandline.sim.clients.tenures import Standing
+from strandline.sim.clients.versions import EPOCHS_LEAST, STATIC_LEAST
 from strandline.sim.clients.world import ClientWorld
 from strandline.sim.plan import ClientSpec
 from strandline.types import Offset, TopicPartition
@@ -55,6 +58,7 @@ _NOT_COMMITTED: Final = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
     }
 )
 """After these a commit had no effect for certain; others may come behind the write."""
@@ -76,6 +80,8 @@ class GroupMember(Reader):
         self._terms = _terms(self.name, options)
         if self._terms.instance_id is not None:
             watch.has_static(self.group)
+        if self._terms.protocol == CONSUMER:
+            watch.has_epochs(self.group)
         self._commit_every_us = options.time_us("commit-every", "500ms")
         self._stay_us = options.time_us("stay", "0s")
         self._away_us = options.time_us("away", "2s")
@@ -85,13 +91,15 @@ class GroupMember(Reader):
         self._had_coordinator = False
         self._vanishes = options.one_of("goes", ("leave", "vanish")) == "vanish"
         self._committed: dict[TopicPartition, int] = {}
-        self._core: MemberCore | None = None
+        self._core: Member | None = None
+        self._watched = WatchedMember(watch, self.group, self.cluster)
         self._woken_at_ms: int | None = None
 
     def least_versions(self, options: ClientOptions) -> Mapping[ApiKey, int]:
         """See `SimClient`."""
         static = STATIC_LEAST if options.flag("static") else {}
-        return {**super().least_versions(options), **static}
+        newer = EPOCHS_LEAST if options.one_of("protocol", PROTOCOLS) == CONSUMER else {}
+        return {**super().least_versions(options), **static, **newer}
 
     # -- life --------------------------------------------------------------------------------
 
@@ -115,8 +123,10 @@ class GroupMember(Reader):
         if self.is_finishing:
             self.done()
             return
-        watched = WatchedMember(self.watch, self.group, self.cluster)
-        self._core = core = MemberCore(self._terms, self.cluster.router, self.random, watched)
+        self._watched = WatchedMember(self.watch, self.group, self.cluster)
+        self._core = core = make_member(
+            self._terms, self.cluster.router, self.random, self._watched
+        )
         core.subscribe(self.cluster.topics, self.now_ms)
         self._drive(core)
         self.after(self.about(self._commit_every_us), partial(self._commit_again, core))
@@ -134,15 +144,13 @@ class GroupMember(Reader):
     def _part(self, *, says_so: bool) -> bool:
         """Be a member no more; whether the coordinator is told."""
         core, self._core = self._core, None
-        is_told = False
         if core is not None and says_so:
             self._commit(core)
             core.leave(self.now_ms, "the member goes", also_static=True)
             for ask in core.step(self.now_ms):
-                is_told = is_told or ask.key is ApiKey.LEAVE_GROUP
                 self._send(core, ask)
         self.drop_positions(self.positions)
-        return is_told
+        return core is not None and says_so and core.is_leaving
 
     def finishing(self) -> None:
         """See `SimClient`."""
@@ -155,7 +163,7 @@ class GroupMember(Reader):
 
     # -- driving the member ------------------------------------------------------------------
 
-    def _drive(self, core: MemberCore) -> None:
+    def _drive(self, core: Member) -> None:
         """Let the member do what is due, and do what it says."""
         while core is self._core:
             core.polled(self.now_ms)
@@ -170,13 +178,14 @@ class GroupMember(Reader):
         if core is self._core:
             self._wake_for(core)
 
-    def _look_for_coordinator(self, core: MemberCore) -> None:
+    def _look_for_coordinator(self, core: Member) -> None:
         has_coordinator = core.coordinator is not None
-        if self._rejoins and has_coordinator and not self._had_coordinator:
+        is_new = has_coordinator and not self._had_coordinator
+        if self._rejoins and is_new and isinstance(core, ClassicMember):
             core.enforce_rebalance("the coordinator may be another one")
         self._had_coordinator = has_coordinator
 
-    def _wake_for(self, core: MemberCore) -> None:
+    def _wake_for(self, core: Member) -> None:
         wake_ms = core.wake_ms
         if wake_ms is None or wake_ms == self._woken_at_ms:
             return
@@ -190,9 +199,11 @@ class GroupMember(Reader):
 
         self.after(1000 * wake_ms - self.now_us, due)
 
-    def _send(self, core: MemberCore, ask: Ask) -> None:
+    def _send(self, core: Member, ask: Ask) -> None:
         if ask.key is ApiKey.JOIN_GROUP:
             self.counters["join"] += 1
+        elif ask.key is ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            self.counters["beats with an epoch"] += 1
         if ask.to is None:
             connection = self.cluster.any_connection()
         else:
@@ -214,18 +225,19 @@ class GroupMember(Reader):
             timeout_us=1000 * ask.timeout_ms,
         )
 
-    def _answered(self, core: MemberCore, ask: Ask, outcome: Outcome) -> None:
+    def _answered(self, core: Member, ask: Ask, outcome: Outcome) -> None:
         if self.is_done:
             return
+        was_leaving = core.is_leaving
         core.answered(ask, outcome, self.now_ms)
-        if ask.key is ApiKey.LEAVE_GROUP:
+        if was_leaving and not core.is_leaving:
             is_heard = not isinstance(outcome, RequestFailed)
             self.counters["leave heard" if is_heard else "leave unheard"] += 1
             if self.is_finishing:
                 self.done()
         self._drive(core)
 
-    def _hear(self, core: MemberCore, event: GroupEvent) -> None:
+    def _hear(self, core: Member, event: GroupEvent) -> None:
         match event:
             case GenerationJoined():
                 self.counters["member of a generation"] += 1
@@ -234,6 +246,8 @@ class GroupMember(Reader):
             case PartitionsAssigned(committed):
                 self._begin(committed)
             case PartitionsRevoked(partitions, is_lost):
+                if self._terms.protocol == CONSUMER:
+                    self.counters["member loses all" if is_lost else "member gives up some"] += 1
                 if not is_lost:
                     self._commit(core)
                 self.drop_positions(partitions)
@@ -256,14 +270,14 @@ class GroupMember(Reader):
                 self._committed[at] = stored.offset
         Reader.pump(self)
 
-    def _commit_again(self, core: MemberCore) -> None:
+    def _commit_again(self, core: Member) -> None:
         if core is not self._core or self.is_finishing:
             return
         self._commit(core)
         self._drive(core)
         self.after(self.about(self._commit_every_us), partial(self._commit_again, core))
 
-    def _commit(self, core: MemberCore) -> None:
+    def _commit(self, core: Member) -> None:
         """Commit the positions that have changed since the last time."""
         offsets = {}
         for at, position in self.positions.items():
@@ -279,19 +293,22 @@ class GroupMember(Reader):
             self.watch.committing(self.group, at, offset)
         self.counters["commit"] += 1
         values = {at: Committed(Offset(offset)) for at, offset in offsets.items()}
-        core.commit(values, partial(self._commit_told, core), self.now_ms)
+        as_what = {at: self._watched.standing(core.membership, at) for at in offsets}
+        core.commit(values, partial(self._commit_told, core, as_what), self.now_ms)
 
-    def _commit_told(self, core: MemberCore, result: CommitResult) -> None:
+    def _commit_told(
+        self, core: Member, as_what: Mapping[TopicPartition, Standing], result: CommitResult
+    ) -> None:
         offsets = {at: value.offset for at, value in result.offsets.items()}
         if result.code is ErrorCode.NONE:
             self.counters["commit acknowledged"] += 1
             for at, offset in offsets.items():
-                self.watch.committed(self.group, at, result.generation, offset)
+                self.watch.committed_as(self.group, at, as_what[at], offset)
             return
         self.counters[f"group {result.code.name}"] += 1
         if result.code not in _NOT_COMMITTED:
             for at, offset in offsets.items():
-                self.watch.commit_unknown(self.group, at, result.generation, offset)
+                self.watch.commit_unknown(self.group, at, as_what[at].tenure, offset)
         if core is self._core:
             for at, offset in offsets.items():
                 if self._committed.get(at) == offset:
@@ -302,6 +319,8 @@ def _terms(name: str, options: ClientOptions) -> GroupSettings:
     session_ms = options.time_us("session", "6s") // 1000
     return GroupSettings(
         group=options.text("group"),
+        protocol=options.one_of("protocol", PROTOCOLS),
+        remote_assignor=options.text("remote-assignor", "") or None,
         instance_id=name if options.flag("static") else None,
         session_timeout_ms=session_ms,
         heartbeat_interval_ms=session_ms // _HEARTBEATS_PER_SESSION,

@@ -8,6 +8,8 @@ coordinator must have written first is held against it.
 - The first answer to a SyncGroup of a generation comes after the generation was written. So its
   number is higher than that of all whose first answer was known when the question was put.
 - In one generation, one member owns a partition, and one member leads.
+- Groups with members of the consumer protocol have epochs instead, see `tenures`. A tenure stands
+  for the generation below.
 - Whoever owns a partition in generation g is told at least what earlier generations have committed
   for it and got acknowledged, or were told, and nothing that nobody ever tried to commit. (What one
   coordinator told, its successor must have.)
@@ -18,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from strandline.client.consumer_group.assignment import OwnedPartition
 from strandline.client.group_observer import MemberObserver
 from strandline.client.group_requests import Committed, Membership
 from strandline.sim.clients.client import Finding
 from strandline.sim.clients.cluster import Cluster
+from strandline.sim.clients.tenures import NONE, Standing, Tenures
 from strandline.sim.schedule import Schedule
 from strandline.types import BrokerId, TopicPartition
 
@@ -52,6 +56,8 @@ class _Group:
     commits: dict[TopicPartition, _Commits] = field(default_factory=dict)
     newest: int = -1
     has_static: bool = False
+    tenures: Tenures | None = None
+    """Of a group that has members of the consumer protocol."""
 
 
 class GroupWatch:
@@ -68,6 +74,24 @@ class GroupWatch:
     def has_static(self, group: str) -> None:
         """A group has static members: one that comes back leads on under another id (KIP-345)."""
         self._group(group).has_static = True
+
+    def has_epochs(self, group: str) -> None:
+        """A group has members of the consumer protocol, perhaps beside classic ones."""
+        state = self._group(group)
+        state.tenures = state.tenures or Tenures()
+
+    def tenures(self, group: str) -> Tenures | None:
+        """Who owns what since when; None in groups of classic members only."""
+        return self._group(group).tenures
+
+    def owned(self, group: str, epoch: int, member: str, owned: Iterable[TopicPartition]) -> None:
+        """A member was told that it owns these, in that epoch."""
+        tenures = self._group(group).tenures
+        for at, owner in () if tenures is None else tenures.owned(epoch, member, owned):
+            self._found(
+                f"In epoch {epoch} of group {group} both {owner} and {member} own the partition",
+                at,
+            )
 
     def newest(self, group: str) -> int:
         """The newest generation whose first answer is known: ask before a SyncGroup is sent."""
@@ -117,6 +141,16 @@ class GroupWatch:
         """Its commit was acknowledged."""
         acknowledged = self._commits(group, at).acknowledged
         acknowledged[generation] = max(offset, acknowledged.get(generation, -1))
+
+    def committed_as(self, group: str, at: TopicPartition, as_what: Standing, offset: int) -> None:
+        """The same, in a group whose members have epochs."""
+        if as_what.newest > as_what.tenure and at.topic not in self._deleted:
+            self._found(
+                f"Group {group} took the offset {offset} of who has owned the partition since epoch"
+                f" {as_what.tenure}, after another member got it in epoch {as_what.newest}",
+                at,
+            )
+        self.committed(group, at, as_what.tenure, offset)
 
     def forget(self, group: str, at: TopicPartition) -> None:
         """The reader has jumped back, honestly (the topic was made anew, or its log was cut)."""
@@ -194,7 +228,10 @@ class WatchedMember(MemberObserver):
         self._cluster = cluster
         self._newest = -1
         self._synced_with: BrokerId | None = None
-        self._generation = -1
+        self._owned: dict[TopicPartition, BrokerId | None] = {}
+        """What a member with epochs owns, and who granted it."""
+        self._as_what: dict[TopicPartition, int] = {}
+        """In which generation or tenure the committed offsets are asked for."""
         self._floors: dict[TopicPartition, int] = {}
 
     def syncing(self, who: Membership) -> None:
@@ -205,23 +242,51 @@ class WatchedMember(MemberObserver):
     def synced(self, who: Membership, leader: str, owned: Sequence[TopicPartition]) -> None:
         """See `MemberObserver`."""
         self._synced_with = self._cluster.router.coordinator(self._group)
+        if self._watch.tenures(self._group) is not None:
+            self._owns(who, owned)
+            return
         self._watch.synced(
             self._group,
             who.generation,
-            member=who.instance_id or who.member_id,
+            member=_name_of(who),
             leader=leader,
             owned=owned,
             newest_before=self._newest,
         )
 
+    def reconciled(
+        self,
+        who: Membership,
+        reported: Sequence[OwnedPartition],
+        owned: Sequence[TopicPartition],
+    ) -> None:
+        """See `MemberObserver`."""
+        del reported
+        self._owns(who, owned)
+
+    def _owns(self, who: Membership, owned: Sequence[TopicPartition]) -> None:
+        broker = self._cluster.router.coordinator(self._group)
+        self._owned = {at: self._owned.get(at, broker) for at in owned}
+        self._watch.owned(self._group, who.generation, _name_of(who), owned)
+
+    def standing(self, who: Membership, at: TopicPartition) -> Standing:
+        """As what the member commits an offset of this partition now."""
+        tenures = self._watch.tenures(self._group)
+        if tenures is None:
+            return Standing(who.generation, NONE)
+        return Standing(tenures.of(at, who.generation, _name_of(who)), tenures.newest(at))
+
     def offsets_asked(self, who: Membership, partitions: Iterable[TopicPartition]) -> None:
         """See `MemberObserver`."""
-        self._generation = who.generation
-        is_sure = self._cluster.router.coordinator(self._group) == self._synced_with
-        self._floors = {
-            at: self._watch.floor(self._group, at, who.generation) if is_sure else -1
-            for at in partitions
-        }
+        broker = self._cluster.router.coordinator(self._group)
+        has_epochs = self._watch.tenures(self._group) is not None
+        self._as_what, self._floors = {}, {}
+        for at in partitions:
+            as_what = self.standing(who, at).tenure
+            granted_by = self._owned.get(at) if has_epochs else self._synced_with
+            is_sure = broker == granted_by
+            self._as_what[at] = as_what
+            self._floors[at] = self._watch.floor(self._group, at, as_what) if is_sure else -1
 
     def offsets_told(
         self, who: Membership, offsets: Mapping[TopicPartition, Committed | None]
@@ -234,9 +299,14 @@ class WatchedMember(MemberObserver):
                 at,
                 -1 if stored is None else stored.offset,
                 floor=self._floors[at],
-                generation=self._generation,
+                generation=self._as_what[at],
             )
 
     def refused(self, code: str) -> None:
         """See `MemberObserver`."""
         self._cluster.counters[f"group {code}"] += 1
+
+
+def _name_of(who: Membership) -> str:
+    """Whom its group takes it for, also after it has come back."""
+    return who.instance_id or who.member_id

@@ -22,6 +22,8 @@ STATIC_LEAST: Final = {
     ApiKey.OFFSET_COMMIT: 7,
 }
 """Older versions have no place for the name of a static member (KIP-345)."""
+EPOCHS_LEAST: Final = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+"""Older versions have no place for a member's epoch (KIP-848)."""
 _LEAST: Final = {ApiKey.METADATA: 12}
 """The versions below do not tell the ids of topics (or tell them without a way to ask by them)."""
 _SPOKEN: Final = (

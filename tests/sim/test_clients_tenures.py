@@ -1,0 +1,63 @@
+"""What members of the consumer protocol may be told together (I-39), and which seeds have them."""
+
+from __future__ import annotations
+
+from strandline.sim.clients.group_watch import GroupWatch
+from strandline.sim.clients.tenures import NONE, Standing, Tenures
+from strandline.sim.options import draw_plan
+from strandline.sim.schedule import Schedule
+from strandline.types import TopicPartition
+
+T0, T1 = (TopicPartition("t", number) for number in range(2))
+
+
+def test_in_one_epoch_one_member_owns_a_partition() -> None:
+    tenures = Tenures()
+    assert tenures.owned(5, "a", [T0, T1]) == []
+    assert tenures.owned(5, "b", [T1]) == [(T1, "a")]
+    assert tenures.owned(6, "a", [T0]) == []
+    assert tenures.owned(6, "b", [T1]) == []
+
+
+def test_a_tenure_lasts_over_epochs_until_another_member_owns_the_partition() -> None:
+    tenures = Tenures()
+    tenures.owned(5, "a", [T0])
+    tenures.owned(7, "a", [T0])
+    assert (tenures.of(T0, 7, "a"), tenures.of(T0, 7, "b"), tenures.newest(T0)) == (5, NONE, 5)
+    tenures.owned(8, "b", [T0])
+    assert (tenures.of(T0, 7, "a"), tenures.of(T0, 9, "b"), tenures.newest(T0)) == (5, 8, 8)
+    tenures.owned(7, "a", [T0])  # told once more, by a coordinator that is none any more
+    assert tenures.of(T0, 9, "a") == 5
+    tenures.owned(9, "a", [T0])
+    assert tenures.of(T0, 9, "a") == 9
+
+
+def test_who_has_lost_a_partition_commits_nothing_for_it() -> None:
+    watch = GroupWatch(Schedule())
+    watch.has_epochs("g")
+    watch.owned("g", 5, "a", [T0])
+    watch.committed_as("g", T0, Standing(5, 5), 10)
+    watch.owned("g", 6, "b", [T0])
+    assert watch.findings == []
+    assert watch.floor("g", T0, 6) == 10
+    watch.committed_as("g", T0, Standing(5, 6), 20)
+    (found,) = watch.findings
+    assert (found.invariant, found.partition) == ("I-39", "t-0")
+    assert "since epoch 5, after another member got it in epoch 6" in found.what
+    watch.owned("g", 6, "c", [T0])
+    assert "In epoch 6 of group g both b and c own the partition" in watch.findings[-1].what
+
+
+def test_seeds_have_groups_of_the_consumer_protocol_and_of_both() -> None:
+    kinds = {"classic": 0, "consumer": 0, "both": 0}
+    for seed in range(100):
+        plan = draw_plan(seed)
+        spoken = {
+            each.options.get("protocol", "classic") for each in plan.clients if each.kind == "group"
+        }
+        if spoken:
+            kinds["both" if len(spoken) == 2 else next(iter(spoken))] += 1
+        if "consumer" in spoken:
+            assert "group.consumer.session.timeout.ms" in plan.options.settings
+    assert min(kinds["classic"], kinds["consumer"]) >= 10
+    assert kinds["both"] >= 2
