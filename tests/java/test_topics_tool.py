@@ -349,6 +349,20 @@ def test_acls_are_written_listed_and_removed(tools: ToolServer, workshop: Worksh
     assert secured.stop()
 
 
+def test_quotas_of_users_and_client_ids(run: Tools) -> None:
+    rate = ("--alter", "--add-config", "producer_byte_rate=1024,consumer_byte_rate=2048")
+    for kind, name in (("users", "alice"), ("users", None), ("clients", "app"), ("clients", None)):
+        run.configs(kind, name, *rate).succeeded()
+        said = run.configs(kind, name, "--describe").succeeded()
+        assert "producer_byte_rate=1024.0" in said
+        assert "consumer_byte_rate=2048.0" in said
+        run.configs(kind, name, "--alter", "--delete-config", "producer_byte_rate").succeeded()
+        assert "producer_byte_rate" not in run.configs(kind, name, "--describe").succeeded()
+        run.configs(kind, name, "--alter", "--delete-config", "consumer_byte_rate").succeeded()
+    refused = run.configs("users", "alice", "--alter", "--add-config", "request_percentage=5")
+    assert "request_percentage is not enforced" in refused.failed()
+
+
 def test_acls_without_an_authorizer(run: Tools) -> None:
     assert "No Authorizer is configured." in run(TOOLS + "AclCommand", "--list").failed()
 
@@ -357,7 +371,6 @@ def test_acls_without_an_authorizer(run: Tools) -> None:
     ("command", "api"),
     [
         ("MetadataQuorumCommand describe --status", "DESCRIBE_QUORUM"),
-        (f"{CONFIGS} --describe --entity-type users", "DESCRIBE_CLIENT_QUOTAS"),
     ],
 )
 def test_what_is_not_served_is_refused_by_name(run: Tools, command: str, api: str) -> None:

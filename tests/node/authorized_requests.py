@@ -11,6 +11,7 @@ from strandline.authorization.acls import CLUSTER_NAME, Operation, ResourceType
 from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import (
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -25,6 +26,7 @@ from strandline.protocol.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -519,6 +521,24 @@ CASES = [
         3,
         lambda _: describe_acls.DescribeAclsRequest(**_acl_filter()),
         (DESCRIBE, CLUSTER),
+    ),
+    Case(
+        _KEY.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        lambda _: describe_client_quotas.DescribeClientQuotasRequest(),
+        (SHOW, CLUSTER),
+    ),
+    Case(
+        _KEY.ALTER_CLIENT_QUOTAS,
+        1,
+        lambda _: alter_client_quotas.AlterClientQuotasRequest(
+            entries=[
+                alter_client_quotas.EntryData(
+                    entity=[alter_client_quotas.EntityData(entity_type="user", entity_name="u")]
+                )
+            ]
+        ),
+        (SET, CLUSTER),
     ),
     Case(_KEY.CREATE_ACLS, 3, _create_acl, (ALTER, CLUSTER)),
     Case(

@@ -52,7 +52,11 @@ OUR_OWN = {
     f"{apis.KNOWN[key].name}{kind}" for key in apis.PRIVATE for kind in ("Request", "Response")
 }
 
-RENAMED = {"AlteredTopicData": "TopicData", "AlteredPartitionData": "PartitionData"}
+RENAMED = {
+    "AlteredTopicData": "TopicData",
+    "AlteredPartitionData": "PartitionData",
+    "EntryResult": "EntryData",
+}
 """Structures that Kafka calls the same in a request and in its response."""
 
 

@@ -35,6 +35,7 @@ COMMANDS = {
     ),
     "acls": LazyCommand("strandline.cli.acls:acls", "Show and change who may do what."),
     "configs": LazyCommand("strandline.cli.configs:configs", "Show and change settings."),
+    "quotas": LazyCommand("strandline.cli.quotas:quotas", "Limit what clients write and read."),
     "status": LazyCommand("strandline.cli.status:status", "Show brokers and replicas live."),
     "why": LazyCommand("strandline.cli.why:why", "Explain refusals and what stands still."),
     "ledger": LazyCommand("strandline.cli.ledger:ledger", "Show and recover removed records."),

@@ -14,6 +14,7 @@ from strandline.client.admin_acls import AclAdmin
 from strandline.client.admin_cluster import ClusterAdmin
 from strandline.client.admin_configs import ConfigAdmin
 from strandline.client.admin_groups import GroupAdmin
+from strandline.client.admin_quotas import QuotaAdmin
 from strandline.client.admin_replicas import ReplicaAdmin
 from strandline.client.admin_throttles import ThrottleAdmin
 from strandline.client.admin_topics import TopicAdmin
@@ -32,4 +33,5 @@ class Admin:
         self.cluster = ClusterAdmin(cluster)
         self.replicas = ReplicaAdmin(cluster)
         self.transactions = TransactionAdmin(cluster)
+        self.quotas = QuotaAdmin(cluster)
         self.throttles = ThrottleAdmin(cluster)

@@ -102,6 +102,8 @@ class BrokerConfig:
     replica_lag_time_max_ms: int = 30_000
     replica_selector_class: str | None = None
     replica_socket_timeout_ms: int = 30_000
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
 

@@ -67,6 +67,7 @@ class Connection:
         "id",
         "in_flight_max",
         "listener",
+        "muted_until_ms",
         "outgoing",
         "parked",
         "principal",
@@ -91,6 +92,8 @@ class Connection:
         self.frame_bytes_max = FRAME_BYTES_MAX
         """The largest request that is read."""
         self.in_flight_max = in_flight_max
+        self.muted_until_ms: int | None = None
+        """Until when nothing is read, since the client is beyond a quota."""
         self.slots: deque[Slot] = deque()
         self.outgoing: list[Chunk] = []
         self.parked: dict[Forgettable, None] = {}
@@ -101,8 +104,13 @@ class Connection:
 
     @property
     def wants_input(self) -> bool:
-        """Whether another request may be read: the connection lives and has room in flight."""
-        return self.closing is None and len(self.slots) < self.in_flight_max
+        """Whether another request may be read: the connection lives, has room in flight, and its
+        client is within its quotas."""
+        return (
+            self.closing is None
+            and len(self.slots) < self.in_flight_max
+            and self.muted_until_ms is None
+        )
 
     def forget_fast_path(self) -> None:
         """Have the next request take the general way; a gate stays where it is."""

@@ -128,6 +128,10 @@ class PartitionAnswer:
         self.is_full = False
 
 
+_THROTTLE_AT: Final = 8
+"""Behind the size and the correlation id, and in flexible versions behind a byte of tags."""
+
+
 class FetchAnswer:
     """A whole answer: an error for the request, or partitions in the order of the reading."""
 
@@ -186,6 +190,19 @@ def encode_fetch_answer(request: Request[Any], answer: FetchAnswer) -> list[Chun
     else:
         writer.no_tags()
     return writer.finish()
+
+
+def set_throttle(chunks: list[Chunk], version: int, throttle_ms: int) -> None:
+    """Put a throttle time into an encoded frame."""
+    head = bytearray(chunks[0])  # type: ignore[arg-type]  # a frame begins with bytes
+    at = _THROTTLE_AT + (version >= _FLEXIBLE_SINCE)
+    _INT.pack_into(head, at, throttle_ms)
+    chunks[0] = head
+
+
+def size_of(chunks: list[Chunk]) -> int:
+    """The bytes of a frame."""
+    return sum(each.length if isinstance(each, LogSlice) else len(each) for each in chunks)
 
 
 def _write_leaders(writer: _Writer, leaders: Collection[LeaderEndpoint]) -> None:

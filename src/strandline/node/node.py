@@ -30,6 +30,7 @@ from strandline.errors import (
 )
 from strandline.node.authentication.authentication import Authentication, no_tokens
 from strandline.node.background import Background
+from strandline.node.client_quotas import ClientQuotas
 from strandline.node.connection import Connection
 from strandline.node.controller import Controller
 from strandline.node.controller_loop import ControllerLoop
@@ -154,6 +155,8 @@ class Node:
             controller=self.controller,
             groups=self.groups,
         )
+        self.quotas = ClientQuotas(self.settings, self.timers, self.outbox)
+        self.quotas.start(image)
         self.authority: Authority | None = None
         if config.authorizer_class_name:
             # Most brokers have none, and do without what it needs.
@@ -179,6 +182,7 @@ class Node:
             background=self.background,
             groups=self.groups,
             transactions=self.transactions,
+            quotas=self.quotas,
             authority=self.authority,
         )
         self.routes = Routes(self.parts, random)
@@ -253,6 +257,7 @@ class Node:
         )
         connection.frame_bytes_max = self.settings.broker.socket_request_max_bytes
         self.authentication.opened(connection, now)
+        self.quotas.opened(connection)
         if self.authority is not None:
             self.authority.opened(connection)
         return connection
@@ -262,6 +267,7 @@ class Node:
         if connection.gate is not None:
             connection.gate.forget()
         self.purgatory.drop_connection(connection)
+        self.quotas.closed(connection)
         if self.authority is not None:
             self.authority.closed(connection)
 
@@ -314,6 +320,8 @@ class Node:
             body,
             now.monotonic_ms,
         )
+        if self.quotas.is_limited and api_key == ApiKey.PRODUCE:
+            self.quotas.produced(request, len(frame), now)
         self._handle(handler, request, now)
         if api_key == ApiKey.PRODUCE and request.amend is None:
             self._learn(request, frame)
@@ -325,6 +333,7 @@ class Node:
             body.acks not in (1, -1)
             or body.transactional_id is not None
             or len(body.topic_data) != 1
+            or self.quotas.limits_producing(request)
         ):
             return
         topic = body.topic_data[0]
@@ -352,6 +361,7 @@ class Node:
         """The store tells what changed, by this broker or another."""
         before = self.metadata.image
         delta = self.metadata.advance(changes)
+        self.quotas.follow(self.metadata.image, delta)
         if self.authority is not None:
             self.authority.follow(delta)
         self.telemetry.metadata_changed(before, self.metadata.image, delta, now)

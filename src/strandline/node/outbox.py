@@ -65,6 +65,10 @@ class Outbox:
         """Note that the connection may have answers to send or is to be closed."""
         self._to_flush[connection] = None
 
+    def go_on(self, connection: Connection) -> None:
+        """Have the driver read again from a connection of which it had stopped to."""
+        self._effects.append(Send(connection.id, connection.take_outgoing()))
+
     def answers(self, request: AnsweredRequest, response: object) -> None:
         """Note an answer. `response` is None where it was encoded by hand."""
         self._answered.append((request, response))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strandline.node.background import Background
+from strandline.node.client_quotas import ClientQuotas
 from strandline.node.controller import Controller
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.fetchers import Fetchers
@@ -56,6 +57,7 @@ class NodeParts:
     background: Background
     groups: GroupAccess
     transactions: TransactionAccess
+    quotas: ClientQuotas
     authority: Authority | None = None
     """Who may do what; None without an authorizer."""
     handle_use: Callable[[], Handles] | None = None

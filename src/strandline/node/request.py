@@ -34,6 +34,7 @@ class Request(Generic[Body]):
         "outbox",
         "received_ms",
         "slot",
+        "throttle_ms",
         "version",
     )
 
@@ -58,6 +59,8 @@ class Request(Generic[Body]):
         self.body = body
         self.received_ms = received_ms
         self.slot: Slot = connection.open_slot()
+        self.throttle_ms = 0
+        """How long the client has to wait, being beyond a quota."""
         self.amend: Callable[[Any], None] | None = None
         """Has the last word on the response: adds what was refused, hides what may not be seen."""
 
@@ -70,6 +73,8 @@ class Request(Generic[Body]):
         """Answer with a response message of this API."""
         if self.amend is not None:
             self.amend(response)
+        if self.throttle_ms:
+            response.throttle_time_ms = self.throttle_ms
         api = KNOWN[self.api_key]
         chunks: list[Any] = response_frame(api, self.version, self.correlation_id, response)
         self.connection.fill(self.slot, chunks)

@@ -61,6 +61,8 @@ class Routes:
             ApiKey.ALTER_CONFIGS: self._configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs,
             ApiKey.LIST_CONFIG_RESOURCES: self._configs,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: self._quotas,
+            ApiKey.ALTER_CLIENT_QUOTAS: self._quotas,
             ApiKey.DESCRIBE_ACLS: self._acls,
             ApiKey.CREATE_ACLS: self._acls,
             ApiKey.DELETE_ACLS: self._acls,
@@ -144,7 +146,7 @@ class Routes:
         node, broker = self._node, self._node.settings.broker
         sessions = FetchSessions(broker.max_incremental_fetch_session_cache_slots, self._random)
         handler = FetchHandler(
-            node.replicas, sessions, node.purgatory, node.settings, node.authority
+            node.replicas, sessions, node.purgatory, node.settings, node.quotas, node.authority
         )
         self.fetch_sessions = sessions
         return {ApiKey.FETCH: handler.handle}
@@ -256,6 +258,15 @@ class Routes:
             ApiKey.ALTER_CONFIGS: configs.alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter,
             ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
+        }
+
+    def _quotas(self) -> Mapping[int, Handler]:
+        from strandline.node.handlers.client_quotas import ClientQuotasHandler
+
+        quotas = ClientQuotasHandler(self._node.metadata, self._node.controller)
+        return {
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe,
+            ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter,
         }
 
     def _acls(self) -> Mapping[int, Handler]:

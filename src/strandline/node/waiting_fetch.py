@@ -13,7 +13,14 @@ from itertools import islice
 from typing import Any, Final
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError, StorageError
-from strandline.node.fetch_answer import FetchAnswer, PartitionAnswer, encode_fetch_answer
+from strandline.node.client_quotas import ClientQuotas
+from strandline.node.fetch_answer import (
+    FetchAnswer,
+    PartitionAnswer,
+    encode_fetch_answer,
+    set_throttle,
+    size_of,
+)
 from strandline.node.fetch_reading import ConsumerReader, Reader
 from strandline.node.fetch_sessions import FetchContext, Fetched, FetchKey
 from strandline.node.follower_sessions import Followed
@@ -50,6 +57,7 @@ class WaitingFetch:
         "_context",
         "_missing",
         "_permits",
+        "_quotas",
         "_reader",
         "_replicas",
         "_request",
@@ -67,13 +75,16 @@ class WaitingFetch:
         bytes_max: int,
         bytes_min: int,
         permits: Permits | None = None,
+        quotas: ClientQuotas | None = None,
     ) -> None:
+        """`permits`: what the client may read; None: all. `quotas`: it is held to them."""
         self.connection = request.connection
         self._request = request
         self._context = context
         self._replicas = replicas
         self._reader = reader
         self._permits = permits
+        self._quotas = quotas
         self.bytes_max = bytes_max
         self.bytes_min = bytes_min
         self._missing: frozenset[FetchKey] = frozenset()
@@ -254,7 +265,14 @@ class WaitingFetch:
                     misdirected.append((key, partition))
         if misdirected and self._request.version >= _HINTS_SINCE:
             self._add_hints(answer, misdirected)
-        self._request.reply_chunks(encode_fetch_answer(self._request, answer))
+        request = self._request
+        chunks = encode_fetch_answer(request, answer)
+        quotas = self._quotas
+        if quotas is not None and quotas.is_limited:
+            quotas.fetched(request, size_of(chunks), now)
+            if request.throttle_ms:
+                set_throttle(chunks, request.version, request.throttle_ms)
+        request.reply_chunks(chunks)
 
     def _note_refusal(self, key: FetchKey, code: ErrorCode) -> None:
         topic = key.topic

@@ -26,6 +26,7 @@ from strandline.cluster.controller.alter_configs import (
     alter_configs,
     incremental_alter_configs,
 )
+from strandline.cluster.controller.alter_quotas import QuotaChange, alter_quotas, stored_quotas
 from strandline.cluster.controller.create_partitions import (
     PartitionsAdded,
     PartitionsSpec,
@@ -96,6 +97,7 @@ __all__ = [
     "PartitionsAdded",
     "PartitionsSpec",
     "ProducerIdBlock",
+    "QuotaChange",
     "ReassignmentAnswer",
     "ReassignmentRequest",
     "Refusal",
@@ -108,6 +110,7 @@ __all__ = [
     "allocate_producer_ids",
     "alter_configs",
     "alter_partitions",
+    "alter_quotas",
     "alter_reassignments",
     "announce_shutdown",
     "become_controller",
@@ -128,6 +131,7 @@ __all__ = [
     "remember_broker",
     "report_offline",
     "step_down",
+    "stored_quotas",
     "strays",
     "touched_by",
     "unregister_broker",

@@ -1,11 +1,11 @@
-"""`/config/topics/<t>`, `/config/brokers/<id>`, `/config/groups/<g>`, `/config/users/<u>`: what was
-set at run time.
+"""`/config/topics/<t>`, `/config/brokers/<id>`, `/config/groups/<g>`, `/config/users/<u>`,
+`/config/clients/<c>`: what was set at run time.
 
     {"version": 1, "config": {"retention.ms": "60000"}}
 
 The broker named `<default>` in a path holds what is set for all brokers; in requests that same
-resource has the empty name. The ids of groups and the names of users may have any characters and
-are percent-encoded.
+resource has the empty name, as with users and clients. Their names, and the ids of groups,
+may have any characters and are percent-encoded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class ResourceKind(IntEnum):
     BROKER = 4
     GROUP = 32
     USER = -1
-    """Not on the wire: requests of their own are about users."""
+    CLIENT = -2
+    """Not on the wire: requests of their own are about users and client ids."""
 
 
 _FOLDERS: Final = {
@@ -39,8 +40,9 @@ _FOLDERS: Final = {
     ResourceKind.BROKER: "brokers",
     ResourceKind.GROUP: "groups",
     ResourceKind.USER: "users",
+    ResourceKind.CLIENT: "clients",
 }
-_ENCODED: Final = (ResourceKind.GROUP, ResourceKind.USER)
+_ENCODED: Final = (ResourceKind.GROUP, ResourceKind.USER, ResourceKind.CLIENT)
 _KINDS: Final = {folder: kind for kind, folder in _FOLDERS.items()}
 
 

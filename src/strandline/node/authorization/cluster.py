@@ -11,7 +11,12 @@ from strandline.node.authorization.authority import Access
 from strandline.node.authorization.rule import MESSAGES, Need, Rule
 from strandline.node.request import Request
 from strandline.protocol.apis import KNOWN, ApiKey
-from strandline.protocol.messages import create_acls, delete_acls
+from strandline.protocol.messages import (
+    alter_client_quotas,
+    create_acls,
+    delete_acls,
+    describe_client_quotas,
+)
 from strandline.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -66,6 +71,27 @@ def _elections(request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
     )
 
 
+def _without_quotas(
+    _: Request[describe_client_quotas.DescribeClientQuotasRequest],
+) -> describe_client_quotas.DescribeClientQuotasResponse:
+    return describe_client_quotas.DescribeClientQuotasResponse(
+        error_code=_DENIED, error_message=_MESSAGE, entries=None
+    )
+
+
+def _quotas(
+    request: Request[alter_client_quotas.AlterClientQuotasRequest],
+) -> alter_client_quotas.AlterClientQuotasResponse:
+    return alter_client_quotas.AlterClientQuotasResponse(
+        entries=[
+            alter_client_quotas.EntryResult(
+                error_code=_DENIED, error_message=_MESSAGE, entity=entry.entity
+            )
+            for entry in request.body.entries
+        ]
+    )
+
+
 def _creations(request: Request[create_acls.CreateAclsRequest]) -> create_acls.CreateAclsResponse:
     return create_acls.CreateAclsResponse(
         results=[
@@ -116,6 +142,8 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
     ApiKey.UPDATE_FEATURES: _cluster(Operation.ALTER, _with_sentence),
     ApiKey.UNREGISTER_BROKER: _cluster(Operation.ALTER, _with_sentence),
     ApiKey.ALTER_PARTITION: _cluster(Operation.CLUSTER_ACTION, _with_code),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _cluster(Operation.DESCRIBE_CONFIGS, _without_quotas),
+    ApiKey.ALTER_CLIENT_QUOTAS: _cluster(Operation.ALTER_CONFIGS, _quotas),
     ApiKey.DESCRIBE_ACLS: _cluster(Operation.DESCRIBE, _with_sentence),
     ApiKey.CREATE_ACLS: _cluster(Operation.ALTER, _creations),
     ApiKey.DELETE_ACLS: _cluster(Operation.ALTER, _deletions),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.authorization.acls import Operation
 from strandline.errors import ProtocolError
+from strandline.node.client_quotas import ClientQuotas
 from strandline.node.fetch_answer import (
     FetchAnswer,
     encode_fetch_answer,
@@ -65,6 +66,7 @@ class FetchHandler:
         sessions: FetchSessions,
         purgatory: Purgatory,
         settings: Settings,
+        quotas: ClientQuotas | None = None,
         authority: Authority | None = None,
     ) -> None:
         """With an authority consumers read what they may; brokers passed it before."""
@@ -74,6 +76,7 @@ class FetchHandler:
         self._settings = settings
         self._throttle = LeaderThrottle(settings)
         self._authority = authority
+        self._quotas = quotas
 
     def handle(self, request: Request[FetchRequest], now: Instant) -> None:
         """Read what there is; answer if that is enough, else park."""
@@ -146,7 +149,14 @@ class FetchHandler:
         which topics the client may read; None: all."""
         bytes_max = max(0, min(max_bytes, self._settings.broker.fetch_max_bytes))
         fetch = WaitingFetch(
-            request, context, self._replicas, reader, bytes_max, min(min_bytes, bytes_max), permits
+            request,
+            context,
+            self._replicas,
+            reader,
+            bytes_max,
+            min(min_bytes, bytes_max),
+            permits,
+            self._quotas if isinstance(reader, ConsumerReader) else None,
         )
         watched = fetch.watched()
         if max_wait_ms <= 0 or not watched:
