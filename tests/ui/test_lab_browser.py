@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 WIRE_BYTES_MAX = 20_000_000
+NEXT = "document.querySelector('.lesson button.primary')"
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +143,40 @@ def test_it_works_without_a_network(directory: Path, tab: Tab) -> None:
     tab.wait_for("Step 0 of 0")
     press(tab, "Produce", "Step")
     tab.wait_for("m0")
+
+
+def test_a_lesson_is_gone_through_by_acting(lab: Tab, address: str) -> None:
+    lab.open(f"{address}#/lessons/en")
+    lab.wait_for("What a high watermark is")
+    lab.open(f"{address}#/lessons/en/high-watermark")
+    lab.wait_for("Step 1 of 5")
+    assert lab.value(NEXT + ".disabled")
+    press(lab, "Consume")
+    lab.wait_for("That is it.")
+    lab.value(NEXT + ".click()")
+    lab.wait_for("The consumer got nothing")
+    press(lab, "Step")  # another way to the same end
+    lab.wait_for("That is it.")
+    for _ in range(3):
+        lab.value(NEXT + ".click()")
+        lab.wait_until(NEXT + ".disabled || " + NEXT + ".hidden")
+        if lab.value(NEXT + ".hidden"):
+            break
+        lab.value(NEXT + ".nextElementSibling.click()")  # show me
+        lab.wait_until("!" + NEXT + ".disabled")
+    lab.wait_for("The lesson is over.")
+    lab.wait_for("The next lesson: Why acks=all waits")
+    assert not lab.complaints
+
+
+def test_lessons_are_told_in_chinese_on_a_narrow_screen(lab: Tab, address: str) -> None:
+    lab.size(360, 740, dark=True)
+    lab.open(f"{address}#/lessons/zh")
+    lab.wait_for("\u8bfe\u7a0b")
+    lab.open(f"{address}#/lessons/zh/acks-all")
+    lab.wait_for("\u7b2c 1 \u6b65")
+    lab.wait_until("document.querySelectorAll('.replica').length === 3")
+    assert lab.overflow == 0
+    assert lab.value("document.querySelector('.lesson').closest('[lang]').lang") == "zh"
+    lab.size(1200, 800)
+    assert not lab.complaints

@@ -2,7 +2,8 @@
 
     GET  /api/scenarios             the list of those that come along
     GET  /api/scenarios/NAME        one of them, played under each of its rules
-    POST /api/scenarios             {"text": script}: the same of a script, with answers to "why?"
+    POST /api/scenarios             {"text": script, "until": expectations}: the same of a script,
+                                    with answers to "why?", and which expectations are met at its end
 
 A person's next step is a line more at the end of the script: only that is then played. There is no
 server, no thread and no limit of time here: a script that takes too long is the page's to end. This
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
 from strandline.errors import ProtocolError, StrandlineError
 from strandline.node.why.subject import why
 from strandline.sim.scenarios.documents import Json, Run, as_document
+from strandline.sim.scenarios.expectations import Unmet, check_expectation
 from strandline.sim.scenarios.policy import variants
 from strandline.sim.scenarios.replica import name_of
 from strandline.sim.scenarios.script import REPLICAS, BadScript, Script, parse_script
@@ -48,12 +51,15 @@ class Answers:
 
     def _answer(self, path: str, body: str | None) -> Json:
         if path == SCENARIOS:
-            return {"groups": listing()} if body is None else self.play(json.loads(body)["text"])
+            if body is None:
+                return {"groups": listing()}
+            asked = json.loads(body)
+            return self.play(asked["text"], asked.get("until", ()))
         if path.startswith(f"{SCENARIOS}/"):
             return played(unquote(path.removeprefix(f"{SCENARIOS}/")))
         raise BadScript("There is no cluster behind this page.")
 
-    def play(self, text: str) -> Json:
+    def play(self, text: str, until: Sequence[str] = ()) -> Json:
         """The document of a script. Raises `BadScript` with the line."""
         script = parse_script(NAME, text)
         if script.world != REPLICAS:
@@ -67,12 +73,22 @@ class Answers:
             run.play(script.steps[done:])
         self._script = script
         shown = [{**run.as_json(), "why": reasons(run)} for run in self._runs]
-        return {**as_document(script, shown), "text": text}
+        met = [_is_met(self._runs[0].world, each) for each in until]
+        return {**as_document(script, shown), "text": text, "met": met}
 
 
 def reasons(run: Run) -> Json:
     """What each broker that works says of what is refused or waits, as `/api/why` has it."""
     return {"brokers": {name: _why(run.world, name) for name in _working(run.world)}}
+
+
+def _is_met(world: World, expectation: str) -> bool:
+    (step,) = parse_script(NAME, f"expect {expectation}").steps
+    try:
+        check_expectation(world, step)
+    except Unmet:
+        return False
+    return True
 
 
 def _continues(script: Script, before: Script) -> bool:

@@ -21,8 +21,8 @@ export async function lab(into, fragment) {
 }
 
 // `changed(shown, text)` is told of every new document, for lessons; these have no link and may have no rules.
-export function table(into, { changed = () => {}, share = true, rules = true } = {}) {
-  let text = START, shown = null, at = 0, lines = [], timer = null, isBusy = false;
+export function table(into, { changed = () => {}, until = () => [], share = true, rules = true } = {}) {
+  let text = START, shown = null, at = 0, lines = [], timer = null, isBusy = false, hasLeft = false;
   const said = element("p", { class: "bad", role: "alert" });
   const place = element("div"), reasons = element("div"), brokers = element("ul", { class: "faults" });
   const where = element("span", { class: "quiet", "aria-live": "polite" });
@@ -32,7 +32,9 @@ export function table(into, { changed = () => {}, share = true, rules = true } =
   const value = element("input", { class: "value", "aria-label": "Record", placeholder: "m0", size: 6 });
   const target = element("select", { "aria-label": "Broker that clients ask" });
   const produce = button("Produce", () => act(`produce ${target.value} ${value.value.trim() || nextValue(text)} acks=${acks.value}`));
-  const consume = button("Consume", () => act(`consume ${target.value}`));
+  const committed = element("input", { type: "checkbox" });
+  const consume = button("Consume", () => act(`consume ${target.value}${committed.checked ? " committed" : ""}`));
+  const wait = button("Wait 1 min", () => act("wait 1min"));
   const tick = button("Step", () => act("tick"), "primary");
   const run = button("Run", () => (timer === null ? go() : halt()));
   const speed = choice("Speed", SPEEDS, "1", () => { if (timer !== null) { halt(); go(); } });
@@ -49,8 +51,9 @@ export function table(into, { changed = () => {}, share = true, rules = true } =
     legend(),
     element("div", { class: "bench" },
       element("div", { class: "card lab" },
-        element("div", { class: "row" }, tick, run, speed, undo, again, where),
-        element("div", { class: "row" }, produce, value, acks, consume, element("label", { class: "quiet" }, "at ", target)),
+        element("div", { class: "row" }, tick, run, speed, wait, undo, share && again, where),
+        element("div", { class: "row" }, produce, value, acks, element("label", { class: "quiet" }, "at ", target)),
+        element("div", { class: "row" }, consume, element("label", { class: "quiet" }, committed, " committed transactions only")),
         brokers, slider, said),
       place),
     rules && element("details", { class: "card" }, element("summary", {}, "Rules"),
@@ -63,15 +66,16 @@ export function table(into, { changed = () => {}, share = true, rules = true } =
   ].filter(Boolean));
 
   async function play(script, isStep = false) {
-    if (isBusy) return false;
+    if (isBusy || hasLeft) return false;
     isBusy = true;
     try {
-      const found = await tell("/api/scenarios", { text: script });
+      const found = await tell("/api/scenarios", { text: script, until: until() });
+      if (hasLeft || !place.isConnected) return false; // another view has come meanwhile
       [shown, text] = [found, script];
       said.textContent = "";
       lines = [...new Set(shown.runs.flatMap((each) => each.frames.map((frame) => frame.line)))].sort((a, b) => a - b);
       at = lines.length - 1;
-      if (share && into.isConnected) history.replaceState(null, "", labLink(text));
+      if (share) history.replaceState(null, "", labLink(text));
       controls();
       draw();
       changed(shown, text);
@@ -137,7 +141,7 @@ export function table(into, { changed = () => {}, share = true, rules = true } =
     const isNow = at === lines.length - 1;
     where.textContent = `Step ${at} of ${lines.length - 1}, ${(frameAt(shown.runs[0], lines[at]).time_ms / 1000).toFixed(1)} s`;
     place.replaceChildren(step(shown, lines[at]), element("div", { class: "runs" },
-      shown.runs.map((each) => runAt(each, lines[at], lines[Math.max(0, at - 1)], isNow && Object.keys(each.broken).length > 0))));
+      shown.runs.map((each) => runAt(each, lines[at], lines[Math.max(0, at - 1)], isNow, false))));
     reasons.replaceChildren(isNow ? answers(shown.runs[0].why) : element("p", { class: "quiet" }, "Of the newest step only."));
   }
 
@@ -145,7 +149,7 @@ export function table(into, { changed = () => {}, share = true, rules = true } =
     await navigator.clipboard.writeText(location.href).then(() => { copied.textContent = "Copied."; }, () => { copied.textContent = "The address of this page is the link."; });
   }
 
-  return { play, act, leave: halt, get text() { return text; } };
+  return { play, act, leave: () => { hasLeft = true; halt(); }, get text() { return text; }, get met() { return shown?.met ?? []; } };
 }
 
 // A broker's buttons, each for what it can do now.

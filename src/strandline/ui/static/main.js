@@ -2,6 +2,7 @@
 import { cluster, partitionView } from "./cluster.js";
 import { ask, element } from "./dom.js";
 import { lab } from "./lab.js";
+import { lesson, lessonList, preferred } from "./lessons.js";
 import { groups, ledger, transactions, why } from "./lists.js";
 import { Live } from "./picture.js";
 import { scenario, scenarioList } from "./player.js";
@@ -12,6 +13,7 @@ const live = new Live();
 const main = document.getElementById("main");
 const said = document.getElementById("said");
 let leave = () => {};
+let turn = 0; // counts views: the lab changes the address by itself
 
 const VIEWS = [
   [/^#?\/?$/, () => cluster(main, live)],
@@ -24,6 +26,9 @@ const VIEWS = [
   [/^#\/why$/, () => why(main, live)],
   [/^#\/scenarios$/, () => scenarioList(main)],
   [/^#\/scenarios\/([^/]+)$/, (name) => scenario(main, name)],
+  [/^#\/lessons$/, () => lessonList(main, preferred())],
+  [/^#\/lessons\/(\w+)$/, (language) => lessonList(main, language)],
+  [/^#\/lessons\/(\w+)\/([^/]+)$/, (language, name) => lesson(main, language, name)],
   [/^#\/lab(?:\/([^/]*))?$/, (script) => lab(main, script)],
 ];
 
@@ -31,6 +36,7 @@ async function draw() {
   leave();
   leave = () => {};
   const address = location.hash;
+  const mine = turn += 1;
   for (const link of document.querySelectorAll("header nav a")) {
     const here = link.hash === "#/" ? /^#?\/?$|^#\/topics/.test(address) : address.startsWith(link.hash);
     if (here) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -44,9 +50,9 @@ async function draw() {
     const ended = await found[1](...found[0].slice(1).map((each) => each && decodeURIComponent(each)));
     if (typeof ended !== "function") return;
     // Somebody may have gone on while this view was still being made.
-    if (location.hash === address) leave = ended; else ended();
+    if (turn === mine) leave = ended; else ended();
   } catch (error) {
-    main.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
+    if (turn === mine) main.replaceChildren(element("p", { class: "bad", role: "alert" }, error.message));
   }
 }
 
@@ -57,7 +63,7 @@ function head() {
   said.className = !live.isConnected || live.trouble ? "said bad" : "said";
 }
 
-const WITHOUT_A_CLUSTER = ["#/lab", "#/scenarios"];
+const WITHOUT_A_CLUSTER = ["#/lab", "#/scenarios", "#/lessons"];
 
 ask("/api/moments").then(() => {
   live.listen(head);
@@ -65,7 +71,7 @@ ask("/api/moments").then(() => {
 }, () => {
   // There is no cluster behind this page.
   for (const link of document.querySelectorAll("header nav a")) if (!WITHOUT_A_CLUSTER.includes(link.hash)) link.remove();
-  if (!WITHOUT_A_CLUSTER.some((each) => location.hash.startsWith(each))) history.replaceState(null, "", "#/scenarios");
+  if (!WITHOUT_A_CLUSTER.some((each) => location.hash.startsWith(each))) history.replaceState(null, "", document.querySelector("header nav a").hash);
 }).then(() => {
   window.addEventListener("hashchange", draw);
   draw();

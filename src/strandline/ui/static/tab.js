@@ -44,6 +44,8 @@ async function answer(path, body) {
   });
 }
 
+// Only here: a server plays each script anew, which would make a lesson slow.
+document.querySelector("header nav").prepend(Object.assign(document.createElement("a"), { href: "#/lessons", textContent: "Lessons" }));
 start();
 answerInside(answer);
 if ("serviceWorker" in navigator && location.protocol !== "file:") navigator.serviceWorker.register("./offline.js").catch(() => {});
