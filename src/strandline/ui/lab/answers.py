@@ -3,7 +3,7 @@
     GET  /api/scenarios             the list of those that come along
     GET  /api/scenarios/NAME        one of them, played under each of its rules
     POST /api/scenarios             {"text": script, "until": expectations}: the same of a script,
-                                    with answers to "why?", and which expectations are met at its end
+                                    with answers to "why?", and which expectations are met then
 
 A person's next step is a line more at the end of the script: only that is then played. There is no
 server, no thread and no limit of time here: a script that takes too long is the page's to end. This
