@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -31,6 +31,7 @@ from strandline.broker.watch import Watch
 from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import Changes, Store, StoreError
 from strandline.config.broker import BrokerConfig
+from strandline.config.listener_settings import ListenerSettings
 from strandline.config.listeners import Listener
 from strandline.errors import InvalidSetting
 from strandline.node.node import Node
@@ -41,6 +42,7 @@ from strandline.types import BrokerId
 
 if TYPE_CHECKING:
     from strandline.node.authentication.first_users import FirstUser
+    from strandline.node.authentication.tokens import TokenChecker
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +123,8 @@ class _Start:
         self._server: Server | None = None
         self._node: Node | None = None
         self._watch = Watch()
+        self._tokens: Mapping[str, TokenChecker] = {}
+        """What checks the tokens of OAUTHBEARER, by listener."""
 
     async def run(self) -> Broker:
         """All steps, in order."""
@@ -131,6 +135,7 @@ class _Start:
             from strandline.broker.audit_file import open_audit_file
 
             open_audit_file(self._config.strandline_audit_log_path)
+        self._tokens = await oauth_keys(self._config)
         addresses = self._bind()
         endpoints = await advertised_endpoints(self._config, addresses)
         self._directories.make()
@@ -138,7 +143,7 @@ class _Start:
         await self._prepare(store)
         if self._gate is not None:
             await self._gate.wait()
-        node = self._start_up.make_node(endpoints)
+        node = self._start_up.make_node(endpoints, self._checker)
         self._node = node
         node.parts.handle_use = lambda: self._handles.use
         server = self._server = Server(
@@ -181,6 +186,9 @@ class _Start:
         notices = exposure_notices(self._config, zip(addresses, sockets, strict=True))
         self._directories.notices.extend(notices)
         return addresses
+
+    def _checker(self, settings: ListenerSettings) -> TokenChecker:
+        return self._tokens[settings.listener]
 
     def _check_login(self) -> None:
         """Brokers of a cluster must get into each other's listeners."""
@@ -258,6 +266,30 @@ class _Start:
             self._directories.was_clean,
             tuple(self._directories.notices),
         )
+
+
+async def oauth_keys(config: BrokerConfig) -> Mapping[str, TokenChecker]:
+    """What checks the tokens of listeners with OAUTHBEARER. Raises `InvalidSetting`."""
+    named = [
+        ListenerSettings(config.layers.static, each.name)
+        for each in config.listeners
+        if each.has_sasl
+    ]
+    wanted = [each for each in named if "OAUTHBEARER" in each.items("sasl.enabled.mechanisms")]
+    if not wanted:
+        return {}
+    try:
+        from strandline.broker.oauth_keys import OauthKeys
+    except ModuleNotFoundError as missing:
+        raise InvalidSetting(
+            "sasl.enabled.mechanisms",
+            "OAUTHBEARER needs the package PyJWT: pip install 'strandline[oauth]'.",
+        ) from missing
+    found = {}
+    for settings in wanted:
+        keys = found[settings.listener] = OauthKeys(settings)
+        await asyncio.to_thread(keys.load)
+    return found
 
 
 def _limits(config: BrokerConfig, handles: HandleBudget, frames: FrameMemory) -> Limits:
