@@ -113,7 +113,7 @@ def test_a_client_that_authenticates_is_served_under_its_name(world: World) -> N
     assert client.connection.in_flight_max == 1
     assert client.ask(versions(), 3).error_code == 0
     log_in(client)
-    assert client.ask(MetadataRequest(topics=None), 12).brokers
+    assert client.ask(MetadataRequest(topics=None), 12).cluster_id
     assert str(client.connection.principal) == "User:alice"
     assert client.connection.in_flight_max > 1
     assert client.connection.fast_path is None, "nothing is in the way of its requests"
@@ -265,7 +265,7 @@ def test_a_session_ends_unless_the_client_authenticates_again(world: World) -> N
     world.advance(50_000)
     log_in(client)
     world.advance(59_999)
-    assert client.ask(MetadataRequest(topics=None), 12).brokers, "it began anew"
+    assert client.ask(MetadataRequest(topics=None), 12).cluster_id, "it began anew"
     world.advance(1)
     client.send(MetadataRequest(topics=None), 12)
     world.turn()
@@ -277,7 +277,7 @@ def test_after_the_end_of_its_session_a_client_may_still_authenticate(world: Wor
     log_in(client)
     world.advance(60_000)
     log_in(client)
-    assert client.ask(MetadataRequest(topics=None), 12).brokers
+    assert client.ask(MetadataRequest(topics=None), 12).cluster_id
 
 
 def test_a_client_cannot_become_another(world: World) -> None:

@@ -27,7 +27,8 @@ Admitted: TypeAlias = Callable[[Stream, str, str, Principal], None]
 
 
 class Admission:
-    """See the module. `left` is told the address of a client that does not come in after all."""
+    """See the module. `left` is told of clients that do not come in after all: the address, and the
+    name of the listener."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class Admission:
         handshakes: Handshakes,
         timeout_s: float,
         admitted: Admitted,
-        left: Callable[[str], None],
+        left: Callable[[str, str], None],
     ) -> None:
         """`tls` are the listeners with TLS, by their names."""
         self.failed = 0
@@ -77,7 +78,7 @@ class Admission:
 
     def _refuse(self, host: str, listener: str, error: OSError) -> None:
         self.failed += 1
-        self._left(host)
+        self._left(host, listener)
         log.info(
             "The TLS handshake with %s on the listener %s failed: %s",
             host,

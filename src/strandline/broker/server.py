@@ -233,8 +233,10 @@ class Server:
         self._transports[connection.id] = transport
         transport.update_watch()
 
-    def _left(self, host: str) -> None:
+    def _left(self, host: str, listener: str) -> None:
+        """A client has not come in: its TLS handshake failed."""
         self._acceptor.left(host)
+        self._node.authentication.count(listener, "TLS", failed=True)
 
     def watch(self, transport: Watched, *, read: bool, write: bool) -> None:
         """Ask the loop for what the transport waits for (called only when it changes)."""

@@ -165,6 +165,7 @@ class Node:
             self.authority = Authority(config, self.metadata)
         self.parts = NodeParts(
             broker_id=self.broker_id,
+            authentication=self.authentication,
             outbox=self.outbox,
             timers=self.timers,
             purgatory=self.purgatory,

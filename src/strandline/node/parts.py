@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strandline.node.authentication.authentication import Authentication
 from strandline.node.background import Background
 from strandline.node.client_quotas import ClientQuotas
 from strandline.node.controller import Controller
@@ -40,6 +41,7 @@ class NodeParts:
     """See the module. Only the driver's two facts change."""
 
     broker_id: BrokerId
+    authentication: Authentication
     outbox: Outbox
     timers: Timers
     purgatory: Purgatory

@@ -66,7 +66,9 @@ class DescribeClusterHandler:
             controller_id=-1 if image.controller is None else image.controller,
         )
         for broker_id, broker in image.brokers.items():
-            endpoint = broker.endpoint_for(request.connection.listener)
+            endpoint = broker.endpoint(request.connection.listener)
+            if endpoint is None:
+                continue  # a client of this listener could not come in there
             response.brokers.append(
                 DescribeClusterBroker(
                     broker_id=broker_id,

@@ -159,7 +159,9 @@ class MetadataHandler:
             topics=topics,
         )
         for broker_id, broker in image.brokers.items():
-            endpoint = broker.endpoint_for(request.connection.listener)
+            endpoint = broker.endpoint(request.connection.listener)
+            if endpoint is None:
+                continue  # a client of this listener could not come in there
             response.brokers.append(
                 MetadataResponseBroker(
                     node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 
 from strandline.cluster.image import ClusterImage
+from strandline.node.authentication.authentication import Attempts
 from strandline.node.controller_loop import ControllerLoop
 from strandline.node.hosted_replica import Traffic
 from strandline.node.metadata import Metadata
@@ -133,6 +134,16 @@ def errors(refused: Refusals) -> list[document.ErrorCount]:
     return [
         document.ErrorCount(api=api, error=code.name, count=count)
         for (api, code), count in sorted(refused.counts.items())
+    ]
+
+
+def authentications(attempts: Mapping[Attempts, int]) -> list[document.AuthenticationCount]:
+    """Attempts to come in, by listener and mechanism."""
+    return [
+        document.AuthenticationCount(
+            listener=each.listener, mechanism=each.mechanism, failed=each.failed, count=count
+        )
+        for each, count in sorted(attempts.items())
     ]
 
 

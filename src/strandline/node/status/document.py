@@ -303,6 +303,16 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationCount:
+    """Attempts of clients, and of other brokers, to come in by one listener."""
+
+    listener: str = fact("its name")
+    mechanism: str = fact("of SASL; `TLS` for handshakes; empty if none was named")
+    failed: bool = fact("whether they came to nothing")
+    count: int = fact("how many since the broker started")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalCount:
     """A kind of refusal about one thing."""
 
@@ -412,6 +422,9 @@ class Status:
     handles: Handles | None = fact("open files and sockets")
     requests: list[Requests] = fact("what was answered")
     errors: list[ErrorCount] = fact("what was refused")
+    authentications: list[AuthenticationCount] = fact(
+        "who came in and who did not, of SASL and TLS"
+    )
     traffic: list[TopicTraffic] = fact("bytes and records by topic")
     partitions: list[Partition] = fact("the metadata of the topics asked for")
     replicas: list[Replica] = fact("what is hosted here of them")

@@ -134,6 +134,13 @@ def _errors(document: Json) -> Iterable[Sample]:
     ]
 
 
+def _authentications(document: Json) -> Iterable[Sample]:
+    for each in document["authentications"]:
+        result = "failed" if each["failed"] else "successful"
+        of = {"listener": each["listener"], "mechanism": each["mechanism"], "result": result}
+        yield of, each["count"]
+
+
 def _request_seconds(document: Json) -> Iterable[Sample]:
     for each in document["requests"]:
         measured = sum(each["buckets"])
@@ -203,6 +210,9 @@ METRICS: Final[tuple[Metric, ...]] = (
            "RequestMetrics RequestsPerSec", _requests),
     Metric("strandline_errors_total", "counter", "refusals by API and error",
            "RequestMetrics ErrorsPerSec", _errors),
+    Metric("strandline_authentications_total", "counter",
+           "attempts to come in by a listener with SASL, and TLS handshakes that failed",
+           "failed-authentication-total, successful-authentication-total", _authentications),
     Metric("strandline_request_seconds", "histogram",
            "time from a request to its answer inside the broker",
            "RequestMetrics TotalTimeMs", _request_seconds),

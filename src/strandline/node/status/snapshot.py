@@ -23,6 +23,7 @@ from strandline.node.replica import Replica
 from strandline.node.replicas import Replicas
 from strandline.node.status import document
 from strandline.node.status.broker_facts import (
+    authentications,
     changes,
     controller,
     directories,
@@ -92,6 +93,7 @@ def snapshot(node: NodeParts, now: Instant, asked: Asked, *, brief: bool) -> doc
         handles=None if node.handle_use is None else node.handle_use(),
         requests=requests(node.telemetry),
         errors=errors(refused),
+        authentications=authentications(node.authentication.attempts),
         traffic=traffic(replicas),
         partitions=[] if brief else _partitions(image, replicas, asked),
         replicas=[] if brief else _replicas(node, now, asked),
