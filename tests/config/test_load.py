@@ -215,6 +215,21 @@ def test_secrets_are_not_repeated() -> None:
     assert "secret'" not in str(refused.value)
 
 
+def test_settings_of_listeners_that_nothing_reads_are_told_without_their_values() -> None:
+    loaded = load_broker_config(
+        overrides=[
+            "sasl.jaas.config=hidden",
+            "listener.name.other.ssl.key.password=hidden",
+            "listener.name.plaintext.ssl.key.password=hidden",
+        ]
+    )
+    assert loaded.warnings == (
+        "listener.name.other.ssl.key.password is accepted but has no effect in Strandline.",
+        "sasl.jaas.config is accepted but has no effect in Strandline.",
+    )
+    assert "hidden" not in repr(loaded.config)
+
+
 def test_broker_id_is_an_older_name_of_node_id() -> None:
     assert config("broker.id=3").node_id == 3
     assert config("broker.id=3", "node.id=3").node_id == 3

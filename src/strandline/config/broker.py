@@ -182,7 +182,7 @@ class BrokerConfig:
 
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     """What a topic without overrides follows on this broker."""
-    layers: SettingLayers = field(default_factory=SettingLayers)
+    layers: SettingLayers = field(default_factory=SettingLayers, repr=False)
     """The text that all of the above was made from."""
 
     @property

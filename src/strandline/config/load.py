@@ -209,6 +209,9 @@ def _check_static_name(name: str) -> None:
         )
 
 
+_JAAS: Final = "sasl.jaas.config"
+
+
 def _no_effect_warnings(
     merged: Mapping[str, str], values: Mapping[str, Value], listeners: Iterable[Listener]
 ) -> list[str]:
@@ -219,7 +222,8 @@ def _no_effect_warnings(
         if setting is None and name.startswith(prefixes):
             setting = BROKER_SETTINGS.get(listener_base(name) or "")
             is_followed = setting is not None and setting.service is Service.SERVED
-        elif setting is None:
+        elif setting is None or name == _JAAS:
+            # As in Kafka, brokers read it for one listener and one mechanism only.
             is_followed = False
         else:
             is_default = values[name] == setting.default
