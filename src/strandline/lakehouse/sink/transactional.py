@@ -65,15 +65,12 @@ _FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCE
 class TopicSink:
     """Writes batches of a stream to topics, exactly once each. For `foreachBatch`.
 
-    Args:
-        options: the options of the format `strandline` for writing, and `kafka.transactional.id`,
-            which names the query: the same in all of its runs, and in no other query's. Also
-            `kafka.transaction.timeout.ms`: how long a batch may take, in milliseconds (900000).
-        progress_topic: the topic for whose partition 0 the number of the last batch is stored as an
-            offset; by default the option `topic`. Needed where a column names the topics.
-
-    Raises:
-        InvalidSetting: an option is missing or wrong.
+    `options` are those of the format `strandline` for writing, and `kafka.transactional.id`, which
+    names the query: the same in all of its runs, and in that of no other query;
+    `kafka.transaction.timeout.ms` is how long a batch may take, in milliseconds (900000). For
+    partition 0 of the topic `progress_topic`, by default that of the option `topic`, the number of
+    the last batch is stored as an offset. Raises `InvalidSetting` for an option that is missing or
+    wrong.
 
     Batches are numbered from 0 by the stream's checkpoint. A stream that begins anew, with another
     checkpoint, needs another transactional id: else its first batches count as written.
