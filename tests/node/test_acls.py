@@ -15,6 +15,7 @@ from strandline.errors import ErrorCode
 from strandline.node.authorization.audit import LINES_PER_SECOND, Asked, Audit
 from strandline.node.produce_fast_path import ProduceFastPath
 from strandline.protocol.messages import create_acls, delete_acls, describe_acls
+from strandline.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from strandline.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from strandline.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -358,3 +359,27 @@ def test_brokers_replicate_with_cluster_action_and_nothing_else(
         for asked in authority.audit.denials
     }
     assert denied == {(Operation.CLUSTER_ACTION, CLUSTER)}
+
+
+def test_a_pattern_matches_what_its_member_may_see(secured: Secured) -> None:
+    secured.allow((READ, ResourceType.GROUP, "k"), (DESCRIBE, TOPIC, "orders"))
+    alice = secured.world.connect(ALICE)
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="k",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_regex=".*",
+        topic_partitions=[],
+    )
+    epoch = alice.ask(beat, 1).member_epoch
+    assigned: set[Any] = set()
+    for _ in range(5):
+        secured.world.advance(2000)
+        answer = alice.ask(
+            ConsumerGroupHeartbeatRequest(group_id="k", member_id="m", member_epoch=epoch), 1
+        )
+        assert answer.error_code == ErrorCode.NONE
+        epoch = answer.member_epoch
+        if answer.assignment is not None:
+            assigned |= {each.topic_id for each in answer.assignment.topic_partitions}
+    assert assigned == {secured.topic_id}

@@ -7,7 +7,7 @@ bring into that form, as is whether topics exist, and who may touch them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar, assert_never
 
@@ -97,6 +97,11 @@ Response: TypeAlias = (
 Body = TypeVar("Body", covariant=True)
 
 
+def every_topic(_: str) -> bool:
+    """Without an authorizer a member may see every topic."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Generic[Body]):
     """One request to the coordinator.
@@ -112,6 +117,8 @@ class Call(Generic[Body]):
     client_host: str = ""
     guard: int = 0
     """Of a TxnOffsetCommit: what the log wants to see of a verified transaction."""
+    may_see: Callable[[str], bool] = every_topic
+    """Of a ConsumerGroupHeartbeat: whether the member may know that a topic exists."""
 
 
 def refused(request: GroupRequest, error: ErrorCode, message: str = "") -> Response:

@@ -27,7 +27,7 @@ from strandline.errors import (
 from strandline.groups.coordinator import GroupCoordinator
 from strandline.groups.effects import AppendMarker, AppendRecords, Effect
 from strandline.groups.overview import GroupOverview
-from strandline.groups.requests import Call
+from strandline.groups.requests import Call, every_topic
 from strandline.groups.settings import ConsumerGroupSettings, GroupSettings
 from strandline.node.coordinator_topic import (
     CoordinatorTopic,
@@ -119,11 +119,12 @@ class GroupHost:
         body: Any = None,
         complete: Complete | None = None,
         guard: Guard = NO_GUARD,
+        may_see: Callable[[str], bool] = every_topic,
     ) -> None:
         """Hand a request to the coordinator, whose response is its answer.
 
         `body` stands in for the request's own; `complete` has the last word on the response.
-        `guard` is that of a TxnOffsetCommit.
+        `guard` is that of a TxnOffsetCommit; `may_see` tells which topics the client may see.
         """
         call: Call[Any] = Call(
             _Asked(request, complete),
@@ -132,6 +133,7 @@ class GroupHost:
             client_id=request.client_id or "",
             client_host=f"/{request.connection.client_host}",
             guard=guard,
+            may_see=may_see,
         )
         self._carry_out(self._coordinator.handle(call, now), now)
 

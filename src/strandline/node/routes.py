@@ -338,7 +338,9 @@ class Routes:
         )
 
         node = self._node
-        consumers = ConsumerGroupsHandler(lambda: node.groups.host, node.metadata, node.settings)
+        consumers = ConsumerGroupsHandler(
+            lambda: node.groups.host, node.metadata, node.settings, node.authority
+        )
         return {
             ApiKey.CONSUMER_GROUP_HEARTBEAT: consumers.heartbeat,
             ApiKey.CONSUMER_GROUP_DESCRIBE: consumers.describe,

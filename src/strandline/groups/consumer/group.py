@@ -8,7 +8,7 @@ from the image and are kept up to date record by record. Knows no timers and no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from strandline.errors import ErrorCode, InvariantViolated, ProtocolError
@@ -17,6 +17,7 @@ from strandline.groups.consumer.image import GroupImage
 from strandline.groups.consumer.member import ConsumerMember
 from strandline.groups.consumer.partitions import OwnedPartitions
 from strandline.groups.consumer.records import ConsumerRecord
+from strandline.groups.requests import every_topic
 from strandline.types import TopicId
 
 _NOBODY: Final[Mapping[int, str]] = {}
@@ -39,6 +40,8 @@ class ConsumerGroup:
         """The epoch of the last look at the topics; None: they may have changed since."""
         self.patterns_are_stale = True
         """Whether there may be topics against which patterns have not been matched."""
+        self.may_see: Callable[[str], bool] = every_topic
+        """Which topics the member may see that sent the newest heartbeat."""
         self.reason = ""
         """Why the group got its last epoch, for people."""
         self._owners: dict[TopicId, dict[int, str]] = {}

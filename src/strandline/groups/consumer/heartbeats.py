@@ -86,6 +86,7 @@ class Heartbeats:
             self._steps.sessions.watch_all(group, now)
         if predecessor is not None:
             self._steps.replace(change, predecessor, known)
+        group.may_see = call.may_see
         member = _updated(known, call)
         has_changed = self._steps.update(change, known, member, now)
         self._steps.targets.maybe_compute(change, now)

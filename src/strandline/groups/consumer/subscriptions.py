@@ -136,7 +136,9 @@ class Subscriptions:
         group.patterns_are_stale = False
         change = Change(self._shard, group)
         has_changed = False
-        for pattern, topics in matching(group.patterns, self._cluster.names()).items():
+        # As in Kafka: what the member may see whose heartbeat brought this about.
+        names = filter(group.may_see, self._cluster.names())
+        for pattern, topics in matching(group.patterns, names).items():
             known = group.image.regexes.get(pattern)
             has_changed |= topics != (known.topics if known else frozenset())
             found = ResolvedRegex(topics, self._cluster.version, now.wall_ms)

@@ -373,7 +373,12 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
         _consumer_group_heartbeat,
         (
             Need(Operation.READ, _GROUP, _GROUP_DENIED),
-            Need(Operation.DESCRIBE, _TOPIC, _DENIED, "of all topics that are subscribed by name"),
+            Need(
+                Operation.DESCRIBE,
+                _TOPIC,
+                _DENIED,
+                "of all topics subscribed by name; a pattern matches those that may be seen",
+            ),
         ),
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Rule(

@@ -8,10 +8,12 @@ for final; of a broker that does not show them, some believe for minutes that it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from strandline.authorization.acls import Operation
 from strandline.cluster.features import GROUP_VERSION, level_of
 from strandline.errors import ErrorCode
+from strandline.groups.requests import every_topic
 from strandline.node.group_host import GroupHost
 from strandline.node.handlers.authorized import GROUP_OPERATIONS
 from strandline.node.metadata import Metadata
@@ -32,6 +34,9 @@ from strandline.protocol.messages.share_group_heartbeat import (
 )
 from strandline.types import Instant
 
+if TYPE_CHECKING:
+    from strandline.node.authorization.authority import Authority
+
 NO_CONSUMER_PROTOCOL: Final = (
     "The consumer protocol is not served: group.coordinator.rebalance.protocols is without "
     "consumer, or the cluster's group.version is 0. Set group.protocol=classic."
@@ -43,8 +48,14 @@ class ConsumerGroupsHandler:
     """Answers ConsumerGroupHeartbeat and ConsumerGroupDescribe, versions 0 and 1."""
 
     def __init__(
-        self, groups: Callable[[], GroupHost], metadata: Metadata, settings: Settings
+        self,
+        groups: Callable[[], GroupHost],
+        metadata: Metadata,
+        settings: Settings,
+        authority: Authority | None = None,
     ) -> None:
+        """With an authority a member's pattern matches what the member may see."""
+        self._authority = authority
         self._groups = groups
         self._metadata = metadata
         self._settings = settings
@@ -52,7 +63,11 @@ class ConsumerGroupsHandler:
     def heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest], now: Instant) -> None:
         """Let a member join, stay or leave."""
         if self._is_served:
-            self._groups().ask(request, now)
+            may_see: Callable[[str], bool] = every_topic
+            if self._authority is not None:
+                access = self._authority.access(request, now)
+                may_see = access.topics(Operation.DESCRIBE, is_noted=False)
+            self._groups().ask(request, now, may_see=may_see)
             return
         request.reply(
             ConsumerGroupHeartbeatResponse(
