@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
+from random import Random
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
+from strandline.authorization.acls import (
+    AclBinding,
+    AclEntry,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from strandline.authorization.acls import Operation as AclOperation
 from strandline.broker.zookeeper_requests import Multi
 from strandline.broker.zookeeper_store import METADATA_ROOTS, ZooKeeperStore
+from strandline.cluster.controller import bootstrap, create_acls
 from strandline.cluster.controller.lifecycle import SKELETON
+from strandline.cluster.image import ClusterImage
 from strandline.cluster.store import (
     Create,
     Delete,
@@ -21,6 +34,7 @@ from strandline.cluster.store import (
     SetData,
     StoreUnavailable,
 )
+from strandline.cluster.znodes import AclNode, acl_path
 from strandline.errors import InvalidSetting
 from tests.broker.store_worlds import (
     LONG_MS,
@@ -105,6 +119,47 @@ def test_the_chroot_is_made_with_its_parents(
 
     asyncio.run(scenario())
     assert admin.get("/made/for/us/cluster/id")[0] == b"1"
+
+
+def test_acls_lie_where_kafkas_tools_look(ensemble: ZooKeeperEnsemble, admin: KazooClient) -> None:
+    """One broker writes them as Kafka does, another broker follows what Kafka's tool wrote."""
+    reads = AclEntry("User:alice", "*", AclOperation.READ, Permission.ALLOW)
+    orders = ResourcePattern(ResourceType.TOPIC, "orders")
+    prefixed = ResourcePattern(ResourceType.GROUP, "g-", PatternType.PREFIXED)
+    kafkas = (
+        b'{"version":1,"acls":[{"principal":"User:bob","permissionType":"Deny",'
+        b'"operation":"All","host":"10.0.0.1"}]}'
+    )
+
+    async def scenario() -> None:
+        hosts = f"{ensemble.connect_string}/acls"
+        first, second = Follower(ZooKeeperStore(hosts)), Follower(ZooKeeperStore(hosts))
+        view = await first.load()
+        await second.load()
+        await first.store.multi(bootstrap([node.path for node in view.nodes], random=Random(1)))
+        await first.store.multi(create_acls(ClusterImage(), [AclBinding(orders, reads)]).operations)
+        await until(lambda: "/kafka-acl/Topic/orders" in second.nodes)
+        admin.create("/acls/kafka-acl-extended/prefixed/Group/g-", kafkas)
+        await until(lambda: "/kafka-acl-extended/prefixed/Group/g-" in second.nodes)
+        found = AclNode.decode(prefixed, second.data(acl_path(prefixed)) or b"")
+        assert [(each.principal, each.permission.word) for each in found.entries] == [
+            ("User:bob", "Deny")
+        ]
+        await first.store.close()
+        await second.store.close()
+
+    asyncio.run(scenario())
+    assert json.loads(admin.get("/acls/kafka-acl/Topic/orders")[0]) == {
+        "version": 1,
+        "acls": [
+            {
+                "principal": "User:alice",
+                "permissionType": "Allow",
+                "operation": "Read",
+                "host": "*",
+            }
+        ],
+    }
 
 
 def test_only_the_clusters_own_nodes_are_read(
