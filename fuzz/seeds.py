@@ -66,6 +66,17 @@ def seeds_of(target: str) -> list[bytes]:
                 b'"operation":"Read","host":"*"}]}',
                 b"User:a;User:CN=b,O=c",
             ]
+        case "sasl":
+            found = [
+                b"\0u\0password",
+                b"n,,n=u,r=nonce\xff\xffc=biws,r=nonce,p=AAAA",
+                b"n,a=u,n=u,r=nonce,x=y",
+                b"n,,\x01auth=Bearer a.b.c\x01x=y\x01\x01\xff\xff\x01",
+                b"salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096",
+                b'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b" c=d;',
+                b"RULE:^CN=(.*?),.*$/$1/L, DEFAULT",
+                bytes.fromhex("301830163014020101300030003000300b310930070603550403130161"),
+            ]
         case "avro":
             found = [len(schema).to_bytes(2, "big") + schema + value for schema, value in _AVRO]
         case "mixed":

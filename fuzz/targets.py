@@ -17,7 +17,9 @@ from typing import Final
 from fuzz.node_world import feed
 from strandline.authorization.acls import PatternType, ResourcePattern, ResourceType
 from strandline.authorization.authorizer import parse_super_users
+from strandline.client.security.jaas import parse_jaas
 from strandline.cluster import journal_format
+from strandline.cluster.scram_credentials import ScramCredential, ScramMechanism
 from strandline.cluster.store import MalformedNode
 from strandline.cluster.znodes import AclNode
 from strandline.config.broker import SettingLayers
@@ -34,6 +36,11 @@ from strandline.errors import (
 )
 from strandline.groups.consumer_protocol import assigned_partitions, subscribed_topics
 from strandline.groups.offset_records import CoordinatorRecord, decode_record
+from strandline.node.authentication.distinguished_name import subject_of
+from strandline.node.authentication.mechanisms import Authenticated, Plain, Refused
+from strandline.node.authentication.principal_rules import PrincipalRules
+from strandline.node.authentication.scram_server import Scram
+from strandline.node.authentication.tokens import BadToken, OauthBearer
 from strandline.protocol.apis import KNOWN
 from strandline.protocol.framing import parse_request_header, parse_response_header, split_frames
 from strandline.protocol.schema import decode_from
@@ -61,7 +68,7 @@ from strandline.storage.meta_properties import read_meta_properties
 from strandline.storage.partition_metadata import read_topic_id
 from strandline.storage.producer_snapshot import decode_snapshot
 from strandline.storage.transaction_index import TransactionIndex
-from strandline.types import NO_TIMESTAMP, Offset, TopicPartition
+from strandline.types import NO_TIMESTAMP, Instant, Offset, TopicPartition
 
 Target = Callable[[bytes], None]
 
@@ -288,6 +295,43 @@ def acls(data: bytes) -> None:
         parse_super_users(data.decode("latin-1"))
 
 
+def sasl(data: bytes) -> None:
+    """Messages of mechanisms, of which none may authenticate; texts of settings; certificates."""
+    now = Instant(0, _NOW_MS)
+    for mechanism in (_PLAIN, _SCRAM, _OAUTH):
+        exchange = mechanism.begin()
+        with suppress(Refused):
+            for message in data.split(b"\xff\xff"):
+                if isinstance(exchange.answer(message, now), Authenticated):
+                    raise InvariantViolated("A message authenticated without a password.")
+    with suppress(ValueError):
+        subject_of(data)
+    text = data.decode("latin-1")
+    with suppress(ValueError):
+        ScramCredential.parse(text)
+    for read in (parse_jaas, PrincipalRules):
+        with suppress(InvalidSetting):
+            read(text)
+
+
+def _known(name: str, mechanism: ScramMechanism) -> ScramCredential | None:
+    del mechanism
+    return ScramCredential(b"salt", bytes(64), bytes(64), 4096) if name == "u" else None
+
+
+class _NoTokens:
+    """Accepts no token."""
+
+    def check(self, token: str, now: Instant) -> Authenticated:
+        del now
+        raise BadToken(token)
+
+
+_PLAIN: Final = Plain({"u": bytes(32)})
+_SCRAM: Final = Scram(ScramMechanism.SCRAM_SHA_512, _known, Random(1))  # noqa: S311 -- as below
+_OAUTH: Final = OauthBearer(_NoTokens())
+
+
 def _random() -> Random:
     return Random(1)  # noqa: S311 -- a finding must be repeatable
 
@@ -334,5 +378,6 @@ TARGETS: Final[dict[str, Target]] = {
     "group_records": group_records,
     "avro": avro,
     "acls": acls,
+    "sasl": sasl,
     "node": node,
 }

@@ -33,7 +33,7 @@ _ENCODINGS: Final = {
     0x1C: "utf-32-be",  # UniversalString
     0x1E: "utf-16-be",  # BMPString
 }
-_ESCAPED: Final = frozenset(',+"\\<>;')
+_ESCAPED: Final = frozenset(',=+"\\<>#;')
 
 
 def subject_of(certificate: bytes) -> str:
@@ -69,13 +69,12 @@ def _attribute(identifier: str, tag: int, value: bytes, encoded: bytes) -> str:
 
 
 def _escaped(text: str) -> str:
-    """As RFC 2253, 2.4: special characters, a `#` in front, and spaces at both ends."""
-    shown = "".join(f"\\{each}" if each in _ESCAPED else each for each in text)
-    if shown.startswith(("#", " ")):
-        shown = "\\" + shown
-    if shown.endswith(" ") and len(text) > 1:
-        shown = shown[:-1] + "\\ "
-    return shown
+    """As Java does: more characters than RFC 2253, 2.4 demands, and all spaces at both ends."""
+    inner = text.strip(" ")
+    shown = "".join(f"\\{each}" if each in _ESCAPED else each for each in inner)
+    leading = len(text) - len(text.lstrip(" ")) if inner else len(text)
+    trailing = len(text) - len(inner) - leading
+    return "\\ " * leading + shown + "\\ " * trailing
 
 
 def _dotted(content: bytes) -> str:
