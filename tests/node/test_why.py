@@ -30,6 +30,7 @@ from strandline.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from strandline.protocol.messages.describe_groups import DescribeGroupsRequest
 from strandline.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from strandline.protocol.messages.find_coordinator import FindCoordinatorRequest
 from strandline.protocol.messages.heartbeat import HeartbeatRequest
@@ -592,6 +593,17 @@ def test_what_a_member_waits_for_is_told(cluster: Cluster) -> None:
     owned = first.assignment.topic_partitions
     beat(cluster, "first", epoch=first.member_epoch, topic_partitions=owned)
     assert any("has to give up" in each for each in found()["evidence"])
+
+
+def test_who_looks_which_protocol_a_group_speaks_is_no_member_that_is_refused(
+    cluster: Cluster,
+) -> None:
+    coordinate(cluster)
+    cluster.world.advance(2_000)
+    beat(cluster, "first")
+    (found,) = cluster.world.connect().ask(DescribeGroupsRequest(groups=["g"]), 6).groups
+    assert found.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert not [e for e in why(cluster.world, group="g") if e["rule"] == "member-not-admitted"]
 
 
 def test_a_protocol_that_is_switched_off_is_explained(cluster: Cluster) -> None:

@@ -30,6 +30,8 @@ class MemberAssignment:
     def __init__(self) -> None:
         self._target: dict[OwnedPartition, None] = {}
         self._owned: dict[OwnedPartition, TopicPartition] = {}
+        self._reported: tuple[OwnedPartition, ...] | None = ()
+        """In order; None if that is to be found out anew."""
         self._announced: dict[OwnedPartition, None] = {}
         """What of it the program knows of."""
 
@@ -41,7 +43,9 @@ class MemberAssignment:
     @property
     def reported(self) -> tuple[OwnedPartition, ...]:
         """What it has, as its coordinator is told."""
-        return tuple(sorted(self._owned))
+        if self._reported is None:
+            self._reported = tuple(sorted(self._owned))
+        return self._reported
 
     def aim(self, target: Iterable[OwnedPartition]) -> None:
         """The coordinator has said what the member is to own."""
@@ -65,6 +69,7 @@ class MemberAssignment:
         gone = dict.fromkeys(partitions)
         for each in [each for each, at in self._owned.items() if at in gone]:
             del self._owned[each]
+            self._reported = None
             self._announced.pop(each, None)
 
     def take(self, name_of: Callable[[TopicId], str | None]) -> list[TopicPartition]:
@@ -79,6 +84,7 @@ class MemberAssignment:
             name = names[each.topic_id]
             if name is not None and each not in self._owned:
                 at = self._owned[each] = TopicPartition(name, each.partition)
+                self._reported = None
                 taken.append(at)
         return taken
 

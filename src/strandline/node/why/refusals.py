@@ -17,6 +17,7 @@ from strandline.errors import ErrorCode
 from strandline.node.answer_errors import AnswerError, errors_in
 from strandline.node.metadata import Metadata
 from strandline.node.outbox import AnsweredRequest, Origin, Refused
+from strandline.protocol.apis import ApiKey
 from strandline.types import NO_TOPIC_ID, Instant, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,13 @@ ENTRIES_MAX: Final = 1000
 LOG_INTERVAL_MS: Final = 60_000
 STEPS: Final = frozenset({ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED})
 """Steps of the protocol that look like errors, and refuse nothing."""
+_QUESTIONS: Final = frozenset(
+    {
+        (ApiKey.DESCRIBE_GROUPS, ErrorCode.GROUP_ID_NOT_FOUND),
+        (ApiKey.CONSUMER_GROUP_DESCRIBE, ErrorCode.GROUP_ID_NOT_FOUND),
+    }
+)
+"""By these administrators find out of which protocol a group is: no member is refused."""
 _QUIET: Final = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -106,7 +114,8 @@ class Refusals:
             if response is None:
                 continue
             for error in errors_in(response):
-                if error.code not in STEPS:
+                is_question = (request.api_key, error.code) in _QUESTIONS
+                if error.code not in STEPS and not is_question:
                     about = self._about(error, request)
                     origin = Origin(request.client_id, request.connection)
                     self._note(error.code, request.api_key.name, about, origin, error.message, now)
