@@ -109,7 +109,8 @@ def test_what_is_read_is_committed_before_it_goes(
         two = ours(broker.address, topic)
         with together(two):
             assert until(lambda: share([one, two]), [one, two]) == []  # committed before
-            assert (len(one.revoked), one.lost) == (2, [])
+            assert one.lost == []
+            assert len(one.revoked) >= 2
             described = Admin(cluster).groups.describe(topic)
             assert (described.group_type, described.assignor) == ("consumer", "uniform")
             write(cluster, topic, range(8, 16))
@@ -168,13 +169,19 @@ def test_a_member_that_is_taken_out_has_lost_its_partitions_and_joins_again(
         until(lambda: member.owned() == {0, 1, 2, 3}, [member])
 
 
-def test_a_static_member_comes_back_to_what_it_had(broker: BrokerThread, topic: str) -> None:
-    other = ours(broker.address, topic, max_poll_interval_ms=60_000)
+def test_a_static_member_comes_back_to_what_it_had(
+    start_broker_at: Callable[..., BrokerThread], name: str
+) -> None:
+    # Its session must outlast the time between the two processes, on a slow machine too.
+    broker = start_broker_at(*QUICK, "group.consumer.session.timeout.ms=30000")
+    with ClusterClient(broker.address, FAST) as cluster:
+        topic = make_topic(cluster, name)
+    other = ours(broker.address, topic)
     with together(other):
         one = ours(broker.address, topic, instance_id="one")
         with together(one):
             until(lambda: share([one, other]), [one, other])
-            had, kept = one.owned(), other.owned()
+            had, kept, revoked = one.owned(), other.owned(), list(other.revoked)
             second = ours(broker.address, topic, instance_id="one")
             with together(second), pytest.raises(ProtocolError) as unreleased:
                 until(lambda: False, [second])
@@ -182,8 +189,7 @@ def test_a_static_member_comes_back_to_what_it_had(broker: BrokerThread, topic: 
         again = ours(broker.address, topic, instance_id="one")
         with together(again):
             until(lambda: again.owned() == had, [again])
-            assert other.owned() == kept
-            assert other.revoked == []
+            assert (other.owned(), other.revoked) == (kept, revoked)
 
 
 def test_topics_by_a_pattern(broker: BrokerThread, cluster: ClusterClient, topic: str) -> None:
