@@ -727,5 +727,13 @@ CASES = [
         (DESCRIBE, TOPIC),
     ),
     Case(_KEY.INSPECT, 0, lambda _: inspect.InspectRequest(subject="why"), (DESCRIBE, CLUSTER)),
-    Case(_KEY.INSPECT, 0, lambda _: inspect.InspectRequest(subject="faults"), (ALTER, CLUSTER)),
+    *(
+        Case(
+            _KEY.INSPECT,
+            0,
+            lambda _, s=subject: inspect.InspectRequest(subject=s),
+            (ALTER, CLUSTER),
+        )
+        for subject in ("compact", "faults", "ledger")
+    ),
 ]

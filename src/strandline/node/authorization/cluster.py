@@ -32,7 +32,8 @@ from strandline.protocol.messages.inspect import InspectRequest
 
 _DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _MESSAGE: Final = MESSAGES[_DENIED]
-_CHANGING_SUBJECTS: Final = frozenset({"faults"})
+_SUBJECTS_OF_ADMINISTRATORS: Final = frozenset({"compact", "faults", "ledger"})
+"""They change something, or hand out records, of whichever topic."""
 
 
 def _cluster(operation: Operation, response: Callable[[Request[Any]], Any]) -> Rule:
@@ -124,8 +125,8 @@ def _credentials(
 
 
 def _inspect(access: Access, request: Request[InspectRequest]) -> bool:
-    is_change = request.body.subject in _CHANGING_SUBJECTS
-    if access.may_cluster(Operation.ALTER if is_change else Operation.DESCRIBE):
+    is_looking = request.body.subject not in _SUBJECTS_OF_ADMINISTRATORS
+    if access.may_cluster(Operation.DESCRIBE if is_looking else Operation.ALTER):
         return True
     request.reply(_with_sentence(request))
     return False
@@ -153,7 +154,12 @@ RULES: Final[Mapping[ApiKey, Rule]] = {
         _inspect,
         (
             Need(Operation.DESCRIBE, ResourceType.CLUSTER, _DENIED, "to look"),
-            Need(Operation.ALTER, ResourceType.CLUSTER, _DENIED, "to inject faults"),
+            Need(
+                Operation.ALTER,
+                ResourceType.CLUSTER,
+                _DENIED,
+                "to compact, read removed records, inject faults",
+            ),
         ),
     ),
 }
