@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from strandline.errors import ErrorCode
+from strandline.node.client_quotas import REMEMBERED_MAX
+from strandline.node.request import Request
+from strandline.protocol.apis import ApiKey
 from strandline.protocol.messages import alter_client_quotas as altering
 from strandline.protocol.messages import describe_client_quotas as describing
 from strandline.types import USER, Principal
@@ -169,3 +172,17 @@ def test_a_client_that_leaves_while_it_must_wait_leaves_nothing(world: World) ->
     alice.close()
     world.advance(60_000)
     assert throttled(world.connect()) == 0
+
+
+def test_ids_that_clients_make_up_do_not_fill_the_memory(world: World) -> None:
+    alter(world, entity(client_id=None), producer_byte_rate=1_000_000.0)
+    quotas, client = world.node.quotas, world.connect()
+    for number in range(REMEMBERED_MAX + 50):
+        request: Request[Any] = Request(
+            client.connection, world.node.outbox, ApiKey.PRODUCE, 9, 1, f"id-{number}", None
+        )
+        quotas.produced(request, 100, world.now)
+        request.no_reply()
+        client.connection.take_outgoing()
+    assert len(quotas._rates) == REMEMBERED_MAX
+    assert client.connection.wants_input

@@ -28,8 +28,9 @@ from strandline.quotas.entities import (
 from strandline.quotas.rate import Rate
 from strandline.types import Instant
 
-_REMEMBERED_MAX: Final = 10_000
-"""Entities whose use is remembered, before those that are idle are forgotten."""
+REMEMBERED_MAX: Final = 10_000
+"""Entities whose use is remembered. Clients choose their ids: when there are more, those that are
+idle are forgotten, or else the one that is known longest."""
 _WAIT_MS_MAX: Final = 2**31 - 1
 
 
@@ -42,6 +43,7 @@ class ClientQuotas:
         self._outbox = outbox
         self._limits: Limits = {}
         self._rates: dict[tuple[str, Entity], Rate] = {}
+        self._swept_ms = 0
         self._connections: dict[Connection, None] = {}
         self.is_limited = False
         """Whether there is any quota."""
@@ -99,11 +101,16 @@ class ClientQuotas:
             self._mute(request.connection, now.monotonic_ms + wait_ms)
 
     def _remember(self, key: tuple[str, Entity], now: Instant) -> Rate:
-        if len(self._rates) >= _REMEMBERED_MAX:
-            for each in [k for k, r in self._rates.items() if r.is_idle(now.monotonic_ms)]:
-                del self._rates[each]
         broker = self._settings.broker
-        rate = Rate(broker.quota_window_num, broker.quota_window_size_seconds * 1000)
+        window_ms = broker.quota_window_size_seconds * 1000
+        if len(self._rates) >= REMEMBERED_MAX:
+            if now.monotonic_ms - self._swept_ms >= window_ms:
+                self._swept_ms = now.monotonic_ms
+                for each in [k for k, r in self._rates.items() if r.is_idle(now.monotonic_ms)]:
+                    del self._rates[each]
+            if len(self._rates) >= REMEMBERED_MAX:
+                del self._rates[next(iter(self._rates))]
+        rate = Rate(broker.quota_window_num, window_ms)
         self._rates[key] = rate
         return rate
 
