@@ -188,6 +188,7 @@ def test_a_change_of_acls_opens_no_gate() -> None:
     for client in (new, ended):
         assert client.connection.gate is not None
         client.connection.forget_fast_path()
+        assert client.connection.fast_path is client.connection.gate
         client.connection.fast_path = None  # as a mistake of ours would leave it
         client.send(MetadataRequest(topics=None), 12)
         world.turn()
@@ -286,6 +287,16 @@ def test_a_client_cannot_become_another(world: World) -> None:
     handshake(client)
     answer = refused(world, client, plain("b", "b-secret"))
     assert answer.error_message == "Cannot change principals during re-authentication"
+
+
+def test_a_client_authenticates_again_by_the_same_mechanism(world: World) -> None:
+    client = connect(world)
+    log_in(client)
+    client.send(SaslHandshakeRequest(mechanism=SCRAM), 1)
+    world.turn()
+    world.advance(DELAY_MS)
+    assert client.answers[-1].error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert client.closed is not None
 
 
 def test_a_session_without_end_is_not_renewed(world: World) -> None:
