@@ -14,6 +14,8 @@ from strandline.testing import Cluster
 from strandline.types import Offset, TopicPartition
 from tests.cli.conftest import Serving
 from tests.ui.browser import Tab, browser
+from tests.ui.built import files
+from tests.ui.built import page as built_page
 from tests.ui.faulty import bootstrap, said, serving_in
 from tests.ui.server import Page, page_for
 
@@ -33,6 +35,37 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as data, serving_in(Path(data)) as serving:
             _faults(serving, tab, target)
         tab.open("about:blank")
+    with files(built_page()) as address, browser() as tab:
+        tab.size(1200, 900)
+        _lesson(address, tab, target)
+        _lab(address, tab, target)
+        tab.open("about:blank")
+
+
+def _lesson(address: str, tab: Tab, target: Path) -> None:
+    tab.open(f"{address}#/lessons/en/truncation-by-high-watermark")
+    for _ in range(2):
+        _press(tab, "Show me")
+        _press(tab, "Next")
+    tab.wait_for("Step 3 of 4")
+    tab.picture(target / "lesson.png")
+
+
+def _lab(address: str, tab: Tab, target: Path) -> None:
+    tab.open(f"{address}#/lab")
+    tab.wait_for("Step 0 of 0")
+    for number, label in enumerate(["Produce", "Step", "Step", "Kill", "Step", "Produce", "Step"]):
+        _press(tab, label)
+        tab.wait_for(f"Step {number + 1} of {number + 1}")
+    tab.picture(target / "lab.png")
+
+
+def _press(tab: Tab, label: str) -> None:
+    found = (
+        f"[...document.querySelectorAll('button')].find((each) => each.textContent === {label!r})"
+    )
+    tab.wait_until(f"{found} && !{found}.disabled")
+    tab.value(f"{found}.click()")
 
 
 def _cluster(cluster: Cluster, page: Page, tab: Tab, target: Path) -> None:

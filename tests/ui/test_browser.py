@@ -122,6 +122,23 @@ def test_a_script_is_typed_and_played(page: Page, tab: Tab) -> None:
     tab.wait_for("Step 0 of 1")
 
 
+def test_the_lab_is_played_by_the_server_as_well(page: Page, tab: Tab) -> None:
+    tab.complaints.clear()
+    tab.open(f"{page.address}#/lab")
+    tab.wait_for("Step 0 of 0")
+    for label, told in (
+        ("Produce", "Step 1 of 1"),
+        ("Step", "Step 2 of 2"),
+        ("Step", "is acknowledged"),
+    ):
+        tab.value(
+            f"[...document.querySelectorAll('.lab button')].find((each) => each.textContent === "
+            f"{label!r}).click()"
+        )
+        tab.wait_for(told)
+    assert not tab.complaints
+
+
 def test_records_are_shown_as_text_only(cluster: Cluster, page: Page, tab: Tab) -> None:
     """What is in a record can do nothing to the page."""
     tab.complaints.clear()

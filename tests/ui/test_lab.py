@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import strandline
-from strandline.cli.learn import learn
+from strandline.cli.main import cli
 from strandline.ui.lab import building, pyodide
 from strandline.ui.lab.answers import Answers
 
@@ -119,7 +119,7 @@ def test_without_npm_it_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    ended = CliRunner().invoke(learn, ["--build", str(tmp_path / "page")])
+    ended = CliRunner().invoke(cli, ["learn", "--build", str(tmp_path / "page")])
     assert ended.exit_code == 1
     assert "needs 'npm', which comes with Node.js" in ended.output
 

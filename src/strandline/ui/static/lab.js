@@ -22,7 +22,7 @@ export async function lab(into, fragment) {
 
 // `changed(shown, text)` is told of every new document, for lessons; these have no link and may have no rules.
 export function table(into, { changed = () => {}, until = () => [], share = true, rules = true } = {}) {
-  let text = START, shown = null, at = 0, lines = [], timer = null, isBusy = false, hasLeft = false;
+  let text = START, shown = null, at = 0, lines = [], timer = null, isBusy = false, hasLeft = false, queue = Promise.resolve();
   const said = element("p", { class: "bad", role: "alert" });
   const place = element("div"), reasons = element("div"), brokers = element("ul", { class: "faults" });
   const where = element("span", { class: "quiet", "aria-live": "polite" });
@@ -38,24 +38,25 @@ export function table(into, { changed = () => {}, until = () => [], share = true
   const tick = button("Step", () => act("tick"), "primary");
   const run = button("Run", () => (timer === null ? go() : halt()));
   const speed = choice("Speed", SPEEDS, "1", () => { if (timer !== null) { halt(); go(); } });
-  const undo = button("Undo", () => { halt(); play(withoutLast(text)); });
+  const undo = button("Undo", () => { halt(); queued(() => withoutLast(text)); });
   const again = button("Start anew", () => { halt(); play(text.split("\n\n")[0] + "\n\n"); });
   const minimum = choice("min.insync.replicas", ["1", "2", "3"].map((each) => [each, each]), "1", () => act(`min-in-sync ${minimum.value}`));
   const policies = RULES.map(([name, title, values]) => [name, title, choice(title, values, values[0][0], () => ruled(name))]);
   const area = element("textarea", { "aria-label": "The script", spellcheck: "false" });
   const copied = element("span", { class: "quiet", role: "status" });
 
+  // Until the first document there is nothing to act on.
+  const desk = element("div", { class: "card lab", inert: true },
+    element("div", { class: "row" }, tick, run, speed, wait, undo, share && again, where),
+    element("div", { class: "row" }, produce, value, acks, element("label", { class: "quiet" }, "at ", target)),
+    element("div", { class: "row" }, consume, element("label", { class: "quiet" }, committed, " committed transactions only")),
+    brokers, slider, said);
+
   into.replaceChildren(...[
     share && element("h1", {}, "Lab"),
     share && element("p", { class: "quiet" }, "Three brokers, one partition, the real node code. A step is half a second: followers fetch, leaders propose, the controller decides."),
     legend(),
-    element("div", { class: "bench" },
-      element("div", { class: "card lab" },
-        element("div", { class: "row" }, tick, run, speed, wait, undo, share && again, where),
-        element("div", { class: "row" }, produce, value, acks, element("label", { class: "quiet" }, "at ", target)),
-        element("div", { class: "row" }, consume, element("label", { class: "quiet" }, committed, " committed transactions only")),
-        brokers, slider, said),
-      place),
+    element("div", { class: "bench" }, desk, place),
     rules && element("details", { class: "card" }, element("summary", {}, "Rules"),
       element("p", { class: "row" }, element("label", {}, "min.insync.replicas ", minimum)),
       policies.map(([, title, chosen]) => element("p", { class: "row" }, element("label", {}, `${title} `, chosen))),
@@ -65,8 +66,18 @@ export function table(into, { changed = () => {}, until = () => [], share = true
       element("p", { class: "row" }, button("Play it", () => { halt(); play(area.value); }), button("Copy a link to this run", copy), copied)),
   ].filter(Boolean));
 
-  async function play(script, isStep = false) {
-    if (isBusy || hasLeft) return false;
+  // One after the other, also before the node code is there: no press of a button is lost.
+  function queued(script, isStep = false) {
+    const done = queue.then(() => played(script(), isStep));
+    queue = done.catch(() => {});
+    return done;
+  }
+
+  const play = (script) => queued(() => script);
+  const act = (line) => queued(() => withLine(text, line), true);
+
+  async function played(script, isStep) {
+    if (hasLeft) return false;
     isBusy = true;
     try {
       const found = await tell("/api/scenarios", { text: script, until: until() });
@@ -89,11 +100,9 @@ export function table(into, { changed = () => {}, until = () => [], share = true
     }
   }
 
-  const act = (line) => play(withLine(text, line), true);
-
   function go() {
     run.textContent = "Halt";
-    timer = setInterval(() => { if (!document.hidden) act("tick"); }, 1000 / Number(speed.value));
+    timer = setInterval(() => { if (!document.hidden && !isBusy) act("tick"); }, 1000 / Number(speed.value));
     act("tick");
   }
 
@@ -113,6 +122,7 @@ export function table(into, { changed = () => {}, until = () => [], share = true
   // What can be done now; the buttons stay, so that the focus does.
   const rows = new Map();
   function controls() {
+    desk.inert = false;
     const frame = shown.runs[0].frames.at(-1);
     const names = frame.replicas.map((each) => each.name);
     if ([...rows.keys()].join() !== names.join()) {

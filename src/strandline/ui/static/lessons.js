@@ -59,6 +59,7 @@ export async function lesson(into, language, name) {
   // A step goes on with what the reader did, if what its text says is so there; else with the answer that was to be given.
   async function enter(to) {
     const step = steps[to];
+    for (const each of [next, again, show]) each.disabled = true; // a second press is none
     if (step.begin) canonical = `${step.begin}\n`;
     const played = lines(step.do ?? []);
     const own = step.begin ? canonical : made.text;
@@ -74,9 +75,8 @@ export async function lesson(into, language, name) {
     said.textContent = text.steps[to].said;
     ask.textContent = text.steps[to].ask ?? "";
     reached.textContent = "";
-    next.hidden = !step.until;
-    next.disabled = true;
-    show.hidden = again.hidden = !step.until;
+    next.hidden = show.hidden = again.hidden = !step.until;
+    show.disabled = again.disabled = false;
     ending.replaceChildren(...(step.until ? [] : [end()]));
   }
 
