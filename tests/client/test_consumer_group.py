@@ -220,6 +220,24 @@ def test_patterns_are_for_the_consumer_protocol(broker: BrokerThread, topic: str
         asyncio.run(subscribe())
 
 
+@pytest.mark.parametrize("kind", ["ours", "ours-async"])
+def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(
+    broker: BrokerThread, cluster: ClusterClient, topic: str, kind: str
+) -> None:
+    member = MAKERS[kind](broker.address, topic)
+    with together(member):
+        read = until(lambda: member.owned() == {0, 1, 2, 3}, [member])
+        while len(read) < 8:
+            read += member.turn()
+        Admin(cluster).topics.delete([topic])
+        assert until(lambda: member.owned() == set(), [member]) == []
+        make_topic(cluster, topic)
+        read = until(lambda: member.owned() == {0, 1, 2, 3}, [member])
+        while len(read) < 8:
+            read += member.turn()
+        assert set(read) == values(range(8))
+
+
 def test_a_transaction_of_a_member_carries_its_epoch(
     broker: BrokerThread, cluster: ClusterClient, topic: str
 ) -> None:

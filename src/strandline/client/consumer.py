@@ -32,7 +32,7 @@ from strandline.client.fetching import (
 )
 from strandline.client.metadata import PartitionInfo
 from strandline.client.offsets import LATEST, list_offsets
-from strandline.client.retry import is_worth_waiting_for
+from strandline.client.retry import GoneTopics, is_worth_waiting_for
 from strandline.client.start import Start, resolve_starts
 from strandline.errors import ErrorCode, MalformedFrame, ProtocolError
 from strandline.protocol.apis import ApiKey
@@ -65,8 +65,10 @@ class Consumer:
         settings: FetchSettings | None = None,
         *,
         reset: Start | None = None,
+        outlives_topics: bool = False,
     ) -> None:
-        """`reset` is where to go on when a position is no longer in the log; None raises."""
+        """`reset` is where to go on when a position is no longer in the log; None raises. With
+        `outlives_topics` partitions of topics that are gone are skipped, until they are dropped."""
         self._cluster = cluster
         self._settings = settings = settings or FetchSettings()
         self.trouble: ProtocolError | None = None
@@ -74,6 +76,7 @@ class Consumer:
         self._reset = reset
         self._positions = FetchPositions(settings, resets=reset is not None)
         self._in_flight: list[_InFlight] = []
+        self._gone = GoneTopics(outlives=outlives_topics)
 
     # -- Positions ---------------------------------------------------------------------------
 
@@ -139,11 +142,13 @@ class Consumer:
             left_ms = max(0, deadline_ms - self._cluster.clock.monotonic_ms())
             try:
                 idle = self._idle()
+                if not idle and not self._in_flight and not backoff.maybe_wait():
+                    return []
                 self._check_positions(idle)
                 self._send_fetches(idle, left_ms)
                 fetched = self._take_in_all(self._wait(left_ms))
             except ProtocolError as error:
-                if not is_worth_waiting_for(error):
+                if not (is_worth_waiting_for(error) or self._gone.may_pass(error)):
                     raise
                 self.trouble = error
                 self._cluster.forget({each.topic for each in self.positions})
@@ -162,8 +167,19 @@ class Consumer:
     def _idle(self) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of which nothing is on its way, with their leaders."""
         busy = {partition for request in self._in_flight for partition in request.asked}
-        idle = [each for each in self.positions if each not in busy]
-        return {each: self._cluster.partition(each) for each in idle}
+        idle: dict[TopicPartition, PartitionInfo] = {}
+        now_ms = self._cluster.clock.monotonic_ms()
+        for each in self.positions:
+            if each in busy or self._gone.is_left_alone(each.topic, now_ms):
+                continue
+            try:
+                idle[each] = self._cluster.partition(each)
+            except ProtocolError as error:
+                if not self._gone.may_pass(error):
+                    raise
+                self.trouble = error
+                self._gone.leave_alone(each.topic, now_ms)
+        return idle
 
     def _check_positions(self, idle: Mapping[TopicPartition, PartitionInfo]) -> None:
         """Ask new leaders whether they have what was read."""

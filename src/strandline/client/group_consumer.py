@@ -68,7 +68,9 @@ class GroupConsumer:
         """Connects to nothing yet. `cluster` stays the caller's to close."""
         self._cluster = cluster
         self._settings = settings
-        self._consumer = Consumer(cluster, fetch, reset=STARTS[settings.auto_offset_reset])
+        self._consumer = Consumer(
+            cluster, fetch, reset=STARTS[settings.auto_offset_reset], outlives_topics=True
+        )
         self._listener = RebalanceListener()
         self._thread: GroupThread | None = None
         self._progress = GroupProgress(settings, cluster.clock.monotonic_ms())

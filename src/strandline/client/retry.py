@@ -13,6 +13,9 @@ from strandline.errors import ErrorCode, ProtocolError
 
 T = TypeVar("T")
 
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+_GONE_MS: Final = 1_000
+"""After so long it is looked whether a topic is there again."""
 PERMANENT_HERE: Final = frozenset(
     {
         # Kafka calls these retriable, because metadata may be behind. Whoever knows that it may be
@@ -56,6 +59,27 @@ def is_worth_retrying(error: ProtocolError) -> bool:
 def is_worth_waiting_for(error: ProtocolError) -> bool:
     """As `is_worth_retrying`, for who was connected before: brokers that are gone come back."""
     return error.code is ErrorCode.BROKER_NOT_AVAILABLE or is_worth_retrying(error)
+
+
+class GoneTopics:
+    """The topics that a member of a group does without for now: they are not there (any more), so
+    its group will take their partitions away. Others, who `outlives` none, are told."""
+
+    def __init__(self, *, outlives: bool) -> None:
+        self._outlives = outlives
+        self._until_ms: dict[str, int] = {}
+
+    def is_left_alone(self, topic: str, now_ms: int) -> bool:
+        """Whether it is not asked for now."""
+        return now_ms < self._until_ms.get(topic, now_ms)
+
+    def may_pass(self, error: ProtocolError) -> bool:
+        """Whether an error says that a topic is gone, and nobody needs to know."""
+        return self._outlives and error.code in _GONE
+
+    def leave_alone(self, topic: str, now_ms: int) -> None:
+        """It was asked for, and is gone."""
+        self._until_ms[topic] = now_ms + _GONE_MS
 
 
 def retrying(attempt: Callable[[], T], backoff: BlockingBackoff, prepare: Callable[[], None]) -> T:

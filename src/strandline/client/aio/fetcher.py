@@ -19,7 +19,7 @@ from strandline.client.fetch_positions import CHECKS_SINCE, FetchPositions, Take
 from strandline.client.fetch_session import FetchSession
 from strandline.client.fetching import FetchedRecords, FetchFrom, FetchSettings, highest_version
 from strandline.client.metadata import PartitionInfo
-from strandline.client.retry import is_worth_waiting_for
+from strandline.client.retry import GoneTopics, is_worth_waiting_for
 from strandline.client.start import Start
 from strandline.client.unread_records import UnreadRecords
 from strandline.errors import ErrorCode, ProtocolError
@@ -54,6 +54,11 @@ class AsyncFetcher:
         self._positions = FetchPositions(settings, resets=reset is not None)
         self.unread = UnreadRecords(self._positions)
         self._in_flight: list[_InFlight] = []
+        self._gone = GoneTopics(outlives=False)
+
+    def outlive_topics(self) -> None:
+        """Skip partitions of topics that are gone, until they are dropped."""
+        self._gone = GoneTopics(outlives=True)
 
     @property
     def offsets(self) -> Mapping[TopicPartition, Offset]:
@@ -115,7 +120,7 @@ class AsyncFetcher:
                 await self._send_fetches(idle, left_ms)
                 fetched = await self._take_in_all(await self._arrived(left_ms))
             except ProtocolError as error:
-                if not is_worth_waiting_for(error):
+                if not (is_worth_waiting_for(error) or self._gone.may_pass(error)):
                     raise
                 self._cluster.forget({each.topic for each in self.offsets})
                 if not await backoff.maybe_wait():
@@ -128,11 +133,17 @@ class AsyncFetcher:
     async def _idle(self) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of which nothing is on its way, with their leaders."""
         busy = {partition for request in self._in_flight for partition in request.asked}
-        return {
-            each: await self._cluster.partition(each)
-            for each in list(self.offsets)
-            if each not in busy
-        }
+        idle: dict[TopicPartition, PartitionInfo] = {}
+        for each in list(self.offsets):
+            if each in busy or self._gone.is_left_alone(each.topic, now_ms()):
+                continue
+            try:
+                idle[each] = await self._cluster.partition(each)
+            except ProtocolError as error:
+                if not self._gone.may_pass(error):
+                    raise
+                self._gone.leave_alone(each.topic, now_ms())
+        return idle
 
     async def _check_positions(self, idle: Mapping[TopicPartition, PartitionInfo]) -> None:
         """Ask new leaders whether they have what was read."""

@@ -53,6 +53,7 @@ class AsyncGroupConsumer:
     ) -> None:
         """`cluster` and `fetcher` stay the caller's; the group assigns what `fetcher` reads."""
         self._fetcher = fetcher
+        fetcher.outlive_topics()
         self._cluster = cluster
         self._settings = settings
         self._listener = AsyncRebalanceListener()
