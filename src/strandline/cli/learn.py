@@ -46,7 +46,7 @@ def learn(port: int, opens: bool, directory: Path | None) -> None:
             build(directory)
             click.echo(f"{directory}/index.html is there, for any web server.")
             return
-        page = built()
+        page = built(lambda: click.echo("Making the page, once for this version ...", err=True))
         with serving(page, loopback(), port) as server:
             address = f"http://{loopback()}:{server.server_port}/"
             click.echo(f"{address}\nCtrl-C stops")

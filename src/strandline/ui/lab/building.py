@@ -16,7 +16,7 @@ import json
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -51,10 +51,14 @@ def build(directory: Path) -> None:
     _write_offline(directory)
 
 
-def built() -> Path:
-    """The page of this version in the cache; made if it is not there. Raises `CannotBuild`."""
+def built(begins: Callable[[], None] = lambda: None) -> Path:
+    """The page of this version in the cache. If it is not there it is made, after `begins`.
+
+    Raises `CannotBuild`.
+    """
     target = cache_directory() / f"page-{_fingerprint()}"
     if not target.is_dir():
+        begins()
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as place:
             build(Path(place) / "page")
