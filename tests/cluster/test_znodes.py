@@ -220,7 +220,7 @@ def test_paths_of_settings_go_both_ways(resource: ConfigResource, path: str) -> 
 
 
 def test_settings_of_other_kinds_are_none_of_ours() -> None:
-    assert ConfigResource.of_path("clients", "c") is None
+    assert ConfigResource.of_path("ips", "127.0.0.1") is None
 
 
 def test_nodes_that_exist_once() -> None:

@@ -105,9 +105,9 @@ EXPECTED: Final[dict[str, Any]] = {
     "transactions": "done",
     "elect who leads": "ElectionNotNeededException",
     "list reassignments": "done",
-    "refused: access control": REFUSED,
+    "access control without an authorizer": "SecurityDisabledException",
     "refused: quorum": REFUSED,
-    "refused: credentials": REFUSED,
+    "credentials": "done",
     "refused: share groups": REFUSED,
 }
 

@@ -266,7 +266,7 @@ def test_client_compatibility(groups: Groups) -> None:
         "offsets-for-times": True,
         "cluster-id": True,
         "create-topics": True,
-        "describe-acls": False,
+        "describe-acls": True,
         "describe-configs": True,
         "idempotent-producer": True,
     }

@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from strandline.client.cluster import ClusterClient
 from strandline.client.consumer import Consumer
-from strandline.client.delivery import FlushResult
 from strandline.client.fetching import FetchSettings, Isolation
 from strandline.client.partitioner import partition_for_key
-from strandline.client.producer import Producer
 from strandline.client.start import Start
+from strandline.client.transaction_state import Delegation
 from strandline.errors import InvalidSetting, ProtocolError
+from strandline.lakehouse.sink import transactional
+from strandline.lakehouse.sink.options import SinkOptions
 from strandline.lakehouse.sink.transactional import TopicSink
 from strandline.testing import Cluster
 from strandline.types import TopicPartition
@@ -111,27 +112,29 @@ def test_a_batch_that_fails_leaves_nothing_for_readers_of_committed_records(
 
 
 def test_a_task_that_is_run_again_begins_the_batch_anew(
-    spark: SparkSession, sink: TopicSink, read: Read, tmp_path: Path
+    spark: SparkSession,
+    sink: TopicSink,
+    read: Read,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first attempt dies behind its records; the second of that task may not write."""
-    once = tmp_path / "died"
+    """The first one dies behind its records, before Spark hears of them."""
+    once, writing = tmp_path / "died", transactional._writing
 
-    def dies_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        flush = Producer.flush
+    def dying(options: SinkOptions, delegation: Delegation) -> transactional._Task:
+        write = writing(options, delegation)
 
-        def flush_and_die(producer: Producer) -> FlushResult:
-            result = flush(producer)
+        def write_and_die(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            results = list(write(batches))
             if not once.exists():
                 once.touch()
                 os._exit(1)
-            return result
+            yield from results
 
-        # The process of this task is that of the one that writes, afterwards.
-        Producer.flush = flush_and_die  # type: ignore[method-assign]
-        yield from batches
+        return write_and_die
 
-    rows = numbered(spark, range(50))
-    sink(rows.mapInArrow(dies_once, rows.schema), 0)
+    monkeypatch.setattr(transactional, "_writing", dying)
+    sink(numbered(spark, range(50)), 0)
     assert once.exists()
     assert flat(read()) == every(range(50))
     assert len(flat(read(committed=False))) > 50
