@@ -220,10 +220,13 @@ class Course:
                 place = str(event.partition)
                 starts[place] = max(starts.get(place, 0), event.offset)
 
+        compacted = self._compacted_later()
+
         def may_be_gone(value: Value, partition: Partition) -> bool:
             del value
             place = str(partition)
-            return may_lose or place not in present or starts.get(place, 0) > 0
+            is_gone = place not in present or place in compacted
+            return may_lose or is_gone or starts.get(place, 0) > 0
 
         return self.workload.transaction_findings(may_be_gone)
 
@@ -289,6 +292,19 @@ class Course:
         """How the history calls the partitions that are there."""
         topics = self.world.image.topics
         return {place_of(at, topics[at.topic].topic_id) for at in self._partitions()}
+
+    def _compacted_later(self) -> set[str]:
+        """How the history calls partitions that are compacted now, and were not at first: clients
+        wrote records without keys there, which compaction takes."""
+        topics = self.world.image.topics
+        policies = {
+            each.name: each.configs.get("cleanup.policy", "") for each in self.plan.options.topics
+        }
+        return {
+            place_of(at, topics[at.topic].topic_id)
+            for at in self._partitions()
+            if self.world.is_compacted(at) and "compact" not in policies.get(at.topic, "")
+        }
 
     def _level_out(self) -> None:
         """Wait until no replica has anything to learn any more."""
